@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from subreplay import capture
 from subreplay.adapters.base import NOTHING_TOLD
 from subreplay.adapters.capture import folds
-from subreplay.adapters.streams import whole_groups
 from subreplay.capture.events import METADATA, VERSION
+from subreplay.rows.groups import whole_groups
 from tests.adapters.test_capture import TOPIC, about, event, of_kafka, received
 from tests.support import streamed
 from tests.support.in_process import Cuts

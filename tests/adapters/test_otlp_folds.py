@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from subreplay.adapters import Options
 from subreplay.adapters.otlp import folds
-from subreplay.adapters.streams import whole_groups
+from subreplay.rows.groups import whole_groups
 from tests.adapters.otlp_exports import BEGIN, kafka, line, pulsar, stable
 from tests.support import streamed
 from tests.support.in_process import Cuts

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from subreplay.adapters.base import FileCount, Rejected
 from subreplay.failures import of_system
-from subreplay.rows.model.columns import ROWS
 from subreplay.rows.model.tables import QUARANTINE
 from subreplay.rows.sorted_blocks import Order, grouped, with_groups
 
@@ -213,27 +212,6 @@ def quarantine(rejected: Iterable[Rejected]) -> pa.Table:
     """Rejected rows as rows of table ``quarantine``."""
     rows = [row._asdict() | {"reasons": [reason._asdict() for reason in row.reasons]} for row in rejected]
     return pa.Table.from_pylist(rows, schema=QUARANTINE)
-
-
-def whole_groups(batches: Iterable[pa.RecordBatch], by: Sequence[str], rows: int = ROWS) -> Iterator[pa.Table]:
-    """Batches in which rows of one group follow each other, as tables of whole groups: of at least ``rows`` rows, but
-    for the last. Groups have the same values in columns ``by``; null is one. The largest group has to fit memory."""
-    held: list[pa.RecordBatch] = []
-    count, enough = 0, rows
-    for batch in batches:
-        held.append(batch)
-        count += batch.num_rows
-        if count >= enough:
-            together = pa.Table.from_batches(held).combine_chunks()
-            begins = np.flatnonzero(changes(together, by))
-            end = int(begins[-1]) + 1 if len(begins) else 0
-            if end:
-                yield together.slice(0, end)
-            held = together.slice(end).to_batches()
-            count -= end
-            enough = max(rows, 2 * count)  # a group that grows is looked at as often as it doubles
-    if count:
-        yield pa.Table.from_batches(held).combine_chunks()
 
 
 def changes(rows: pa.Table, by: Sequence[str]) -> NDArray[np.bool_]:

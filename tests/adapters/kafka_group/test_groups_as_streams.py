@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from subreplay.adapters import Options
 from subreplay.adapters.kafka_group import groups
 from subreplay.adapters.kafka_group.acknowledged import MOST
-from subreplay.adapters.streams import whole_groups
+from subreplay.rows.groups import whole_groups
 from tests.adapters.kafka_group.copies import committed, group, json_lines, text
 from tests.adapters.kafka_group.encoding import records as made
 from tests.adapters.kafka_group.scenarios import records

@@ -42,9 +42,9 @@ from subreplay.adapters.streams import (
     Streamed,
     quarantine,
     size_of,
-    whole_groups,
 )
 from subreplay.capture.events import Event
+from subreplay.rows.groups import whole_groups
 from subreplay.rows.model.tables import DELIVERIES, MESSAGES, QUARANTINE
 from subreplay.rows.sorted_blocks import GROUP
 
@@ -119,14 +119,14 @@ def _end(known: Known) -> partial[Rows]:
 
 def _ended(closing: pa.Table, batches: Batches) -> Rows:
     """Deliveries, each by all events of its message at its instance."""
-    for events in whole_groups(batches, (GROUP,)):
+    for events in whole_groups(batches):
         mine = closing.filter(pc.is_in(closing["instance"], pc.unique(events["instance"])))
         yield "deliveries", deliveries(pa.concat_tables([events.select(COVERED.names).cast(COVERED), mine]))
 
 
 def _seen(batches: Batches) -> Rows:
     """Messages, each by all receipts of its entry, the first at first."""
-    for receipts in whole_groups(batches, (GROUP,)):
+    for receipts in whole_groups(batches):
         seen, checks = seen_messages(receipts.select(VALID.names).cast(VALID))
         yield "messages", messages(seen)
         yield REJECTED, quarantine(checks.rejected("messages"))

@@ -41,9 +41,9 @@ from subreplay.adapters.streams import (
     Streamed,
     quarantine,
     size_of,
-    whole_groups,
 )
 from subreplay.errors import InputError
+from subreplay.rows.groups import whole_groups
 from subreplay.rows.model.columns import ints
 from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP, QUARANTINE
 from subreplay.rows.sorted_blocks import GROUP
@@ -218,7 +218,7 @@ def _beside(decoded: pa.Table, records: pa.Table) -> pa.Table:
 
 
 def _named(batches: Batches) -> Rows:
-    for rows in whole_groups(batches, (GROUP,)):
+    for rows in whole_groups(batches):
         yield "names", names_of_ids(_of_records(rows))
 
 
@@ -255,7 +255,7 @@ def _join(topic: str | None, known: Known) -> partial[Rows]:
 
 def _joined(topic: str | None, names: Mapping[str, str], batches: Batches) -> Rows:
     """Membership of whole groups, and who owned which topic partition."""
-    for rows in whole_groups(batches, (GROUP,)):
+    for rows in whole_groups(batches):
         lines = rows.filter(pc.is_valid(rows["event"]))
         every = pa.Table.from_struct_array(lines["event"]) if len(lines) else EVENTS.empty_table()
         events = log_files.once(every.cast(EVENTS))

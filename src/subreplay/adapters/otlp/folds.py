@@ -35,11 +35,10 @@ from subreplay.adapters.streams import (
     Streamed,
     quarantine,
     size_of,
-    whole_groups,
 )
+from subreplay.rows.groups import whole_groups
 from subreplay.rows.model.columns import Ints, ints
 from subreplay.rows.model.tables import DELIVERIES, QUARANTINE
-from subreplay.rows.sorted_blocks import GROUP
 
 _ORDER: Final = ("file_number", "span")
 _PLACED: Final = pa.schema([*SPANS, pa.field("file_number", pa.int32()), pa.field("span", pa.int64()),
@@ -119,7 +118,7 @@ def _lines(file: _File, counts: LineCounts) -> pa.Table:
 
 def _once(wanted: Wanted, batches: Batches) -> Rows:
     """Spans that are told for the first time; their group is their message at their consumer now."""
-    for spans in whole_groups(batches, (GROUP,)):
+    for spans in whole_groups(batches):
         fates = Fates(spans.select(_PLACED.names).cast(_PLACED), wanted)
         fates.repeated()
         yield from _ended(fates)
@@ -133,7 +132,7 @@ def _once(wanted: Wanted, batches: Batches) -> Rows:
 def _best(wanted: Wanted, batches: Batches) -> Rows:
     """Deliveries by the spans that tell most of them, and what has to be known to number them."""
     intervals = _INTERVALS.empty_table()
-    for spans in whole_groups(batches, (GROUP,)):
+    for spans in whole_groups(batches):
         fates = Fates(spans.select(_PLACED.names).cast(_PLACED), wanted)
         fates.told_twice()
         fates.check()
