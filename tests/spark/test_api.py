@@ -287,6 +287,8 @@ subreplay.functions.register(spark, owners)
 row = spark.sql("SELECT murmur3('a'), slot('a', 'pulsar-4.0'), kafka_partition('a', 7), owner('a', now())").first()
 assert tuple(row) == (1009084850, 42456, 5, "C2"), row
 result.close()
+del result, owners, frames, row  # what is left at the end pyspark frees by a thread, which then waits for ever
+spark.stop()
 """
 
 

@@ -103,9 +103,10 @@ class LocalEngine(Engine):
         compiles = Path(self.folder, "compiles")
         jobs = [pool.submit(_work, leave, compiles, part) for part in parts]
         try:
-            while wait(jobs, _LOOK, FIRST_EXCEPTION).not_done and not any(
-                job.done() and job.exception() for job in jobs
-            ):
+            waits = True
+            while waits:
+                done, rest = wait(jobs, _LOOK, FIRST_EXCEPTION)
+                waits = bool(rest) and not any(job.exception() for job in done)
                 if compiles.exists():
                     compiling.say()
             found = [job.result() for job in jobs]
