@@ -12,6 +12,7 @@ from subreplay.cli import main
 from subreplay.config.run import load
 from subreplay.pipeline import engines, ingest, sources
 from subreplay.pipeline.sources import Read
+from tests.support.streamed import whole
 
 ROOT = Path(__file__).parents[1]
 
@@ -24,7 +25,9 @@ def nobody_has_a_session(monkeypatch):
 
 def in_one_go(engine, name, path, options):
     """What an adapter reads, as ``sources.read`` has it, without its rows."""
-    return Read({}, None, ADAPTERS[name](path, options).told)
+    adapter = ADAPTERS[name]
+    found = whole(name, path, options) if adapter.read is None else adapter(path, options)
+    return Read({}, None, found.told)
 
 
 @pytest.fixture
@@ -37,7 +40,9 @@ def some_rows(monkeypatch, tmp_path):
     table = pa.table({"entry": list(range(1_500))})
     counts = (FileCount("m.jsonl", 1_512, 12),)
     run = {"subscription": {"name": "подписка", "policy": "pulsar.shared"}}
-    told = Adapter("pulsar-recording", lambda folder, options: Ingested({"messages": table}, rejected, counts, run))
+    told = Adapter(
+        "pulsar-recording", read=lambda folder, options: Ingested({"messages": table}, rejected, counts, run)
+    )
     monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
     monkeypatch.setattr(sources, "read", in_one_go)
     monkeypatch.setattr(ingest, "write", lambda *arguments: (tmp_path / "to").mkdir())
@@ -60,7 +65,7 @@ def test_ingest_counts_rows_shows_the_first_wrong_ones_and_names_the_next_comman
 
 def test_a_name_is_neither_markup_nor_steers_the_terminal(some_rows, tmp_path, capsys, monkeypatch):
     read = ADAPTERS["pulsar-recording"]
-    told = Adapter("pulsar-recording", lambda *asked: replace(read(*asked), others=(("[/red]\x1b[31m", "t\r"),)))
+    told = Adapter("pulsar-recording", read=lambda *asked: replace(read(*asked), others=(("[/red]\x1b[31m", "t\r"),)))
     monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
     assert main.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0
     assert "also recorded: [/red]\\x1b[31m on t\\x0d; name it in a run of its own" in capsys.readouterr().out
@@ -135,7 +140,7 @@ def test_an_option_that_is_not_taken_is_an_error(nothing_written, tmp_path, caps
 def test_a_note_that_would_break_the_run_file_does_not(some_rows, tmp_path, monkeypatch):
     read = ADAPTERS["pulsar-recording"]
     told = Adapter(
-        "pulsar-recording", lambda *asked: replace(read(*asked), notes=("not read: a\x1b\nsubscription: 7\x85",))
+        "pulsar-recording", read=lambda *asked: replace(read(*asked), notes=("not read: a\x1b\nsubscription: 7\x85",))
     )
     monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
     assert main.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0

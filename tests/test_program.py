@@ -68,6 +68,14 @@ def test_the_other_commands_work_without_spark():
     assert "pyspark is not installed: pip install 'subreplay[spark]'" in done.stderr
 
 
+@pytest.mark.parametrize(("words", "found"), [("subreplay pl", "plan"), ("subreplay plan roll", "rollout")])
+def test_a_shell_is_told_how_a_command_goes_on(monkeypatch, capsys, words, found):
+    asked = {"_SUBREPLAY_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    assert (main.main([]), capsys.readouterr().out.strip()) == (0, found)
+
+
 @pytest.mark.long
 def test_a_reader_that_leaves_is_no_verdict():
     reading, writing = os.pipe()

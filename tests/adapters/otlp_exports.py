@@ -4,7 +4,7 @@ import itertools
 import json
 from dataclasses import astuple
 
-from subreplay.adapters.otlp.spans import spans
+from tests.support.spans import spans
 
 BEGIN = 1_795_308_000_000_000_000
 _ids = itertools.count(1)

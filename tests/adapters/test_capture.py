@@ -4,7 +4,9 @@ import gzip
 import json
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay import capture
-from subreplay.adapters.capture.adapter import ingested, numbered, read
-from subreplay.capture.events import KAFKA, PULSAR
+from subreplay.adapters.base import Ingested
+from subreplay.capture.events import KAFKA, METADATA, PULSAR, VERSION
 from subreplay.errors import InputError
 from subreplay.rows.model.tables import INPUTS
 from tests.support import consumers as fakes
+from tests.support.streamed import whole
+
+read = partial(whole, "capture")
+MARKED = capture.EVENTS.with_metadata({METADATA: json.dumps({"version": VERSION}).encode()})
 
 T0 = 1_700_000_000_000_000_000
 TOPIC = "persistent://public/default/orders"
@@ -55,13 +61,16 @@ def of_kafka(
     return event(kind, seq, **(place | (told if kind == "receive" else {}) | {"library": KAFKA} | columns))
 
 
-def table(events: Iterable[dict[str, Any]]) -> pa.Table:
-    return numbered(pa.Table.from_pylist(list(events), schema=capture.EVENTS), "captured.parquet")
+def ingested(events: Iterable[dict[str, Any]]) -> Ingested:
+    """What is read of a file with these events."""
+    with TemporaryDirectory() as folder:
+        pq.write_table(pa.Table.from_pylist(list(events), schema=MARKED), f"{folder}/captured.parquet")
+        return read(Path(folder))
 
 
 def deliveries(events: Iterable[dict[str, Any]], *columns: str) -> list[tuple[Any, ...]]:
     """Columns of all deliveries by seq; times are µs since the beginning."""
-    found = ingested(table(events))
+    found = ingested(events)
     assert not found.rejected
     rows = sorted(found.tables["deliveries"].to_pylist(), key=lambda row: row["seq"])
     return [tuple(since(row[name]) if name.endswith("_at") else row[name] for name in columns) for row in rows]
@@ -72,7 +81,7 @@ def since(at: Any) -> int | None:
 
 
 def test_a_receipt_is_a_delivery_known_by_when_the_application_took_it() -> None:
-    (row,) = ingested(table([received(3, 7, redelivery_count=2)])).tables["deliveries"].to_pylist()
+    (row,) = ingested([received(3, 7, redelivery_count=2)]).tables["deliveries"].to_pylist()
     told = {name: value for name, value in row.items() if value is not None}
     assert {n: v for n, v in told.items() if n not in ("date", "received_at")} == {
         "subscription": "sub", "topic": TOPIC, "partition": -1, "ledger": 5, "entry": 7, "batch_index": -1,
@@ -170,7 +179,7 @@ def test_the_receipts_of_a_ledger_tell_the_topic_of_a_message_id() -> None:
     events = [received(0, 1, topic=f"{TOPIC}-partition-3", partition=3), about("acknowledge", 1, 1, **lone)]
     assert deliveries(events, "topic", "partition", "acked_at") == [(TOPIC, 3, 1)]
 
-    strange = ingested(table([*events, about("acknowledge", 2, 1, **lone, ledger=77)]))
+    strange = ingested([*events, about("acknowledge", 2, 1, **lone, ledger=77)])
     assert [(r.row, r.reasons[0].column) for r in strange.rejected] == [(3, "topic")]
 
 
@@ -193,7 +202,7 @@ def test_what_a_revoked_partition_left_open_is_closed() -> None:
 def membership(events: Iterable[dict[str, Any]], *columns: str) -> list[tuple[Any, ...]]:
     return [
         tuple(since(row[name]) if name in ("at", "since") else row[name] for name in columns)
-        for row in ingested(table(events)).tables["membership"].to_pylist()
+        for row in ingested(events).tables["membership"].to_pylist()
     ]
 
 
@@ -230,7 +239,7 @@ def test_a_message_is_told_once_and_its_batch_by_the_first_of_it() -> None:
         received(3, 8, batch_index=1, key=b"c"), received(4, 9, ordering_key=b"o"),
     ]  # fmt: skip
     columns = ("entry", "batch_index", "key", "batch_key", "ordering_key", "producer", "sequence_id", "size")
-    rows = ingested(table(seen)).tables["messages"].select(columns).to_pylist()
+    rows = ingested(seen).tables["messages"].select(columns).to_pylist()
     assert [tuple(row.values()) for row in rows] == [
         (7, 0, b"a", b"a", None, "p", -1, 3), (7, 1, b"b", b"a", None, "p", -1, 3),
         (8, 1, b"c", None, None, "p", -1, 3), (9, -1, b"k", None, b"o", "p", -1, 3),
@@ -238,7 +247,7 @@ def test_a_message_is_told_once_and_its_batch_by_the_first_of_it() -> None:
 
 
 def test_messages_of_two_contents_are_rejected_and_stay_deliveries() -> None:
-    found = ingested(table([received(0, 1), received(1, 1, key=b"other"), received(2, 2)]))
+    found = ingested([received(0, 1), received(1, 1, key=b"other"), received(2, 2)])
     assert [(r.table, r.row, r.reasons[0].rule) for r in found.rejected] == [
         ("messages", 1, "one position, two contents"), ("messages", 2, "one position, two contents"),
     ]  # fmt: skip
@@ -259,7 +268,7 @@ def test_messages_of_two_contents_are_rejected_and_stay_deliveries() -> None:
     ],
 )  # fmt: skip
 def test_a_row_outside_its_contract_is_rejected_with_its_place(wrong: dict[str, Any], column: str) -> None:
-    found = ingested(table([received(0, 1), received(1, 2) | wrong]))
+    found = ingested([received(0, 1), received(1, 2) | wrong])
     (rejected,) = found.rejected
     assert (rejected.file, rejected.row) == ("captured.parquet", 2)
     assert column in {reason.column for reason in rejected.reasons}
@@ -268,7 +277,7 @@ def test_a_row_outside_its_contract_is_rejected_with_its_place(wrong: dict[str, 
 
 
 def test_no_row_at_all_is_no_error() -> None:
-    found = ingested(table([]))
+    found = ingested([])
     assert {name: len(rows) for name, rows in found.tables.items()} == dict.fromkeys(INPUTS, 0)
     assert all(found.tables[name].schema.equals(schema) for name, schema in INPUTS.items())
 
@@ -374,7 +383,7 @@ def test_what_real_clients_did_is_told_again(name: str) -> None:
             one = received(seq, row["entry"], **place, publish_time_ms=row["publish_time_ms"])
         events.append(one | {"at_ns": at, "instance": f"host:1:{row['consumer']}", "consumer": row["consumer"]})
 
-    found = ingested(table(events))
+    found = ingested(events)
     assert not found.rejected
     columns = ("consumer", "entry", "batch_index", "received_at", "acked_at", "refused_at")
     told = [tuple(row[c] for c in columns) for row in found.tables["deliveries"].to_pylist()]

@@ -15,11 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay import capture
-from subreplay.adapters import ADAPTERS
 from subreplay.adapters.base import NOTHING_TOLD
 from subreplay.adapters.capture import folds
-from subreplay.adapters.streams import whole_groups
 from subreplay.capture.events import METADATA, VERSION
+from subreplay.rows.groups import whole_groups
 from tests.adapters.test_capture import TOPIC, about, event, of_kafka, received
 from tests.support import streamed
 from tests.support.in_process import Cuts
@@ -92,4 +91,4 @@ def test_streams_tell_what_all_events_at_once_tell(
         for number, events in enumerate(told):
             pq.write_table(pa.Table.from_pylist(events, schema=MARKED), folder / f"{number}.parquet")
         with patch.object(folds, "whole_groups", partial(whole_groups, rows=at_once)):
-            streamed.same_or_the_same_error(ADAPTERS["capture"], folder, NOTHING_TOLD, Cuts(tasks, rows), KEYS)
+            streamed.same_or_the_same_error("capture", folder, NOTHING_TOLD, Cuts(tasks, rows), KEYS)

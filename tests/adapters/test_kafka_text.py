@@ -2,6 +2,7 @@
 
 import json
 from datetime import datetime, timezone
+from functools import partial
 
 import pytest
 
@@ -9,9 +10,10 @@ from subreplay.adapters import ADAPTERS, Options
 from subreplay.adapters.detect import kind
 from subreplay.errors import InputError
 from subreplay.rows.model.tables import MESSAGES
+from tests.support.streamed import whole
 
 AT = 1_584_680_012_228
-read = ADAPTERS["kafka-text"]
+read = partial(whole, "kafka-text")
 ORDERS = Options(topic="orders")
 
 
@@ -72,7 +74,7 @@ def test_the_topic_of_the_console_consumer_has_to_be_named(tmp_path):
     path = written(tmp_path, f"CreateTime:{AT}\tPartition:0\tOffset:1\tk\tv", name="shop.orders.txt")
     with pytest.raises(InputError, match="name it by --topic"):
         read(path)
-    assert read.assumed(path) == Options(topic="shop")
+    assert ADAPTERS["kafka-text"].assumed(path) == Options(topic="shop")
 
 
 DUMP = "Dumping /var/lib/kafka/data/shop.orders-v1-{p}/00000000000000000000.log"

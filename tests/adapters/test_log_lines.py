@@ -4,24 +4,25 @@ import gzip
 import json
 import re
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from subreplay.adapters import ADAPTERS
 from subreplay.adapters import files as adapter_files
 from subreplay.adapters.detect import COORDINATOR_LOG, kind
 from subreplay.adapters.files import lines_of
 from subreplay.adapters.kafka_group.coordinator_log.files import parts_of
 from subreplay.adapters.log_lines import layers_of, log_lines, plain_head
 from subreplay.errors import InputError
+from tests.support.streamed import whole
 
 DATA = Path(__file__).parents[1] / "data"
 BROKER = gzip.decompress(next(iter(sorted((DATA / "broker_log/whole").glob("*.log.gz")))).read_bytes()).decode()
 LINES = BROKER.splitlines()[:2000]
 HEAD = re.compile(r"(\S+?)(?:,|\.)(\d{3})(\S*) \[(.*?)\] (\w+) +(\S+) - (.*)")
-read = ADAPTERS["pulsar-broker-log"]
+read = partial(whole, "pulsar-broker-log")
 
 
 def docker(text):

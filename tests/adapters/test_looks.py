@@ -19,6 +19,7 @@ from tests.adapters.kafka_group.encoding import records as made
 from tests.adapters.kafka_group.scenarios import NAMES, log, records
 from tests.adapters.otlp_exports import kafka, line
 from tests.adapters.topic_polls import AT, consumer, poll
+from tests.support.streamed import whole
 
 DATA = Path(__file__).parents[1] / "data"
 RECORDINGS = [*(DATA / "recordings").glob("*/*/"), *(DATA / "recordings-with-logs").glob("*/*/")]
@@ -69,7 +70,7 @@ def test_one_object_with_many_records_of_a_group(name, tmp_path):
     path = DATA / f"kafka_group/{name}.json.gz"
     assert sniff(path) == "kafka-group"
     (tmp_path / "lines.jsonl").write_text(json_lines(records(name)))
-    kept, lines = ADAPTERS["kafka-group"](path), ADAPTERS["kafka-group"](tmp_path)
+    kept, lines = whole("kafka-group", path), whole("kafka-group", tmp_path)
     assert kept.tables == lines.tables
     assert kept.counts[0][1:] == lines.counts[0][1:]
 
@@ -151,4 +152,4 @@ def test_each_adapter_tells_which_other_one_a_file_is_for(tmp_path, name):
         if other != name:
             (tmp_path / "given").write_bytes(content)
             with pytest.raises(InputError, match=f"given looks like {TITLES[other]}; --from {other} reads it"):
-                ADAPTERS[name](tmp_path)
+                whole(name, tmp_path)

@@ -7,6 +7,7 @@ import pytest
 from subreplay.adapters import ADAPTERS, Options
 from subreplay.adapters.base import NAMES, NOTHING_TOLD, check_asked
 from subreplay.errors import ConfigError, InputError
+from tests.support.streamed import whole
 
 TOLD = {
     "topic": "t", "subscription": "s", "coordinator_log": "/logs", "statistics": "/polls", "time_zone": "UTC",
@@ -20,7 +21,7 @@ def test_an_option_is_taken_or_the_error_names_those_that_are(name, option, tmp_
     adapter = ADAPTERS[name]
     options = Options.of(**{option: TOLD[option]})
     with pytest.raises((ConfigError, InputError)) as error:  # of an empty folder, at the latest
-        adapter(tmp_path, options)
+        whole(name, tmp_path, options)
     if option in adapter.takes:
         assert isinstance(error.value, InputError)
     else:
@@ -32,7 +33,7 @@ def test_an_option_is_taken_or_the_error_names_those_that_are(name, option, tmp_
 def test_an_empty_folder_and_no_folder_are_errors_that_name_them(name, tmp_path):
     for path in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(InputError, match=path.name):
-            ADAPTERS[name](path)
+            whole(name, path)
 
 
 def test_every_adapter_is_registered_under_its_own_name():

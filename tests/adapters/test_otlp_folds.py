@@ -10,9 +10,9 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.adapters import ADAPTERS, Options
+from subreplay.adapters import Options
 from subreplay.adapters.otlp import folds
-from subreplay.adapters.streams import whole_groups
+from subreplay.rows.groups import whole_groups
 from tests.adapters.otlp_exports import BEGIN, kafka, line, pulsar, stable
 from tests.support import streamed
 from tests.support.in_process import Cuts
@@ -64,4 +64,4 @@ def test_streams_tell_what_all_spans_at_once_tell(
         folder = Path(name)
         for number, some in enumerate(told):
             (folder / f"{number}.jsonl").write_text("".join(f"{each}\n" for each in some))
-        streamed.same_or_the_same_error(ADAPTERS["otlp-spans"], folder, options, Cuts(tasks, rows), KEYS)
+        streamed.same_or_the_same_error("otlp-spans", folder, options, Cuts(tasks, rows), KEYS)

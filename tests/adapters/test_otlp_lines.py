@@ -5,9 +5,11 @@ import json
 
 import pytest
 
-from subreplay.adapters.otlp.spans import lines_of, parse, spans
+from subreplay.adapters.files import lines_of
+from subreplay.adapters.otlp.lines import parse
 from subreplay.errors import InputError
 from tests.adapters.otlp_exports import BEGIN, balanced, export, kafka, line, nanos, only, rows, tell_from
+from tests.support.spans import spans
 
 
 @pytest.fixture

@@ -2,12 +2,13 @@
 
 import gzip
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from subreplay.adapters import ADAPTERS, Options
-from subreplay.adapters.otlp.spans import NOT_JUDGED, Wanted, read, spans
+from subreplay.adapters import Options
+from subreplay.adapters.otlp.fates import Wanted
 from subreplay.errors import InputError
 from subreplay.rows.model.tables import DELIVERIES
 from tests.adapters.otlp_exports import (
@@ -24,6 +25,8 @@ from tests.adapters.otlp_exports import (
     stable,
     tell_from,
 )
+from tests.support.spans import spans
+from tests.support.streamed import whole
 
 SAMPLES = Path(__file__).parents[1] / "data" / "otlp"
 ORDERS = "persistent://public/default/orders"
@@ -309,27 +312,18 @@ def test_rows_in_are_valid_or_quarantined(tmp_path):
     (tmp_path / "traces.jsonl").write_text(
         "\n".join([line(kafka(1), kafka(values={"messaging.destination.name": None})), line(kafka())[:-9]])
     )
-    found = read(tmp_path, Options())
+    found = whole("otlp-spans", tmp_path)
     (count,) = found.counts
     assert (count.rows_in, count.valid, count.quarantined) == (3, 1, 2)
     assert len(found.rejected) == 2
     assert found.run["subscription"] == {"name": "billing", "topic": "orders"}
 
 
-def test_what_spans_cannot_tell_is_said(tmp_path):
-    (tmp_path / "traces.jsonl").write_text(line(kafka()))
-    assert {"LOST", "UNACKED"} <= set(NOT_JUDGED)
-    assert spans(tmp_path).evidence.sampled
-    assert "SKIP" in spans(tmp_path).evidence.not_judged
-    assert "SKIP" not in spans(tmp_path, sampled=False).evidence.not_judged
-    assert spans(tmp_path).evidence.kind == "receipt"
-
-
 def test_options_choose_and_the_run_takes_spans_for_a_sample(tmp_path):
     spans_of = [kafka(1), kafka(2, values={"messaging.destination.name": "invoices"}), kafka(1)]
     (tmp_path / "traces.jsonl").write_text(line(*spans_of))
     (tmp_path / "copy.jsonl").write_text(line(*spans_of))
-    read = ADAPTERS["otlp-spans"]
+    read = partial(whole, "otlp-spans")
     every = read(tmp_path)
     named = {every.run["subscription"]["topic"], *(topic for _, topic in every.others)}
     assert named == {"orders", "invoices"}
@@ -345,6 +339,6 @@ def test_options_choose_and_the_run_takes_spans_for_a_sample(tmp_path):
 
 
 def test_the_subscription_that_is_told_is_that_of_spans_which_name_none():
-    found = ADAPTERS["otlp-spans"](SAMPLES, Options(subscription="otel4"))
+    found = whole("otlp-spans", SAMPLES, Options(subscription="otel4"))
     assert found.tables["deliveries"].num_rows == 160
     assert [count.others for count in found.counts] == [500, 0, 0]

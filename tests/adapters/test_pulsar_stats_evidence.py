@@ -6,9 +6,10 @@ import pytest
 
 from subreplay.adapters import ADAPTERS
 from subreplay.adapters.base import Options, pairs_of
-from subreplay.adapters.pulsar_stats.adapter import read, stats
+from subreplay.adapters.pulsar_stats.adapter import stats
 from subreplay.adapters.pulsar_stats.evidence import concluded_limits, silent
 from tests.adapters.topic_polls import AT, SECOND, TOPIC, consumer, poll, tell_from
+from tests.support.streamed import whole
 
 DATA = Path(__file__).parents[1] / "data"
 INCIDENTS = DATA / "recordings-incidents" / "4.2.4"
@@ -52,7 +53,7 @@ def limits_of(found):
     ],
 )
 def test_the_run_file_gets_the_limits_that_a_real_broker_enforced(name, limits):
-    found = read(polls_of(name), Options())
+    found = whole("pulsar-stats", polls_of(name))
     assert found.run.get("liveness") == limits
     assert sum("is concluded from polls" in note for note in found.notes) == len(limits or {})
 

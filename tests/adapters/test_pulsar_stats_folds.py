@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.adapters import ADAPTERS, Options
+from subreplay.adapters import Options
 from tests.adapters.topic_polls import AT, SECOND, TOPIC, answer, consumer
 from tests.support import streamed
 from tests.support.in_process import Cuts
@@ -51,4 +51,4 @@ def test_streams_tell_what_all_polls_at_once_tell(
     with tempfile.TemporaryDirectory() as name:
         for number, some in enumerate(told):
             (Path(name) / f"{number}.jsonl").write_text("".join(f"{each}\n" for each in some))
-        streamed.same_or_the_same_error(ADAPTERS["pulsar-stats"], Path(name), options, Cuts(tasks, rows), KEYS)
+        streamed.same_or_the_same_error("pulsar-stats", Path(name), options, Cuts(tasks, rows), KEYS)

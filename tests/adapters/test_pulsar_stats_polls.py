@@ -5,16 +5,18 @@ import json
 import os
 from copy import deepcopy
 from dataclasses import astuple
+from functools import partial
 
 import pytest
 
 from subreplay.adapters import ADAPTERS, Options
-from subreplay.adapters.pulsar_stats.adapter import UNNAMED, read, stats
+from subreplay.adapters.pulsar_stats.adapter import UNNAMED, stats
 from subreplay.errors import ConfigError, InputError
 from subreplay.rows.model.rows import Consumer, Scope
 from subreplay.semantics.policies import make
 from subreplay.semantics.policies.pulsar.key_consistent_hash import RULES
 from tests.adapters.topic_polls import AT, SECOND, TOPIC, answer, balanced, consumer, poll, rows, story, tell_from
+from tests.support.streamed import whole
 
 
 @pytest.fixture
@@ -189,7 +191,7 @@ def test_a_folder_without_polls_says_so(tmp_path, content):
 
 def test_rows_in_are_valid_or_quarantined(tmp_path):
     (tmp_path / "stats.jsonl").write_text("\n".join([json.dumps(poll(AT, consumer())), "{}"]))
-    found = read(tmp_path, Options())
+    found = whole("pulsar-stats", tmp_path)
     assert [(count.rows_in, count.valid, count.quarantined) for count in found.counts] == [(2, 1, 1)]
     assert found.run == {"subscription": {"name": "billing", "topic": TOPIC, "policy": "pulsar.shared"}}
 
@@ -197,7 +199,7 @@ def test_rows_in_are_valid_or_quarantined(tmp_path):
 def test_options_choose_and_tell_where_topic_and_time_are(tmp_path):
     folder = tmp_path / "polls"
     folder.mkdir()
-    read = ADAPTERS["pulsar-stats"]
+    read = partial(whole, "pulsar-stats")
     (folder / f"{AT // SECOND}.json").write_text(json.dumps(answer(consumer(), kind="Failover")))
     (folder / "copy of broker.log").write_text("no poll\n")
     found = read(folder, Options(topic=TOPIC, times="name"))
@@ -225,7 +227,7 @@ def test_options_choose_and_tell_where_topic_and_time_are(tmp_path):
 )
 def test_the_policy_is_that_of_the_type(tmp_path, more, told):
     (tmp_path / "polls.jsonl").write_text(json.dumps(poll(AT, consumer(), **more)))
-    run = ADAPTERS["pulsar-stats"](tmp_path).run["subscription"]
+    run = whole("pulsar-stats", tmp_path).run["subscription"]
     assert run == {"name": "billing", "topic": TOPIC} | told
 
 
@@ -247,7 +249,7 @@ def ring(policy, profile, joins, gone=(), **options):
 
 def run_of(folder, shown):
     (folder / "polls.jsonl").write_text(json.dumps(shown))
-    found = ADAPTERS["pulsar-stats"](folder)
+    found = whole("pulsar-stats", folder)
     return {name: found.run["subscription"].get(name) for name in ("policy", "profile", "options")}, found.notes
 
 
@@ -302,7 +304,7 @@ def test_hashes_that_drain_are_told_with_who_blocks_them(tmp_path):
         poll(AT + 2 * SECOND, consumer("c1", drainingHashes=[]), consumer("c2"), kind="Key_Shared"),
     ]
     (tmp_path / "polls.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    (note,) = (note for note in ADAPTERS["pulsar-stats"](tmp_path).notes if "blocked" in note)
+    (note,) = (note for note in whole("pulsar-stats", tmp_path).notes if "blocked" in note)
     assert note.endswith("consumer c1 (10.0.0.1:5000) blocked 1 hashes for others with 2 unacknowledged messages at "
                          "2026-11-22 01:25:01 UTC: 7 (2 unacknowledged, 5 blocked attempts)")  # fmt: skip
 
@@ -310,7 +312,7 @@ def test_hashes_that_drain_are_told_with_who_blocks_them(tmp_path):
 @pytest.mark.parametrize("told", [None, 7, [1], [{"hash": "x"}], [{}]])
 def test_hashes_that_are_none_are_no_matter(tmp_path, told):
     (tmp_path / "polls.jsonl").write_text(json.dumps(poll(AT, consumer(drainingHashes=told))))
-    found = ADAPTERS["pulsar-stats"](tmp_path)
+    found = whole("pulsar-stats", tmp_path)
     assert len(found.rejected) == 0
     assert not any("blocked" in note for note in found.notes)
 
@@ -327,7 +329,7 @@ def test_hashes_that_are_none_are_no_matter(tmp_path, told):
 )
 def test_a_first_look_goes_by_what_answers_lack(tmp_path, name, told, arguments):
     (tmp_path / name).write_text(json.dumps(told, indent=2))
-    read = ADAPTERS["pulsar-stats"]
-    options = read.assumed(tmp_path / name)
+    read = partial(whole, "pulsar-stats")
+    options = ADAPTERS["pulsar-stats"].assumed(tmp_path / name)
     assert options.arguments == arguments
     assert read(tmp_path / name, options).tables["membership"].num_rows == 1

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from subreplay.adapters import ADAPTERS, Options
+from subreplay.adapters import Options
 from subreplay.capture.events import EVENTS, METADATA, VERSION
 from subreplay.engine.interface import Engine
 from subreplay.engine.local.engine import LocalEngine
@@ -25,6 +25,7 @@ from tests.adapters.test_capture import about, event, of_kafka, received
 from tests.support import streamed
 from tests.support.in_process import Cuts, InProcess
 from tests.support.recordings import ROOT
+from tests.support.streamed import whole
 
 DATA = Path(__file__).parents[1] / "data"
 KEYS = {
@@ -128,7 +129,7 @@ def test_tasks_read_what_is_read_in_one_go(
     path = made(tmp_path / "given")
     with engine:
         read = streamed.ingested(sources.read(engine, name, path, options))
-    streamed.same(read, ADAPTERS[name](path, options), KEYS)
+    streamed.same(read, whole(name, path, options), KEYS)
 
 
 def test_a_broker_log_has_the_acts_of_operators(tmp_path: Path) -> None:

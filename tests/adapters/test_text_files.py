@@ -7,12 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from subreplay.adapters.source import text_files
 from subreplay.adapters.source.convert import BROKEN, HIDDEN, LINE
-from subreplay.adapters.source.text_files import as_parquet, csv_options, json_records
+from subreplay.adapters.source.json_text import json_records
+from subreplay.adapters.source.text_files import csv_options
+from subreplay.engine.interface import TableSource
+from subreplay.engine.local.engine import LocalEngine
 from subreplay.errors import EnvironmentFailed, InputError
 
 ROWS = [{"offset": n, "key": f"k{n % 3}"} for n in range(5)]
@@ -20,9 +22,8 @@ ROWS = [{"offset": n, "key": f"k{n % 3}"} for n in range(5)]
 
 def read(path: Path, form: str, **options: str) -> tuple[list[dict[str, Any]], list[int]]:
     """The rows of a file without what stands beside them, and the lines of those that are broken."""
-    to = path.parent / "read.parquet"
-    assert as_parquet(path, form, options, to)
-    table = pq.read_table(to)
+    with LocalEngine(cores=2) as engine:
+        table = engine.scan(TableSource("traffic.messages", str(path), format=form, options=options)).table()
     good = table.filter(table[BROKEN].is_null()).drop_columns(list(HIDDEN))
     return good.to_pylist(), table.filter(table[BROKEN].is_valid())[LINE].to_pylist()
 
@@ -137,22 +138,65 @@ def test_files_of_a_folder_are_one_table(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for n, columns in enumerate(("a,b", "b,c")):
         text(tmp_path / "in", f"{n}.csv", f"{columns}\n1,2\n")
-    to = tmp_path / "read.parquet"
-    assert as_parquet(tmp_path / "in", "csv", {"header": "true"}, to)
-    assert pq.read_table(to).drop_columns(list(HIDDEN)).to_pylist() == [
-        {"a": "1", "b": "2", "c": None}, {"a": None, "b": "1", "c": "2"},
-    ]  # fmt: skip
+    rows, _ = read(tmp_path / "in", "csv", header="true")
+    assert sorted(rows, key=str) == [{"a": "1", "b": "2", "c": None}, {"a": None, "b": "1", "c": "2"}]
 
 
-def test_large_files_are_left_to_spark_unless_it_would_lose_their_rows(
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are cut into parts of a few lines."""
+    monkeypatch.setattr(text_files, "BLOCK", 40)
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("packed", [False, True])
+def test_records_of_a_large_file_keep_their_lines(tmp_path: Path, packed: bool) -> None:
+    lines = ["a,b", *(f"{n},x" if n % 7 else f"{n},x,y" for n in range(1, 60))]
+    path = text(tmp_path, "a.csv", "\n".join(lines))
+    if packed:
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    rows, broken = read(path, "csv", header="true")
+    assert sorted(int(row["a"]) for row in rows) == [n for n in range(1, 60) if n % 7]
+    assert sorted(broken) == [n + 1 for n in range(7, 60, 7)]
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize(
+    ("options", "of_value"),
+    [
+        ({}, '"{n}\nx ""y"", z\n"'),
+        ({"escape": "\\"}, '"{n}\nx \\"y\\", z\n"'),
+        ({"sep": ";"}, '{n} x "y", z'),
+        ({"quote": "'"}, "'{n}\nx \"y\", z\n'"),
+    ],
+)
+def test_a_large_file_is_never_cut_within_a_value(tmp_path: Path, options: dict[str, str], of_value: str) -> None:
+    sep = options.get("sep", ",")
+    lines = [sep.join(("n", "text")), *(f"{n}{sep}{of_value.format(n=n)}" for n in range(30))]
+    rows, broken = read(text(tmp_path, "a.csv", "\n".join(lines)), "csv", header="true", **options)
+    assert not broken
+    found = {int(row["n"]): " ".join(row["text"].split()) for row in rows}
+    assert found == {n: f'{n} x "y", z' for n in range(30)}
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_fields_of_a_large_file_have_the_type_that_all_values_have(tmp_path: Path) -> None:
+    rows = [{"n": n, "x": n if n < 10 else n + 0.5, "m": n if n else "a", "s": {"a": n} if n % 2 else {"b": None},
+             "l": [n] if n % 3 else [], "d": None, "late": n if n > 15 else None} for n in range(20)]  # fmt: skip
+    found, _ = read(text(tmp_path, "a.json", "\n".join(map(json.dumps, rows))), "json")
+    assert sorted(found, key=lambda row: row["n"]) == [
+        row | {"m": str(row["m"]), "s": {"a": None, "b": None} | row["s"]} for row in rows
+    ]
+    assert all(isinstance(row["x"], float) for row in found)
+
+
+def test_a_large_file_with_objects_of_several_lines_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(text_files, "MOST_BYTES", 10)
-    lines = text(tmp_path, "lines.json", "\n".join(map(json.dumps, ROWS)))
-    assert not as_parquet(lines, "json", {}, tmp_path / "to")
     pretty = text(tmp_path, "pretty.json", "\n".join(json.dumps(row, indent=1) for row in ROWS))
     with pytest.raises(InputError, match="write one object a line"):
-        as_parquet(pretty, "json", {}, tmp_path / "to")
+        read(pretty, "json")
 
 
 def test_an_empty_file_has_no_record(tmp_path: Path) -> None:

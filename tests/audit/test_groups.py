@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 import pytest
 
 from subreplay.adapters import Options
-from subreplay.adapters.kafka_group import groups
 from subreplay.adapters.kafka_recording.adapter import read
 from subreplay.audit.codes import Code, Excuse, excuse_of
 from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
@@ -25,6 +24,7 @@ from tests.support.groups import RECORDED, Audited, audit_ingested, audited
 from tests.support.history import START, STEP, findings, history
 from tests.support.nights import audit_nights
 from tests.support.pure import audit_by, judge_of
+from tests.support.streamed import whole
 
 BY_NAME = {folder.name: folder for folder in RECORDED}
 RANGE = make("kafka.range", "kafka-4.0")
@@ -126,7 +126,7 @@ def test_k_commit_2_commits_go_back_where_the_application_sought_back():
 def test_k_commit_2_a_copy_of_the_commits_alone_tells_not_whether_the_application_sought_back():
     folder = BY_NAME["k28_rewind"]
     options = Options(coordinator_log=folder / "coordinator_log.jsonl.gz")
-    it = groups.read(folder / "consumer_offsets.jsonl.gz", options)
+    it = whole("kafka-group", folder / "consumer_offsets.jsonl.gz", options)
     messages = {"messages": read(folder).tables["messages"]}
     found = audit_ingested(_with(it, it.tables["membership"], messages), frozenset({Need.DELIVERIES, Need.CALLBACKS}))
     assert (found.failing, found.excused) == ({}, {"COMMIT_BACK SEEKS_UNTOLD": 2})

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from subreplay.adapters import ADAPTERS, Options
+from subreplay.adapters import Options
 from tests.adapters.kafka_group import encoding as encode
 from tests.bench import figures
 from tests.bench.audit import measured
@@ -67,7 +67,7 @@ def records(key: pa.Array, value: pa.Array, **numbers: Any) -> pa.Table:
 
 def whole(folder: Path) -> dict[str, Any]:
     began = time.perf_counter()
-    found = ADAPTERS["kafka-group"](folder, Options())
+    found = whole("kafka-group", folder, Options())
     return {"seconds": time.perf_counter() - began, "deliveries": len(found.tables["deliveries"])}
 
 

@@ -16,6 +16,7 @@ from subreplay.config.run import parse
 from subreplay.reports.assemble import compare
 from subreplay.reports.assemble import report as assemble
 from subreplay.reports.assemble.verdict import Judgement
+from subreplay.reports.data import EngineInfo
 from subreplay.reports.figures import Figures
 from subreplay.reports.json_report import to_json
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope, Verdict
@@ -73,7 +74,7 @@ def main(joins: int) -> None:
     for policy in POLICIES:
         for some in (joins // 4, joins // 2, joins):
             counted = figures(policy, some)
-            run = assemble.run_info(config, counted, "audit", "none")
+            run = assemble.run_info(config, counted, "audit", EngineInfo("none", ""))
             report, built = timed(lambda: assemble.report(run, counted, Judgement(Verdict.VALID), ()))  # noqa: B023
             plans = (counted.plan,)
             _, compared = timed(lambda: compare.scenario_views(plans, counted))  # noqa: B023

@@ -32,6 +32,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from subreplay.adapters import ADAPTERS, Options
 from subreplay.cli.main import main
+from tests.support.streamed import whole
 
 address, folder, captured = sys.argv[1:]
 assert main(["inspect", "orders", "--kafka", address, "--to", f"{folder}/run.yaml"]) == 0
@@ -42,7 +43,7 @@ offsets.option("subscribe", "__consumer_offsets").load().write.parquet(f"{folder
 run = yaml.safe_load(Path(f"{folder}/run.yaml").read_text())
 group = {"from": "kafka-group", "path": f"{folder}/groups", "options": {"subscription": "billing", "topic": "orders"}}
 run["traffic"] |= {"membership": group, "deliveries": {"from": "capture", "path": captured}}
-told = ADAPTERS["kafka-group"](Path(f"{folder}/groups"), Options(subscription="billing", topic="orders"))
+told = whole("kafka-group", Path(f"{folder}/groups"), Options(subscription="billing", topic="orders"))
 assert len(told.tables["deliveries"]) > 0  # by commits
 run["subscription"] = told.run["subscription"]
 run |= {"scenarios": [], "spark": {}, "output": {"tables": f"{folder}/tables", "report": f"{folder}/report"}}

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from subreplay.adapters import ADAPTERS, Options
+from subreplay.adapters import Options
 from subreplay.audit.needs import Need
 from subreplay.engine.spark.pulsar_source import batches, connected
 from subreplay.rows.model.tables import MESSAGES
@@ -23,6 +23,7 @@ from tests.support import pulsar_broker
 from tests.support.groups import audit_ingested
 from tests.support.kafka_broker import until
 from tests.support.pulsar_broker import Broker
+from tests.support.streamed import whole
 
 pytestmark = [
     pytest.mark.brokers,
@@ -57,8 +58,8 @@ def test_the_log_names_the_killed_consumer_and_receipts_agree(pulsar: Broker) ->
     seen = pa.Table.from_batches(batches(client, TOPIC, None, time.time_ns() // 1_000_000))
     client.close()
     assert [key.decode() for key in seen["key"].to_pylist()] == [key for key, _ in RECORDS]
-    told = ADAPTERS["pulsar-broker-log"](pulsar.log.parent, Options(**MINE))
-    captured = ADAPTERS["capture"](pulsar.folder / "captured", Options())
+    told = whole("pulsar-broker-log", pulsar.log.parent, Options(**MINE))
+    captured = whole("capture", pulsar.folder / "captured", Options())
     messages = {"messages": pa.Table.from_pylist(seen.to_pylist(), MESSAGES)}
     by_log = audit_ingested(replace(told, tables=told.tables | messages), frozenset({Need.RECEIPTS}))
     receipts = {"deliveries": captured.tables["deliveries"]}
@@ -89,7 +90,7 @@ sys.exit(main(["audit", "--config", sys.argv[1]]))
 
 @pytest.mark.spark
 def test_an_audit_by_run_file_reads_the_topic_live(pulsar: Broker, tmp_path: Path) -> None:
-    told = ADAPTERS["pulsar-broker-log"](pulsar.log.parent, Options(**MINE))
+    told = whole("pulsar-broker-log", pulsar.log.parent, Options(**MINE))
     log = {"from": "pulsar-broker-log", "path": str(pulsar.log.parent), "options": MINE}
     receipts = {"from": "capture", "path": str(pulsar.folder / "captured")}
     live = {"from": "pulsar-live", "options": {"service_url": pulsar.address, "topic": TOPIC}}

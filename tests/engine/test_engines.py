@@ -16,6 +16,7 @@ from subreplay.engine.local.engine import LocalEngine
 from subreplay.errors import InputError
 from subreplay.rows.conditions import field
 from subreplay.rows.sorted_blocks import Order
+from tests.adapters.delta_logs import add, begun, committed
 from tests.engine.trivial import NUMBERS, RUNS, doubled, evens_and_sums, fails, read_part, scopes_of
 
 SUMS = pa.schema([("total", pa.int64())])
@@ -24,13 +25,6 @@ OUTPUTS = {"even": NUMBERS, "rows": NUMBERS, "sum": SUMS}
 
 def numbers(n: int) -> pa.Table:
     return pa.table({"n": range(n), "word": [f"w{i % 3}" for i in range(n)]}, schema=NUMBERS)
-
-
-def test_the_local_engine_leaves_large_text_to_spark(local: Engine, tmp_path: Path, monkeypatch) -> None:
-    (tmp_path / "numbers.csv").write_text("n\n1\n2\n3\n")
-    monkeypatch.setattr("subreplay.adapters.source.text_files.MOST_BYTES", 4)
-    with pytest.raises(InputError, match=r"traffic\.messages: .*numbers\.csv: more than 0 MiB of csv; .*engine: spark"):
-        local.scan(TableSource("traffic.messages", str(tmp_path / "numbers.csv"), format="csv"))
 
 
 @pytest.fixture
@@ -121,6 +115,22 @@ def test_a_table_that_is_not_there_is_an_error_that_names_it(engine: Engine, tmp
     for form in ("delta", "parquet", "csv"):
         with pytest.raises(InputError, match=r"traffic.messages: .*nowhere"):
             engine.scan(TableSource("traffic.messages", str(tmp_path / "nowhere"), format=form))
+
+
+@pytest.mark.parametrize(
+    ("feature", "named"), [("columnMapping", "column mapping"), ("deletionVectors", "deletion vectors")]
+)
+def test_a_delta_table_with_a_feature_that_only_spark_reads_is_refused(
+    local: Engine, tmp_path: Path, feature: str, named: str
+) -> None:
+    features = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [feature], "writerFeatures": [feature]}
+    committed(tmp_path, [*begun(**features), add("a.parquet")])
+    with pytest.raises(InputError) as error:
+        local.scan(TableSource("traffic.messages", str(tmp_path)))
+    assert str(error.value) == (
+        f"traffic.messages: {tmp_path}: a Delta table with {named}, which the local engine does not read; "
+        "set engine: spark"
+    )
 
 
 def test_many_rows_go_through_processes(local: Engine, tmp_path: Path) -> None:

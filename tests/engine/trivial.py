@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.errors import InputError
+from subreplay.kernels.compiled import compiled
 
 NUMBERS = pa.schema([pa.field("n", pa.int64()), pa.field("word", pa.string())])
 
@@ -51,3 +54,17 @@ RUNS = pa.schema([("partition", pa.int32()), ("rows", pa.int64()), ("in_order", 
 
 def read_part(part: int) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"n": [part, part + 1], "word": ["a", None]}, schema=NUMBERS)
+
+
+@compiled
+def _triple(values: Any) -> Any:
+    for at in range(len(values)):
+        values[at] *= 3
+    return values
+
+
+def tripled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Each number three times as large, by a compiled loop."""
+    for batch in batches:
+        values = pa.array(_triple(np.array(batch.column(0))))
+        yield pa.RecordBatch.from_arrays([values, batch.column(1)], schema=NUMBERS)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from subreplay.adapters import ADAPTERS, Options
+from subreplay.adapters import Options
 from subreplay.adapters.base import Ingested, Rejected
 from subreplay.engine.interface import Engine, TableSource
 from subreplay.errors import InputError
@@ -18,6 +18,7 @@ from subreplay.pipeline.sources import Read
 from subreplay.rows.model.tables import INPUTS
 from tests.adapters.test_sources import brokers_logs, captures, copies, polls, printed, traces
 from tests.support import streamed
+from tests.support.streamed import whole
 
 KEYS = {
     "messages": ("topic", "partition", "ledger", "entry", "batch_index"),
@@ -39,7 +40,7 @@ def same(read: Read, whole: Ingested) -> None:
 def test_brokers_logs(engine: Engine, tmp_path: Path) -> None:
     path = brokers_logs(tmp_path / "logs")
     read = sources.read(engine, "pulsar-broker-log", path, Options())
-    same(read, ADAPTERS["pulsar-broker-log"](path))
+    same(read, whole("pulsar-broker-log", path))
     assert [act["kind"] for act in read.told.run["topic"]["resets"]] == ["unload"]
 
 
@@ -59,7 +60,7 @@ def test_streams(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(sources, "SMALL", 0)  # a part each
     path = made(tmp_path / "given")
-    same(sources.read(engine, name, path, options), ADAPTERS[name](path, options))
+    same(sources.read(engine, name, path, options), whole(name, path, options))
 
 
 @pytest.mark.parametrize("form", ["delta", "parquet"])

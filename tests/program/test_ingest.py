@@ -8,11 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from subreplay.adapters import ADAPTERS, Options
+from subreplay.adapters import Options
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.pipeline import ingest, sources
 from subreplay.rows.model.tables import INPUTS, QUARANTINE
 from tests.adapters.test_sources import KEYS, captures
+from tests.support.streamed import whole
 
 
 def kept(engine: LocalEngine, root: str, form: str, name: str, schema: pa.Schema) -> pa.Table:
@@ -29,18 +30,18 @@ def test_a_second_ingest_replaces_the_rows_of_the_first(
 ) -> None:
     monkeypatch.setattr(ingest, "TOPICS", most)
     path, root = captures(tmp_path / "given"), str(tmp_path / "tables")
-    whole = ADAPTERS["capture"](path)
+    read = whole("capture", path)
     with LocalEngine(1) as engine:
         for _ in range(2):
             ingest.write(engine, sources.read(engine, "capture", path, Options()), root, form, str(path))
-        for name, table in whole.tables.items():
+        for name, table in read.tables.items():
             order = [(key, "ascending") for key in KEYS[name]]
             found = kept(engine, root, form, name, table.schema).sort_by(order)
             assert found.to_pylist() == table.sort_by(order).to_pylist()
         quarantined = kept(engine, root, form, "quarantine", QUARANTINE.append(pa.field("source", pa.string())))
     assert pc.unique(quarantined["source"]).to_pylist() == [str(path)]
-    assert len(quarantined) == len(whole.rejected)
-    assert len(pc.unique(whole.tables["deliveries"]["topic"])) == 2
+    assert len(quarantined) == len(read.rejected)
+    assert len(pc.unique(read.tables["deliveries"]["topic"])) == 2
 
 
 @pytest.mark.parametrize("form", ["delta", "parquet"])

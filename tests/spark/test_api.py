@@ -282,11 +282,13 @@ frames = {name: spark.createDataFrame(rows) for name, rows in history("a1 a2 n1"
 policy = {"policy": "pulsar.key_shared.auto_split", "profile": "pulsar-4.0"}
 result = subreplay.audit(**frames, **policy)
 assert [row.code for row in result.violations.collect()] == ["WRONG_OWNER"], result
-owners = subreplay.api.functions.owners(frames["membership"], **policy)
-subreplay.api.functions.register(spark, owners)
+owners = subreplay.functions.owners(frames["membership"], **policy)
+subreplay.functions.register(spark, owners)
 row = spark.sql("SELECT murmur3('a'), slot('a', 'pulsar-4.0'), kafka_partition('a', 7), owner('a', now())").first()
 assert tuple(row) == (1009084850, 42456, 5, "C2"), row
 result.close()
+del result, owners, frames, row  # what is left at the end pyspark frees by a thread, which then waits for ever
+spark.stop()
 """
 
 

@@ -13,7 +13,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.engine.spark.session import CLASSES, _jars, _java, _workers, cores, partitions
+from subreplay.config.run import Spark
+from subreplay.engine.spark.session import CLASSES, _jars, _java, _local, _workers, cores, partitions
+from subreplay.errors import EnvironmentFailed
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,13 @@ def test_workers_on_this_machine_have_what_judges_before_a_task_begins(spark: Sp
         yield pa.RecordBatch.from_pydict({"judges": ["subreplay.audit.judge" in sys.modules], "read": [len(archives)]})
 
     assert set(spark.range(1).mapInArrow(told, "judges boolean, read long").collect()) == {(True, 0)}
+
+
+def test_a_pyspark_that_no_delta_fits_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.__version__", "4.3.0")
+    monkeypatch.setattr("subreplay.engine.spark.session._brings_delta", lambda: False)
+    with pytest.raises(EnvironmentFailed, match=r"no release of Delta .* pyspark 4.3.0: .*pip install 'subreplay"):
+        _local(SparkSession.builder, Spark())
 
 
 def test_workers_with_another_python_are_sparks_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -282,7 +282,7 @@ def test_tables_are_read_straight_from_an_adapters_source_once_with_its_options(
             print(path, options.topic, file=file)
         return real(path)
 
-    adapter = Adapter("pulsar-recording", reading, ("topic",))
+    adapter = Adapter("pulsar-recording", ("topic",), reading)
     monkeypatch.setitem(ADAPTERS, "pulsar-recording", adapter)
     given = {"from": "pulsar-recording", "path": str(copy), "options": {"topic": "t"}}
     run = {"traffic": dict.fromkeys(INPUTS, given), "subscription": read.run["subscription"]}

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from subreplay.adapters.base import Adapter, Ingested, Options, Rejected
+from subreplay.adapters.base import NOTHING_TOLD, Ingested, Options, Rejected
 from subreplay.adapters.streams import Streamed
 from subreplay.errors import InputError
 from subreplay.pipeline import sources
 from subreplay.pipeline.sources import Read
+from subreplay.pipeline.sources import read as read_source
 from subreplay.rows.model.tables import INPUTS
 from tests.support.in_process import Cuts, InProcess
 
@@ -32,29 +33,31 @@ def ingested(read: Read) -> Ingested:
     return Ingested(tables, rejected, read.told.counts, read.told.run, read.told.others, read.told.notes)
 
 
-def same(found: Ingested, whole: Ingested, keys: dict[str, Sequence[str]]) -> None:
+def whole(name: str, path: Path, options: Options = NOTHING_TOLD) -> Ingested:
+    """What an adapter reads where one task has all rows at once."""
+    return ingested(read_source(InProcess(Cuts(1, 1_000_000)), name, path, options))
+
+
+def same(found: Ingested, expected: Ingested, keys: dict[str, Sequence[str]]) -> None:
     """That both tell the same; rows of a table have no order, and are told apart by ``keys``."""
-    assert found.counts == whole.counts
-    assert (found.run, found.others, found.notes) == (whole.run, whole.others, whole.notes)
-    assert sorted(found.rejected) == sorted(whole.rejected)
-    assert set(found.tables) == set(whole.tables)
-    for name, table in whole.tables.items():
+    assert found.counts == expected.counts
+    assert (found.run, found.others, found.notes) == (expected.run, expected.others, expected.notes)
+    assert sorted(found.rejected) == sorted(expected.rejected)
+    assert set(found.tables) == set(expected.tables)
+    for name, table in expected.tables.items():
         order = [(key, "ascending") for key in keys[name]]
-        given, expected = (
+        given, wanted = (
             each.cast(INPUTS[name]).sort_by(order).combine_chunks() for each in (found.tables[name], table)
         )
-        assert given.equals(expected), name
+        assert given.equals(wanted), name
 
 
-def same_or_the_same_error(
-    adapter: Adapter, path: Path, options: Options, cuts: Cuts, keys: dict[str, Sequence[str]]
-) -> None:
-    """That an adapter reads as a stream what it reads in one go, or says the same of it."""
-    assert adapter.streamed is not None
+def same_or_the_same_error(name: str, path: Path, options: Options, cuts: Cuts, keys: dict[str, Sequence[str]]) -> None:
+    """That an adapter reads the same however its stream is cut, or says the same of it."""
     try:
-        whole = adapter(path, options)
+        expected = whole(name, path, options)
     except InputError as error:
         with pytest.raises(InputError, match=f"^{re.escape(str(error))}$"):
-            read(adapter.streamed(path, options), cuts)
+            ingested(read_source(InProcess(cuts), name, path, options))
     else:
-        same(read(adapter.streamed(path, options), cuts), whole, keys)
+        same(ingested(read_source(InProcess(cuts), name, path, options)), expected, keys)

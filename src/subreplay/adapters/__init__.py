@@ -1,4 +1,4 @@
-"""Adapters by name. A new input shape is a function from a path to ``Ingested``, and one line here."""
+"""Adapters by name. A new input shape is a function from a path to ``Ingested`` or ``Streamed``, and one line here."""
 
 from __future__ import annotations
 
@@ -18,41 +18,35 @@ ADAPTERS: Final[dict[str, Adapter]] = {
     for each in (
         Adapter(
             "capture",
-            lambda path, _: _module("capture.adapter").read(path),
             streamed=lambda path, _: _module("capture.folds").streamed(path),
         ),
-        Adapter("pulsar-recording", lambda path, _: _module("pulsar_recording.adapter").read(path)),
+        Adapter("pulsar-recording", read=lambda path, _: _module("pulsar_recording.adapter").read(path)),
         Adapter(
             "pulsar-broker-log",
-            lambda path, options: _module("broker_log.logs").read(path, options),
             ("topic", "subscription", "statistics"),
         ),
         Adapter(
             "pulsar-stats",
-            lambda path, options: _module("pulsar_stats.adapter").read(path, options),
             ("topic", "subscription", "times"),
-            lambda path, options: _module("pulsar_stats.folds").streamed(path, options),
-            lambda path: _module("pulsar_stats.adapter").assumed(path),
+            streamed=lambda path, options: _module("pulsar_stats.folds").streamed(path, options),
+            assumed=lambda path: _module("pulsar_stats.adapter").assumed(path),
         ),
         Adapter(
             "otlp-spans",
-            lambda path, options: _module("otlp.spans").read(path, options),
             ("topic", "subscription", "sampled"),
-            lambda path, options: _module("otlp.folds").streamed(path, options),
+            streamed=lambda path, options: _module("otlp.folds").streamed(path, options),
         ),
         Adapter(
             "kafka-text",
-            lambda path, options: _module("kafka_text").read(path, options),
             ("topic",),
-            lambda path, options: _module("kafka_text").streamed(path, options),
-            lambda path: _module("kafka_text").assumed(path),
+            streamed=lambda path, options: _module("kafka_text").streamed(path, options),
+            assumed=lambda path: _module("kafka_text").assumed(path),
         ),
-        Adapter("kafka-recording", lambda path, _: _module("kafka_recording.adapter").read(path)),
+        Adapter("kafka-recording", read=lambda path, _: _module("kafka_recording.adapter").read(path)),
         Adapter(
             "kafka-group",
-            lambda path, options: _module("kafka_group.groups").read(path, options),
             ("topic", "subscription", "coordinator_log", "time_zone"),
-            lambda path, options: _module("kafka_group.groups").streamed(path, options),
+            streamed=lambda path, options: _module("kafka_group.groups").streamed(path, options),
         ),
     )
 }

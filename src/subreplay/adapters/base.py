@@ -153,19 +153,20 @@ class Ingested:
 
 @dataclass(frozen=True)
 class Adapter:
-    """Reads a path into canonical tables. ``takes`` are the options that it knows. ``streamed`` says how to read the
-    same of any size; without it all is held in memory. ``assumed`` are the options that a first look at a path goes by,
-    where the files do not contain what they say."""
+    """Reads a path into canonical tables. ``takes`` are the options that it knows. ``streamed`` says how to read files
+    of any size; ``read`` holds all in memory, as of a recording. ``assumed`` are the options that a first look at a
+    path goes by, where the files do not contain what they say."""
 
     name: str
-    read: Callable[[Path, Options], Ingested]
     takes: tuple[str, ...] = field(default=())
+    read: Callable[[Path, Options], Ingested] | None = None
     streamed: Callable[[Path, Options], Streamed] | None = None
     assumed: Callable[[Path], Options] = lambda _: NOTHING_TOLD
 
     def __call__(self, path: Path, options: Options = NOTHING_TOLD) -> Ingested:
-        """Raises ``ConfigError`` where an option is told that this adapter does not take."""
+        """What it reads in one go. Raises ``ConfigError`` where it does not take an option."""
         self.check(options)
+        assert self.read is not None
         return self.read(path, options)
 
     def check(self, options: Options) -> None:

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.adapters.base import FileCount, Ingested, Options, Reason, Rejected
+from subreplay.adapters.base import FileCount, Options, Reason, Rejected
 from subreplay.adapters.detect import Chosen, chosen
 from subreplay.adapters.files import head_of, lines_of
-from subreplay.adapters.streams import REJECTED, End, Known, Rows, Streamed, quarantine, size_of, whole
+from subreplay.adapters.streams import REJECTED, End, Known, Rows, Streamed, quarantine, size_of
 from subreplay.errors import InputError
 from subreplay.failures import of_system
 from subreplay.hashing.profiles import LATEST
@@ -98,11 +98,6 @@ def assumed(path: Path) -> Options:
     """What a first look goes by: the topic of what the console consumer printed is called as the first file."""
     first = chosen(path, NAME, sure=True).mine[0]
     return Options(topic=first.name.split(".")[0]) if Console.of(_begin(first)) is not None else Options()
-
-
-def read(path: Path, options: Options) -> Ingested:
-    """The messages of a file, or of the files of a folder."""
-    return whole(streamed(path, options))
 
 
 def streamed(path: Path, options: Options) -> Streamed:

@@ -19,11 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.adapters.base import FileCount, Ingested, Rejected
+from subreplay.adapters.base import FileCount, Rejected
 from subreplay.failures import of_system
-from subreplay.rows.model.columns import ROWS
-from subreplay.rows.model.tables import INPUTS, QUARANTINE
-from subreplay.rows.sorted_blocks import Order, external_merge, grouped, shuffle_blocks, with_groups
+from subreplay.rows.model.tables import QUARANTINE
+from subreplay.rows.sorted_blocks import Order, grouped, with_groups
 
 Rows: TypeAlias = Iterator[tuple[str, pa.Table]]
 """Rows, each table with its kind."""
@@ -193,38 +192,6 @@ def split_parts(
     return as_batches(read_parts(parts, read, numbers), shape)
 
 
-def whole(source: Streamed) -> Ingested:
-    """The same where one process holds all rows."""
-    shapes = {**source.rows, **source.known}
-    found: dict[str, list[pa.Table]] = {}
-
-    def made(kind: str) -> pa.Table:
-        return pa.concat_tables([shapes[kind].empty_table(), *found.get(kind, ())])
-
-    def keep(rows: Rows) -> None:
-        for kind, table in rows:
-            found.setdefault(kind, []).append(table.cast(shapes[kind]))
-
-    def known() -> Known:
-        return {
-            kind: made(kind) for kind in (*source.known, *(kind for stage in source.stages for kind in stage.known))
-        }
-
-    for stage in source.stages:
-        shapes.update({**stage.rows, **stage.known})
-    for part in source.parts:
-        keep(source.scan(part))
-    for stage, flow in zip(source.stages, flows_of(source), strict=True):
-        blocks = shuffle_blocks(flow.take(made(flow.of)).to_batches(), flow.order)
-        in_order = sorted(blocks, key=lambda block: (block.scope, block.first_key))
-        keep(stage.fold(known())(external_merge(in_order, flow.order)))
-    rejected = made(REJECTED)
-    end = source.end(known(), Counter(rejected["file"].to_pylist()))
-    tables = {name: made(name) for name in INPUTS if name in shapes} | dict(end.tables)
-    told = tuple(map(Rejected.of, rejected.to_pylist()))
-    return Ingested(tables, told, end.counts, end.run, end.others, end.notes)
-
-
 def _counts(kind: str, table: pa.Table) -> pa.Table:
     by = table.select(["file"]) if kind == REJECTED else pa.table({"file": pa.nulls(len(table), pa.string())})
     sums = by.group_by("file").aggregate([([], "count_all")])
@@ -245,27 +212,6 @@ def quarantine(rejected: Iterable[Rejected]) -> pa.Table:
     """Rejected rows as rows of table ``quarantine``."""
     rows = [row._asdict() | {"reasons": [reason._asdict() for reason in row.reasons]} for row in rejected]
     return pa.Table.from_pylist(rows, schema=QUARANTINE)
-
-
-def whole_groups(batches: Iterable[pa.RecordBatch], by: Sequence[str], rows: int = ROWS) -> Iterator[pa.Table]:
-    """Batches in which rows of one group follow each other, as tables of whole groups: of at least ``rows`` rows, but
-    for the last. Groups have the same values in columns ``by``; null is one. The largest group has to fit memory."""
-    held: list[pa.RecordBatch] = []
-    count, enough = 0, rows
-    for batch in batches:
-        held.append(batch)
-        count += batch.num_rows
-        if count >= enough:
-            together = pa.Table.from_batches(held).combine_chunks()
-            begins = np.flatnonzero(changes(together, by))
-            end = int(begins[-1]) + 1 if len(begins) else 0
-            if end:
-                yield together.slice(0, end)
-            held = together.slice(end).to_batches()
-            count -= end
-            enough = max(rows, 2 * count)  # a group that grows is looked at as often as it doubles
-    if count:
-        yield pa.Table.from_batches(held).combine_chunks()
 
 
 def changes(rows: pa.Table, by: Sequence[str]) -> NDArray[np.bool_]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date as Date
 from os import PathLike, fsdecode, fspath
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 
 from subreplay import failures
 from subreplay.api.results import Explanation, Result
@@ -17,19 +17,20 @@ from subreplay.audit.explain.position import Position
 from subreplay.config import run as config
 from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Engine, Tables
-from subreplay.engine.spark.engine import SparkEngine
-from subreplay.engine.spark.session import DataFrame, as_it_was, open_session
 from subreplay.errors import ConfigError
 from subreplay.pipeline import story
 from subreplay.pipeline.attempts import run_tables
-from subreplay.pipeline.engines import choose_engine, open_engine
+from subreplay.pipeline.engines import choose_engine, engine_of_frames, is_frame, open_engine
 from subreplay.pipeline.explain import explain_key
 from subreplay.pipeline.input_tables import Given
 from subreplay.pipeline.trace import Written, trace_key, trace_message
 from subreplay.reports.write import write_reports
 from subreplay.rows.model.tables import INPUTS
 
-Table = DataFrame | Mapping[str, Any] | None
+if TYPE_CHECKING:
+    from subreplay.engine.spark.session import DataFrame
+
+Table: TypeAlias = "DataFrame | Mapping[str, Any] | None"
 """An input table: a frame, or where it is, as a mapping like that of ``traffic.messages`` in the run file."""
 Section = Mapping[str, Any]
 _FRAMES: Final = "the frames given"  # stands for the folder of the input tables in messages
@@ -80,7 +81,7 @@ class Question:
         frames: dict[str, DataFrame] = {}
         for name, table in tables.items():
             more = {part: given[name] for part, given in by_table.items() if name in given}
-            if isinstance(table, DataFrame):
+            if is_frame(table):
                 frames[name] = _bounded(caller, name, table)
                 more = {**traffic.get(name, {}), **more}
                 traffic[name] = {"table": name, **more} if more else None
@@ -108,9 +109,9 @@ class Question:
 
     def engine(self) -> Engine:
         """That of the session of the frames; where there are none, the one that fits the tables."""
-        for frame in self.frames.values():
-            return SparkEngine(frame.sparkSession)
-        return open_engine(self.config, choose_engine(self.config), open_session)
+        if self.frames:
+            return engine_of_frames(self.frames)
+        return open_engine(self.config, choose_engine(self.config))
 
     def tables(self, engine: Engine, prefix: str) -> Tables:
         """Where the result tables go: where the run says, if it says so; else they are kept."""
@@ -128,7 +129,7 @@ class Question:
         with _told():
             engine = self.engine()
             try:
-                with _as_it_was(engine):
+                with engine.unchanged():
                     tables = self.tables(engine, prefix)
                     found = ask(engine, self.config, tables=tables, given=self.given_to(engine))
                     if "report" in self.config.output.model_fields_set:
@@ -148,7 +149,7 @@ class Question:
             raise ConfigError(f"{self.caller}: give either key or message")
         if message is not None and not {"messages", "deliveries"} <= self.given:
             raise ConfigError(f"{self.caller}: message needs messages and deliveries")
-        with _told(), _as_it_was(engine):
+        with _told(), engine.unchanged():
             return Explanation(tuple(self._lines(engine, written, key, message, last)))
 
     def _lines(
@@ -165,16 +166,6 @@ class Question:
         if {"messages", "deliveries"} <= self.given:
             yield ""
             yield from trace_key(engine, self.config, text, last, found, given)
-
-
-@contextmanager
-def _as_it_was(engine: Engine) -> Iterator[None]:
-    """Afterwards a session that somebody else made has its own settings again."""
-    if isinstance(engine, SparkEngine):
-        with as_it_was(engine.session):
-            yield
-    else:
-        yield
 
 
 def _sections(caller: str, run: Run) -> dict[str, Any]:

@@ -6,15 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from subreplay.engine.interface import Dataset, Engine, Tables
-from subreplay.engine.spark.engine import SparkEngine, as_frame
-from subreplay.engine.spark.session import DataFrame
 from subreplay.reports.data import ReportData
 from subreplay.rows.model.rows import Verdict
+
+if TYPE_CHECKING:
+    from subreplay.engine.spark.session import DataFrame
 
 _HEIGHT: Final = "80vh"  # of a page in a notebook
 
@@ -54,9 +55,7 @@ class Result:
     @cached_property
     def tables(self) -> Mapping[str, DataFrame | pa.Table]:
         """The result tables by name."""
-        if isinstance(self._engine, SparkEngine):
-            return {name: as_frame(rows) for name, rows in self._datasets.items()}
-        return {name: rows.table() for name, rows in self._datasets.items()}
+        return {name: rows.frame for name, rows in self._datasets.items()}
 
     def __getattr__(self, name: str) -> Any:
         datasets = self.__dict__.get("_datasets", {})

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from subreplay.audit.codes import Code, Excuse, excuse_of
 from subreplay.audit.passes.loads import ACT, ADDED, ALL_TIME, REPEATED, Span
-from subreplay.rows.groups import AddingUp
+from subreplay.rows.groups import AddingUp, in_order, with_columns
 from subreplay.rows.model.columns import Ints, flags, ints
 
 Rows = list[dict[str, Any]]
@@ -83,26 +83,26 @@ def totals(sums: pa.Table) -> dict[str, int]:
 def consumers(sums: pa.Table) -> Rows:
     """What each consumer was given in all: messages, bytes, keys of each topic partition, redeliveries."""
     mine = sums.filter(pc.and_(pc.equal(sums["width"], ALL_TIME.width), sums["consumer"].is_valid()))
-    return _rows(_in_order(_summed(mine, ["consumer"], (*ADDED, "keys")), "consumer"))
+    return _rows(in_order(_summed(mine, ["consumer"], (*ADDED, "keys")), "consumer"))
 
 
 def lags(sums: pa.Table) -> Rows:
     """The lags of each consumer, counted by size (``audit.clocks.may_be_off``)."""
     mine, by = sums.filter(pc.not_equal(sums["lag"], ACT)), ["consumer", "lag", "size"]
-    return _rows(_in_order(_summed(mine, by, ["messages"]), *by))
+    return _rows(in_order(_summed(mine, by, ["messages"]), *by))
 
 
 def fits(sums: pa.Table) -> Rows:
     """How many deliveries are at their owners under each selector that was compared (``audit.selectors``)."""
     mine = sums.filter(sums["selector"].is_valid())
-    return _rows(_in_order(_summed(mine, ["selector"], ["outside", "at_owner"]), "selector"))
+    return _rows(in_order(_summed(mine, ["selector"], ["outside", "at_owner"]), "selector"))
 
 
 def acts(sums: pa.Table) -> Rows:
     """What acts of operators and clients had redelivered (``passes.loads.ACT``), in order of time."""
     mine = sums.filter(pc.equal(sums["lag"], ACT))
     names = ("pane", "consumer", "messages", "redelivered", "begin", "end")
-    return _rows(_in_order(mine.select(names), "pane", "consumer"))
+    return _rows(in_order(mine.select(names), "pane", "consumer"))
 
 
 def loads(sums: pa.Table, span: Span) -> pa.Table:
@@ -110,12 +110,12 @@ def loads(sums: pa.Table, span: Span) -> pa.Table:
     mine = sums.filter(pc.and_(pc.equal(sums["width"], span.width), pc.equal(sums["slide"], span.slide)))
     panes = _in_windows(_summed(mine, ["consumer", "pane", "first"], (*ADDED, "keys")), span.width, span.slide)
     counted = pc.greater_equal(panes["window"], panes["first"])
-    return summed_loads(_with(panes, keys=pc.if_else(counted, panes["keys"], 0)))
+    return summed_loads(with_columns(panes, {"keys": pc.if_else(counted, panes["keys"], 0)}))
 
 
 def summed_loads(loads: pa.Table) -> pa.Table:
     """Loads by window and consumer, those of the same added up."""
-    return _in_order(_summed(loads, ["window", "consumer"], (*ADDED, "keys")), "window", "consumer")
+    return in_order(_summed(loads, ["window", "consumer"], (*ADDED, "keys")), "window", "consumer")
 
 
 def assignments(loads: pa.Table, intervals: Iterable[tuple[int, int, int]], width: int) -> pa.Table:
@@ -136,19 +136,21 @@ def assignments(loads: pa.Table, intervals: Iterable[tuple[int, int, int]], widt
         "share": share,
         "skew": share * np.where(connected < 0, 1, connected),
     }
-    return _bounds(_with(loads, **told), width)
+    return _bounds(with_columns(loads, told), width)
 
 
 def panes(found: pa.Table, slide: int) -> pa.Table:
     """Failing findings of table ``violations``, counted by pane of a slide, code, consumer and cause."""
     failing = found.filter(pc.not_equal(found["verdict"], "valid"))
-    return _counted(_with(failing, pane=_floor(_nanos(failing, "moment"), slide)), ["pane", *_OF_FAILING]).cast(PANES)
+    return _counted(
+        with_columns(failing, {"pane": _floor(_nanos(failing, "moment"), slide)}), ["pane", *_OF_FAILING]
+    ).cast(PANES)
 
 
 def violations(panes: pa.Table, width: int, slide: int) -> pa.Table:
     """The same by window."""
     counts = _summed(_in_windows(panes, width, slide), ["window", *_OF_FAILING], ["count"])
-    return _bounds(_in_order(counts, "window", *_OF_FAILING), width)
+    return _bounds(in_order(counts, "window", *_OF_FAILING), width)
 
 
 def finding_counts(rows: pa.Table, applicable: int, width: int) -> pa.Table:
@@ -188,19 +190,19 @@ def scattered_keys(rows: pa.Table) -> tuple[int, int]:
     return int(np.count_nonzero(ints(of_key, "consumer_count_distinct_max") > 1)), len(of_key)
 
 
-def in_order(counts: pa.Table) -> pa.Table:
+def counts_in_order(counts: pa.Table) -> pa.Table:
     """Finding counts in order, of which there is one about the same."""
-    return _in_order(counts, *_OF_COUNTS)
+    return in_order(counts, *_OF_COUNTS)
 
 
 def coarser(counts: pa.Table, width: int) -> Rows:
     """Finding counts summed into windows of ``width`` ns."""
-    return _rows(in_order(_summed(in_windows_of(counts, width), _OF_COUNTS, ["count"])))
+    return _rows(counts_in_order(_summed(in_windows_of(counts, width), _OF_COUNTS, ["count"])))
 
 
 def in_windows_of(counts: pa.Table, width: int) -> pa.Table:
     """Finding counts, each with the window of ``width`` ns that it is in."""
-    return _with(counts, window=_floor(ints(counts, "window"), width))
+    return with_columns(counts, {"window": _floor(ints(counts, "window"), width)})
 
 
 def first(found: pa.Table, few: int, width: int, most: int) -> pa.Table:
@@ -243,12 +245,12 @@ def worst(found: pa.Table, few: int, width: int, most: int) -> Rows:
     """At most ``most`` rows of table ``violations``, times in ns: those that ``reports.sample.in_turn`` takes first. Of
     each rule, consumer and window of ``width`` ns, at most ``few``."""
     rows = _early(_turns(found, width), few)
-    rows = _with(rows, early=np.minimum(ints(rows, "at_consumer"), ints(rows, "in_window")))
+    rows = with_columns(rows, {"early": np.minimum(ints(rows, "at_consumer"), ints(rows, "in_window"))})
     taken = [("fails", "descending"), ("turn", "ascending"), ("early", "ascending")]
-    rows = rows.take(pc.sort_indices(_with(rows, nth=np.arange(len(rows))), [*taken, ("nth", "ascending")]))
-    rows = _in_order(_with(rows, rank=_nth(rows, "code")), "rank", "code").slice(0, most)
+    rows = rows.take(pc.sort_indices(with_columns(rows, {"nth": np.arange(len(rows))}), [*taken, ("nth", "ascending")]))
+    rows = in_order(with_columns(rows, {"rank": _nth(rows, "code")}), "rank", "code").slice(0, most)
     told = ("at", "window", "fails", "turn", "early", "rank")
-    return _rows(_with(found.take(rows["row"]), **{name: rows[name] for name in told}))
+    return _rows(with_columns(found.take(rows["row"]), {name: rows[name] for name in told}))
 
 
 def _turns(found: pa.Table, width: int) -> pa.Table:
@@ -257,9 +259,11 @@ def _turns(found: pa.Table, width: int) -> pa.Table:
     at = pa.array(_nanos(found, "at"), mask=np.asarray(found["at"].is_null()))
     fails = pc.not_equal(found["verdict"], "valid")
     mine = found.select(["code", "consumer", *IN_TIME[1:]])
-    rows = _with(mine, at=at, window=_floor(_nanos(found, "moment"), width), fails=fails, row=np.arange(len(found)))
-    rows = _in_order(rows, *IN_TIME)
-    return _with(rows, turn=_nth(rows, "code", "fails", "consumer", "window"))
+    rows = with_columns(
+        mine, {"at": at, "window": _floor(_nanos(found, "moment"), width), "fails": fails, "row": np.arange(len(found))}
+    )
+    rows = in_order(rows, *IN_TIME)
+    return with_columns(rows, {"turn": _nth(rows, "code", "fails", "consumer", "window")})
 
 
 def _early(rows: pa.Table, few: int) -> pa.Table:
@@ -267,7 +271,7 @@ def _early(rows: pa.Table, few: int) -> pa.Table:
     window."""
     rows = rows.filter(pc.less_equal(rows["turn"], few))
     early = {name: _nth(rows, "code", "fails", "turn", of) for name, of in _EARLY.items()}
-    return _with(rows, **early)
+    return with_columns(rows, early)
 
 
 def _numbered(rows: pa.Table, name: str) -> Ints:
@@ -296,11 +300,11 @@ def _findings(window: Ints, consumer: pa.Array, code: pa.Array, excuse: np.ndarr
 
 def _counts(parts: Sequence[pa.Table]) -> pa.Table:
     by = pa.schema([field for field in COUNTS if field.name != "count"])
-    return in_order(_counted(pa.concat_tables([by.empty_table(), *parts]), by.names)).cast(COUNTS)
+    return counts_in_order(_counted(pa.concat_tables([by.empty_table(), *parts]), by.names)).cast(COUNTS)
 
 
 def _counted(rows: pa.Table, by: Sequence[str]) -> pa.Table:
-    return _summed(_with(rows, count=np.ones(len(rows), np.int64)), by, ["count"])
+    return _summed(with_columns(rows, {"count": np.ones(len(rows), np.int64)}), by, ["count"])
 
 
 def _summed(rows: pa.Table, by: Sequence[str], added: Sequence[str]) -> pa.Table:
@@ -313,7 +317,7 @@ def _in_windows(panes: pa.Table, width: int, slide: int) -> pa.Table:
     each = width // slide
     rows = panes.take(pa.array(np.repeat(np.arange(len(panes)), each)))
     later = np.tile(np.arange(each) * slide - (width - slide), len(panes))
-    return _with(rows, window=ints(rows, "pane") + later)
+    return with_columns(rows, {"window": ints(rows, "pane") + later})
 
 
 def _bounds(windows: pa.Table, width: int) -> pa.Table:
@@ -321,7 +325,7 @@ def _bounds(windows: pa.Table, width: int) -> pa.Table:
     start = ints(windows, "window")
     ends = {"window_start": start, "window_end": start + width}
     as_time = {name: pa.array(at // 1_000).cast(pa.timestamp("us", "UTC")) for name, at in ends.items()}
-    return _with(windows, **as_time, tumbling=start % width == 0)
+    return with_columns(windows, {**as_time, "tumbling": start % width == 0})
 
 
 def _floor(at: Ints, width: int) -> Ints:
@@ -331,7 +335,7 @@ def _floor(at: Ints, width: int) -> Ints:
 
 def _nanos(rows: pa.Table, name: str) -> Ints:
     """A column of timestamps in ns; 0 for null."""
-    return ints(_with(rows, **{name: rows[name].cast(pa.timestamp("us", "UTC"))}), name, 0) * 1_000
+    return ints(with_columns(rows, {name: rows[name].cast(pa.timestamp("us", "UTC"))}), name, 0) * 1_000
 
 
 def _nth(rows: pa.Table, *group: str) -> Ints:
@@ -343,19 +347,3 @@ def _nth(rows: pa.Table, *group: str) -> Ints:
     nth = np.empty(len(rows), np.int64)
     nth[order] = np.arange(len(rows)) - first + 1
     return nth
-
-
-def _in_order(rows: pa.Table, *by: str) -> pa.Table:
-    """Rows in order; null is the least."""
-    keys: dict[str, pa.ChunkedArray] = {}
-    for name in by:
-        keys |= {f"{name} is known": rows[name].is_valid(), name: rows[name]}
-    return rows.take(pc.sort_indices(pa.table(keys), [(key, "ascending") for key in keys]))
-
-
-def _with(rows: pa.Table, **columns: Any) -> pa.Table:
-    for name, values in columns.items():
-        index = rows.schema.get_field_index(name)
-        given = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
-        rows = rows.append_column(name, given) if index < 0 else rows.set_column(index, name, given)
-    return rows

@@ -80,7 +80,7 @@ class CountsOf:
         for rows in whole_groups(counts):
             adding = sums.adding_counts()
             adding.add(rows.select(sums.COUNTS.names))
-            found = sums.in_order(adding.together())
+            found = sums.counts_in_order(adding.together())
             coarser.add(sums.in_windows_of(found, self.width))
             yield from (("counts", batch) for batch in found.select(self.columns).to_batches())
         yield from (("coarser", batch) for batch in coarser.together().to_batches())

@@ -22,6 +22,7 @@ from subreplay.cli.interruption import Interruption
 from subreplay.cli.run_log import RunLog
 from subreplay.cli.terminal import Terminal
 from subreplay.errors import ConfigError, EnvironmentFailed
+from subreplay.kernels.compiling import compiling
 from subreplay.rows.model.rows import Verdict
 
 if TYPE_CHECKING:
@@ -59,9 +60,17 @@ def run_command(app: typer.Typer, arguments: Sequence[str] | None) -> int:
     """Run the command that the arguments name; returns its exit code."""
     terminal.speak()
     _NoPandas.ends_with_command = arguments is None  # of another program, by which it is called, it is not known
-    with _collecting_rarely() if arguments is None else nullcontext(), log.listening(), interruption.expected():
+    before = compiling.seconds
+    with (
+        _collecting_rarely() if arguments is None else nullcontext(),
+        log.listening(),
+        interruption.expected(),
+        compiling.said_by(lambda: terminal.note("compiling, as the first run in an environment does")),
+    ):
         code = _exit_code(app, arguments)
         log.forget()
+    if (seconds := compiling.seconds - before) > 0:
+        terminal.note(f"compiling took {seconds:.1f} s")
     return code
 
 
@@ -84,7 +93,10 @@ def _exit_code(app: typer.Typer, arguments: Sequence[str] | None) -> int:
         return 2
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
-    except SystemExit:  # the reader of standard output has gone
+    except SystemExit as leaving:
+        if not leaving.code:  # a shell has asked how a command goes on
+            return 0
+        # the reader of standard output has gone
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  what is left to flush goes there
         return BROKEN_PIPE
     except Exception as error:

@@ -26,7 +26,8 @@ class Terminal:
     """Both streams, and how much is said on them: ``verbose`` more, ``quiet`` less, ``as_json`` one object only."""
 
     def __init__(self) -> None:
-        self.quiet = self.verbose = self.as_json = self._moves = False
+        self.quiet = self.verbose = self.as_json = False
+        self._moves: Console | None = None
         self._since = time.monotonic()
 
     @cached_property
@@ -55,7 +56,7 @@ class Terminal:
     def warn(self, text: str, style: str = "yellow") -> None:
         """Lines beside the result."""
         for line in text.split("\n"):
-            self.err.print(clean(line), style=style, markup=False, highlight=False, soft_wrap=True)
+            (self._moves or self.err).print(clean(line), style=style, markup=False, highlight=False, soft_wrap=True)
 
     def fail(self, text: str, code: int, log: os.PathLike[str] | None = None) -> None:
         """What ended the command."""
@@ -79,13 +80,18 @@ class Terminal:
             render(report, self.out)
             self.say("")
 
+    def note(self, text: str) -> None:
+        """A line that begins with the seconds that the command has taken so far."""
+        if not self.quiet:
+            self.warn(f"{time.monotonic() - self._since:6.1f} s  {text}", style="dim")
+
     @contextmanager
     def progress(self, stage: str) -> Iterator[None]:
         """What is being done: with its seconds, moving, on a terminal; elsewhere a line that begins with the seconds
         that the command has taken so far."""
         on_terminal = self.err.is_terminal
-        if not self.quiet and (self.verbose or not on_terminal):
-            self.warn(f"{time.monotonic() - self._since:6.1f} s  {stage}", style="dim")
+        if self.verbose or not on_terminal:
+            self.note(stage)
         # what begins within a stage that moves already is part of it
         with self._moving(stage) if on_terminal and not self.quiet and not self._moves else nullcontext():
             yield
@@ -102,8 +108,8 @@ class Terminal:
             # a result is one of standard output then, too
             with Progress(*columns, console=console, transient=True, redirect_stdout=False) as moving:
                 moving.add_task(stage, total=None)
-                self._moves = True
+                self._moves = console
                 try:
                     yield
                 finally:
-                    self._moves = False
+                    self._moves = None

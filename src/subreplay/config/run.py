@@ -44,6 +44,7 @@ from subreplay.config.traffic import Traffic
 from subreplay.config.yaml_text import Lines, read
 from subreplay.errors import ConfigError
 from subreplay.hashing.producer_routing import default_scheme
+from subreplay.hashing.profiles import LATEST
 from subreplay.rows.model.subscription import InitialPosition
 from subreplay.rows.model.words import KeyWords
 from subreplay.semantics.policies import make
@@ -63,7 +64,7 @@ class Subscription(Model):
     name: Name = "sub"
     topic: str | None = None
     policy: str = "pulsar.key_shared.consistent_hash"
-    profile: str = "pulsar-4.0"
+    profile: str = LATEST["pulsar"]
     options: dict[str, Any] = Field(default_factory=dict)
     isolation: Isolation | None = None
 

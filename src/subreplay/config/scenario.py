@@ -13,7 +13,7 @@ from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.config.kafka_names import INITIAL_DELAY, policy_options
 from subreplay.config.kafka_names import OPTIONS as OPTIONS_OF_KAFKA
 from subreplay.errors import ConfigError
-from subreplay.hashing.profiles import rule_of
+from subreplay.hashing.profiles import LATEST, rule_of
 from subreplay.semantics.policies import make, option_names
 from subreplay.semantics.policies.base import Policy
 from subreplay.simulation.kafka.simulation_parameters import SIMULATED
@@ -85,7 +85,7 @@ class AnyScenario(Model):
 
     name: Name
     policy: str
-    profile: str = "pulsar-4.0"
+    profile: str = LATEST["pulsar"]
     options: dict[str, Any] = Field(default_factory=dict)
     members: Members = "recorded"
     partitions: Annotated[int, Field(ge=1, le=100_000)] | None = None

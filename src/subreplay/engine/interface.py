@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import date as Date
 from typing import Any, TypeAlias
@@ -91,6 +92,11 @@ class Dataset(ABC):
     def table(self, most: int | None = None) -> pa.Table:
         """All rows, which are few; at most ``most`` of them, whichever come first."""
 
+    @property
+    def frame(self) -> Any:
+        """All rows as a notebook takes them: an Arrow table, or a frame of Spark."""
+        return self.table()
+
     @abstractmethod
     def is_empty(self) -> bool:
         """Whether there is no row."""
@@ -170,6 +176,10 @@ class Engine(ABC):
     def tables(self, location: Location | None, prefix: str = "", format: str = "delta") -> Tables:
         """The output tables there; None: they are kept, and not written. Of ``format`` parquet those partitions are
         replaced that get rows, and no transaction is."""
+
+    def unchanged(self) -> AbstractContextManager[None]:
+        """Afterwards a session that somebody else has opened has its own settings again."""
+        return nullcontext()
 
     @abstractmethod
     def interrupt(self) -> None:

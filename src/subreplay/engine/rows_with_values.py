@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date as Date
 from functools import reduce
 
 import pyarrow as pa
 
-from subreplay.engine.interface import Dataset
 from subreplay.rows.conditions import ALL, Condition, field
 
 
@@ -41,21 +40,3 @@ class WithValues:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield from with_values(pa.Table.from_batches([batch]), self.where).to_batches()
-
-
-class Written(Mapping[str, Dataset]):
-    """The rows of a run in each table that it has written; a table is opened when it is asked for."""
-
-    def __init__(self, whose: Mapping[str, Mapping[str, str]], find: Callable[[str], Dataset | None]) -> None:
-        self._whose, self._find = dict(whose), find
-
-    def __getitem__(self, name: str) -> Dataset:
-        where, found = self._whose[name], self._find(name)
-        assert found is not None  # it was written
-        return found.where(of_run(where))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._whose)
-
-    def __len__(self) -> int:
-        return len(self._whose)

@@ -9,6 +9,7 @@
   it needs no counts; an atomic addition in each step would cost more than most steps do.
 * ``keep_while``: what was compiled is good while no file changes that it was compiled from; numba looks at one file.
 * ``compile_by``, ``part_of_others``: which versions of a function are compiled, and when.
+* ``_Listener``: whether numba compiles, and how long.
 * ``load_item``, ``fix_integer_index``: an element of an array in five instructions (``by_reference``).
 
 ``tests/kernels/test_numba.py`` has a test of each that fails where a release of numba does otherwise.
@@ -20,12 +21,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from numba._dynfunc import make_function
+from numba.core import event
 from numba.core.codegen import CodeLibrary, JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeLowering
 from numba.np.arrayobj import fix_integer_index, load_item
+
+from subreplay.kernels.compiling import compiling
 
 __all__ = [
     "UNCOUNTED",
@@ -40,6 +44,19 @@ __all__ = [
 ]
 UNCOUNTED: Final[dict[str, Any]] = {"_nrt": False}
 """An option of ``numba.njit``."""
+
+
+class _Listener(event.Listener):
+    """Hears of each function that is compiled, and not loaded."""
+
+    def on_start(self, event: Any) -> None:
+        compiling.begin()
+
+    def on_end(self, event: Any) -> None:
+        compiling.end()
+
+
+event.register("numba:compile", _Listener())
 
 
 def keep_while(dispatcher: Any, digest: str) -> str:

@@ -9,6 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from typing_extensions import TypeIs
+
 from subreplay.config.engines import Choice, choose
 from subreplay.config.run import RunConfig, Spark
 from subreplay.engine.interface import Engine
@@ -16,7 +18,7 @@ from subreplay.errors import EnvironmentFailed
 from subreplay.failures import EXTRA
 
 if TYPE_CHECKING:
-    from subreplay.engine.spark.session import SparkSession
+    from subreplay.engine.spark.session import DataFrame, SparkSession
 
 _INSIDE: Final = {
     "PYSPARK_GATEWAY_PORT": "spark-submit has started the program",
@@ -58,12 +60,30 @@ def has_session() -> bool:
     return is_there()
 
 
-def open_engine(run: RunConfig, choice: Choice, open_session: Callable[[Spark], SparkSession]) -> Engine:
-    """The engine that was chosen for a run; of Spark with the session that ``open_session`` gives."""
+def is_frame(table: object) -> TypeIs[DataFrame]:
+    """Whether a table is a frame of Spark, of which there is none before pyspark is imported."""
+    if "pyspark.sql" not in sys.modules:
+        return False
+    from subreplay.engine.spark.session import DataFrame
+
+    return isinstance(table, DataFrame)
+
+
+def engine_of_frames(frames: Mapping[str, DataFrame]) -> Engine:
+    """The engine of the session that frames have."""
+    from subreplay.engine.spark.engine import SparkEngine
+
+    return SparkEngine(next(iter(frames.values())).sparkSession)
+
+
+def open_engine(run: RunConfig, choice: Choice, start: Callable[[Spark], SparkSession] | None = None) -> Engine:
+    """The engine that was chosen for a run; of Spark with the session that ``start`` gives, else the one that fits
+    where the program runs."""
     if choice.engine == "local":
         from subreplay.engine.local.engine import LocalEngine
 
         return LocalEngine()
     from subreplay.engine.spark.engine import SparkEngine
+    from subreplay.engine.spark.session import open_session
 
-    return SparkEngine(open_session(run.spark))
+    return SparkEngine((start or open_session)(run.spark))

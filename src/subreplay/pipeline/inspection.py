@@ -44,11 +44,14 @@ _ENDINGS: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjso
                    "tsv": "csv", "psv": "csv",
                    "avro": "avro"}  # fmt: skip
 _KAFKA: Final = tuple((policy, latest(policy)) for policy in ("kafka.range", "kafka.cooperative_sticky"))
-_PULSAR: Final = (
-    ("pulsar.key_shared.auto_split", "pulsar-4.0"),
-    ("pulsar.key_shared.consistent_hash", "pulsar-4.0"),
-    ("pulsar.failover", "pulsar-4.0"),
-    ("pulsar.shared", "pulsar-4.0"),
+_PULSAR: Final = tuple(
+    (policy, latest(policy))
+    for policy in (
+        "pulsar.key_shared.auto_split",
+        "pulsar.key_shared.consistent_hash",
+        "pulsar.failover",
+        "pulsar.shared",
+    )
 )
 
 

@@ -107,7 +107,7 @@ def _write_finding_counts(source: Source, found: Counted) -> list[pa.Table]:
     """Write table ``finding_counts``; the same by windows of the report."""
     few = window_sums.few_rows(found.counts)
     if few is not None:
-        counts = [sums.in_order(window_sums.added(sums.adding_counts(), each)) for each in few]
+        counts = [sums.counts_in_order(window_sums.added(sums.adding_counts(), each)) for each in few]
         source.put(pa.concat_tables(counts), "finding_counts")
         return [sums.in_windows_of(each, source.width) for each in counts]
     new = source.new("finding_counts", sums.COUNTS)

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from subreplay.rows.model.columns import MOST_BYTES, ROWS, Ints, column, ints
 from subreplay.rows.sorted_blocks import GROUP, Order, with_groups
@@ -72,16 +73,20 @@ def with_columns(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
     """Rows with some columns added, or replaced."""
     for name, values in columns.items():
         index = rows.schema.get_field_index(name)
-        rows = rows.append_column(name, values) if index < 0 else rows.set_column(index, name, values)
+        given = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+        rows = rows.append_column(name, given) if index < 0 else rows.set_column(index, name, given)
     return rows
 
 
-def in_order(rows: pa.Table, *by: str) -> pa.Table:
-    """Rows in order of columns; null is the least."""
+def in_order(rows: pa.Table, *by: str | tuple[str, str]) -> pa.Table:
+    """Rows in ascending order of columns, or in the order that is named with one; null is the least."""
     keys: dict[str, pa.ChunkedArray] = {}
-    for name in by:
+    how: list[tuple[str, str]] = []
+    for key in by:
+        name, order = (key, "ascending") if isinstance(key, str) else key
         keys |= {f"{name} is known": rows[name].is_valid(), name: rows[name]}
-    return rows.take(pc.sort_indices(pa.table(keys), [(key, "ascending") for key in keys]))
+        how += [(f"{name} is known", "ascending"), (name, order)]
+    return rows.take(pc.sort_indices(pa.table(keys), how))
 
 
 def in_groups(rows: pa.Table, order: Order, by: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -103,14 +108,16 @@ def hashes(rows: pa.Table, by: Sequence[str]) -> Ints:
     return ints(with_groups(rows.select(by), by), GROUP)
 
 
-def whole_groups(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.Table]:
-    """Rows in an order of ``sorted_blocks.grouped`` as tables, each with all rows of its groups: about ``rows`` of
-    them, or ``MOST_BYTES``, or one group."""
+def whole_groups(
+    batches: Iterable[pa.RecordBatch], by: Sequence[str] = (GROUP,), rows: int = ROWS
+) -> Iterator[pa.Table]:
+    """Rows in an order of ``sorted_blocks.grouped`` as tables, each with all rows of its groups, which have the same
+    values in columns ``by``: about ``rows`` of them, or ``MOST_BYTES``, or one group, which has to fit memory."""
     held: list[pa.RecordBatch] = []
     number = size = 0
     for batch in batches:
         if number >= rows or size >= MOST_BYTES:
-            others = np.flatnonzero(batch[GROUP].to_numpy() != held[-1][GROUP][-1].as_py())
+            others = np.flatnonzero(np.any([_differs(batch[name], held[-1][name][-1]) for name in by], axis=0))
             if len(others):
                 end = int(others[0])
                 yield pa.Table.from_batches([*held, batch.slice(0, end)]).combine_chunks()
@@ -121,3 +128,9 @@ def whole_groups(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterato
             number, size = number + batch.num_rows, size + batch.nbytes
     if held:
         yield pa.Table.from_batches(held).combine_chunks()
+
+
+def _differs(values: pa.Array, value: pa.Scalar) -> NDArray[np.bool_]:
+    """Which values are others than one; null is one, too."""
+    same = pc.fill_null(pc.equal(values, value), False) if value.is_valid else values.is_null()
+    return ~np.asarray(same.to_numpy(zero_copy_only=False), np.bool_)

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.rows.groups import AddingUp
+from subreplay.rows.groups import AddingUp, in_order
 from subreplay.rows.model.columns import NEVER, column, flags, gathered, ints
 from subreplay.rows.sorted_blocks import Order
 from subreplay.whatif.predicted import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED
 from subreplay.whatif.replay_rows import Cumulative, delivery_log_rows, scenario_numbers, with_dispatcher
-from subreplay.whatif.sums import Rows, Sum, begins, in_order, named, sorted_rows, whole_runs
+from subreplay.whatif.sums import Rows, Sum, begins, named, ordered, whole_runs
 from subreplay.whatif.wait_sums import WAITS, waits_to_sum
 
 STEPS: Final = 64  # buckets of a histogram for every doubling: quantiles are within 1.1 %
@@ -383,8 +383,8 @@ def hottest_slots(slots: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _hottest(rows: pa.Table) -> pa.Table:
     """Of each scenario and kind the row with the most work; of several the first by what it is about."""
-    ordered = sorted_rows(rows, "scenario", "kind", ("busy", "descending"), *DRAINS.by[2:])
-    return ordered.filter(pa.array(begins(ordered, ("scenario", "kind"))))
+    found = in_order(rows, "scenario", "kind", ("busy", "descending"), *DRAINS.by[2:])
+    return found.filter(pa.array(begins(found, ("scenario", "kind"))))
 
 
 def drain_rows(*parts: pa.Table) -> Rows:
@@ -392,7 +392,7 @@ def drain_rows(*parts: pa.Table) -> Rows:
     published."""
     summed = DRAINS.add_up(pa.concat_tables([DRAINS.schema.empty_table(), *parts]))
     columns = ("scenario", *DRAINS.by[2:], "messages", "busy", "kind")
-    return in_order(_hottest(summed).select(columns).to_pylist(), ("scenario", "kind"))
+    return ordered(_hottest(summed).select(columns).to_pylist(), ("scenario", "kind"))
 
 
 def _where(rows: pa.Table, mine: np.ndarray) -> pa.Table:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from subreplay.rows.groups import AddingUp
 from subreplay.rows.model.columns import Ints, column, ints
@@ -45,10 +44,10 @@ class Sum:
     def rows(self, *parts: pa.Table, order: Sequence[str] = ()) -> Rows:
         """The rows of all parts added up, in ``order``, or that of ``by``; null is the least."""
         found = self.add_up(pa.concat_tables([self.schema.empty_table(), *parts]))
-        return in_order(found.to_pylist(), order or self.by)
+        return ordered(found.to_pylist(), order or self.by)
 
 
-def in_order(rows: Rows, by: Sequence[str]) -> Rows:
+def ordered(rows: Rows, by: Sequence[str]) -> Rows:
     """Few rows in order; null is the least."""
     return sorted(rows, key=lambda row: [(row[name] is not None, row[name]) for name in by])
 
@@ -79,17 +78,6 @@ def begins(rows: pa.Table, by: Sequence[str]) -> np.ndarray:
 
 def _codes(values: pa.Array) -> Ints:
     return np.asarray(values.dictionary_encode().indices.fill_null(-1), np.int64)
-
-
-def sorted_rows(rows: pa.Table, *keys: str | tuple[str, str]) -> pa.Table:
-    """Rows in ascending order of some columns, or in the order that is named with one; null is the least."""
-    columns: dict[str, pa.ChunkedArray] = {}
-    how = []
-    for key in keys:
-        name, order = (key, "ascending") if isinstance(key, str) else key
-        columns |= {f"{name} is known": rows[name].is_valid(), name: rows[name]}
-        how += [(f"{name} is known", "ascending"), (name, order)]
-    return rows.take(pc.sort_indices(pa.table(columns), how)).combine_chunks()
 
 
 def named(name: str, table: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:

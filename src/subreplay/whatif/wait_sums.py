@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.kernels.inlining import operation
-from subreplay.rows.groups import AddingUp
+from subreplay.rows.groups import AddingUp, in_order
 from subreplay.rows.model.columns import Ints, gathered, ints
 from subreplay.rows.sorted_blocks import grouped, with_groups
 from subreplay.whatif.predicted import PREDICTED
-from subreplay.whatif.sums import Rows, Sum, begins, named, sorted_rows
+from subreplay.whatif.sums import Rows, Sum, begins, named
 
 EVERY, EVERY_PLACE, BY_HOLDER, BY_PLACE = 0, 1, 2, 3
 """Levels of groups: all waits of a scenario; those of them that are of a hash, or ended by a rebalance; waits by
@@ -94,7 +94,7 @@ class SumWaits:
 
 def ranked(groups: pa.Table, most: int) -> pa.Table:
     """The ``most`` groups of each level and scenario that waited longest, and their ``rank``; null is the least."""
-    ordered = sorted_rows(groups, "level", "scenario", ("blocked", "descending"), *_GROUP[2:])
+    ordered = in_order(groups, "level", "scenario", ("blocked", "descending"), *_GROUP[2:])
     starts = begins(ordered, ("level", "scenario"))
     numbers = np.arange(len(ordered))
     rank = numbers - np.maximum.accumulate(np.where(starts, numbers, 0)) + 1

@@ -1,5 +1,6 @@
 """Resets, seeks and unloads that a broker's log names become ``topic.resets`` of the run, and nothing else does."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,11 @@ import pytest
 from subreplay.adapters import ADAPTERS, Options
 from tests.adapters.broker_log.test_lines import TOPIC, join, line, removed, sending
 from tests.adapters.broker_log.test_logs import FAILOVER
+from tests.support.streamed import whole
 
 INCIDENTS = Path(__file__).parents[2] / "data" / "recordings-incidents" / "4.2.4"
 ADMIN = "PersistentTopicsBase"
-read = ADAPTERS["pulsar-broker-log"]
+read = partial(whole, "pulsar-broker-log")
 ACTS = {
     "i7_reset_cursor_admin": {
         "at": "2026-11-28T18:45:42.932000Z", "kind": "reset", "to": {"time": "2026-11-28T18:45:33.903000Z"},

@@ -3,7 +3,7 @@
 import gzip
 import json
 from collections import defaultdict
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP
 from tests.adapters.broker_log.test_lines import TOPIC, acked, join, line, removed, sending
 from tests.adapters.topic_polls import AT as POLLED
 from tests.adapters.topic_polls import SECOND, consumer, poll
+from tests.support.streamed import whole
 
 DATA = Path(__file__).parents[2] / "data"
 LOGS = {
@@ -24,7 +25,7 @@ FAILOVER = DATA / "broker_log/3.2.3-l06_failover_partitioned_priority.log.gz"
 LATE = 60_000
 """Between an event and its line (µs), at most, on a busy machine."""
 each = pytest.mark.parametrize("name", LOGS)
-read = ADAPTERS["pulsar-broker-log"]
+read = partial(whole, "pulsar-broker-log")
 
 
 def balanced(found):

@@ -2,12 +2,13 @@
 
 import gzip
 import json
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from subreplay.adapters import ADAPTERS, Options
+from subreplay.adapters import Options
 from subreplay.errors import InputError
 from tests.adapters import delta_logs
 from tests.adapters.kafka_group.copies import as_files, balanced, committed, group, json_lines, text, told
@@ -16,8 +17,9 @@ from tests.adapters.kafka_group.scenarios import records
 from tests.adapters.topic_polls import AT as POLLED
 from tests.adapters.topic_polls import consumer as shown
 from tests.adapters.topic_polls import poll
+from tests.support.streamed import whole
 
-read = ADAPTERS["kafka-group"]
+read = partial(whole, "kafka-group")
 CRASH = "k06_crash"
 BUSY = "k26_close_no_commit"  # its commits are bundled, too
 

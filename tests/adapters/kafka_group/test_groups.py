@@ -3,13 +3,14 @@
 import gzip
 import json
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from subreplay.adapters import ADAPTERS, Options
+from subreplay.adapters import Options
 from subreplay.adapters.kafka_group.acknowledged import MOST, acknowledged, commit_rows
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
 from subreplay.adapters.kafka_group.coordinator_log.events import parse_lines
@@ -23,8 +24,9 @@ from tests.adapters.kafka_group.copies import as_files, balanced, committed, gro
 from tests.adapters.kafka_group.encoding import AT
 from tests.adapters.kafka_group.encoding import records as made
 from tests.adapters.kafka_group.scenarios import NAMES, log, records, scenario
+from tests.support.streamed import whole
 
-read = ADAPTERS["kafka-group"]
+read = partial(whole, "kafka-group")
 FULL = [name for name in NAMES if scenario(name)["commits"]]
 MODERN = "k04_modern_uniform"
 CRASH = "k06_crash"

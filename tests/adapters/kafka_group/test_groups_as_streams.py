@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.adapters import ADAPTERS, Options
+from subreplay.adapters import Options
 from subreplay.adapters.kafka_group import groups
 from subreplay.adapters.kafka_group.acknowledged import MOST
-from subreplay.adapters.streams import whole_groups
+from subreplay.rows.groups import whole_groups
 from tests.adapters.kafka_group.copies import committed, group, json_lines, text
 from tests.adapters.kafka_group.encoding import records as made
 from tests.adapters.kafka_group.scenarios import records
@@ -83,4 +83,4 @@ def test_streams_tell_what_all_records_at_once_tell(
             if log and number < 2:  # the second begins somewhere in the middle of the first
                 (folder / f"server.log.{number}").write_text(log[number * round(one * len(log)) :])
         with patch.object(groups, "whole_groups", partial(whole_groups, rows=at_once)):
-            streamed.same_or_the_same_error(ADAPTERS["kafka-group"], folder, options, Cuts(tasks, rows), KEYS)
+            streamed.same_or_the_same_error("kafka-group", folder, options, Cuts(tasks, rows), KEYS)

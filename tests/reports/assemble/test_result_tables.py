@@ -30,7 +30,7 @@ def test_every_move_is_in_the_table_though_a_report_shows_some() -> None:
     timeline = fold(policy, " ".join(f"+c{number}" for number in range(100)))
     extent = {"first": 0, "last": 1_000_000, "messages": 0}
     figures = Figures(TOPIC.topic, (), extent, 1_000, Plan(RECORDED, policy, {TOPIC: timeline}), ())
-    run = assemble.run_info(RunConfig(), figures, "audit", "4.1")
+    run = assemble.run_info(RunConfig(), figures, "audit", EngineInfo("spark", "4.1"))
     shown = assemble.report(run, figures, Judgement(Verdict.VALID), ())
     tables = result_tables(figures, run, Judgement(Verdict.VALID), ())
     assert tables["moves"].num_rows == 99  # each newcomer splits the largest range

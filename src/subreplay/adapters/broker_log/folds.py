@@ -2,7 +2,7 @@
 stream of its sorted events.
 
 What has to be known of the whole log before the folds are the counts of its files, the lines that tell of members, and
-the membership. ``logs.read`` computes the same with all events at once.
+the membership.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Files of brokers' logs, as ``ingest`` wants them: all subscriptions of a log, or the chosen one.
 
 A log may be in rotated, packed files, and those of several brokers may lie together: a file given twice counts once,
-files are merged by their times, and lines about other topics are counted. ``read`` does in one go what
-``pipeline.sources`` gives to tasks.
+files are merged by their times, and lines about other topics are counted.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.base import FileCount, Ingested, Options, Rejected, check_asked, pairs_of
-from subreplay.adapters.broker_log.acts import ACTS, resets
-from subreplay.adapters.broker_log.adapter import BACKWARDS, BATCH
+from subreplay.adapters.base import FileCount, Options, check_asked, pairs_of
+from subreplay.adapters.broker_log.acts import resets
+from subreplay.adapters.broker_log.adapter import BACKWARDS
 from subreplay.adapters.broker_log.events import FILES, duplicates, summed
-from subreplay.adapters.broker_log.parsing import MOST_FILES, NUMBERED, TOTALS, LogFile, begins, blocks
-from subreplay.adapters.broker_log.stories import KINDS, Cast, Span, cast_of, telling_of_members, told, unnamed_members
+from subreplay.adapters.broker_log.parsing import MOST_FILES, LogFile, begins
+from subreplay.adapters.broker_log.stories import Cast, Span
 from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.detect import Chosen, chosen
 from subreplay.adapters.files import head_of
@@ -30,7 +29,6 @@ from subreplay.adapters.pulsar_stats.adapter import Stats, blocking, counted, st
 from subreplay.adapters.pulsar_stats.evidence import concluded_limits, silent
 from subreplay.errors import InputError
 from subreplay.hashing.profiles.releases import nearest_profile
-from subreplay.rows.model.tables import DELIVERIES
 
 NAME: Final = "pulsar-broker-log"
 NOTES: Final = (
@@ -179,36 +177,6 @@ class Counted:
             if row["back"] >= BACKWARDS and row["file"] not in self.twice:
                 yield (f"the clock of {row['file']} goes back by {row['back'] / 1_000:,.3f} s: its lines are taken in "
                        "the order of the file")  # fmt: skip
-
-
-def read(path: Path, options: Options) -> Ingested:
-    """Membership and deliveries of the log of one broker or several: a file, or the files of a folder.
-
-    Polled topic statistics that lie beside, or are given, name those who never leave and tell types and modes. Raises
-    ``InputError`` where no line is one of a broker's about the topic and subscription that are asked for.
-    """
-    log = Log.of(path, options)
-    parts = [block for file in log.files for block in blocks(file)]
-    found = pa.concat_tables([NUMBERED.empty_table(), *(block.events for block in parts)])
-    kinds = found.select(KINDS.names).group_by(KINDS.names).aggregate([])
-    of = log.counted(pa.concat_tables([TOTALS.empty_table(), *(block.totals for block in parts)]), kinds)
-    found = found.filter(pc.invert(pc.is_in(found["file"], value_set=pa.array(list(of.twice), pa.string()))))
-    found = found.sort_by([("seq", "ascending"), ("nth", "ascending")])
-    seen = log.statistics()
-    rare = telling_of_members(found).sort_by([("seq", "ascending"), ("nth", "ascending")])
-    cast = cast_of(rare, kinds, None if seen is None else seen.membership, of.span)
-    tables: dict[str, list[pa.Table]] = {"deliveries": [DELIVERIES.empty_table()], "rejected": [unnamed_members(cast)]}
-    for story in cast.stories:
-        mine = story.events(found)
-        for kind, table in told(story, (mine.slice(start, BATCH) for start in range(0, len(mine), BATCH))):
-            tables[kind].append(table)
-    deliveries, rejected = (pa.concat_tables(of_kind) for of_kind in tables.values())
-    unnamed = [Rejected.of(row) for row in rejected.sort_by([("file", "ascending"), ("row", "ascending")]).to_pylist()]
-    every = [row for block in parts for row in block.rejected if row.file not in of.twice] + unnamed
-    end = log.concluded(of, cast, kinds, sizes(deliveries), Counter(row.file for row in unnamed), seen,
-                        pa.concat_tables([ACTS.empty_table(), *(block.acts for block in parts)]))  # fmt: skip
-    rows = {"membership": end.membership, "deliveries": deliveries}
-    return Ingested(rows, (*every, *(() if seen is None else seen.rejected)), *end[1:])
 
 
 def sizes(deliveries: pa.Table) -> pa.Table:

@@ -57,11 +57,6 @@ class Story:
         """What its events have in common."""
         return self.topic, self.partition, self.subscription
 
-    def events(self, found: pa.Table) -> pa.Table:
-        """Its events among others."""
-        mine = _at(found, self.topic, self.partition)
-        return mine.filter(pc.equal(mine["subscription"], self.subscription))
-
 
 class Cast(NamedTuple):
     """The ``stories`` of a log, its canonical ``membership``, and the ``unnamed`` rows of it (``JOINED``)."""

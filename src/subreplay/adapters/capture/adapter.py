@@ -6,27 +6,19 @@ receipt (``received_at``), or by its acknowledgement alone where no receipt of i
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.base import FileCount, Ingested
-from subreplay.adapters.canonical import to_table
-from subreplay.adapters.capture.checks import NUMBERED, are, checked, codes, nulls, of_ledgers, seen_messages
-from subreplay.adapters.capture.deliveries import delivery_rows
-from subreplay.adapters.capture.files import events_of, numbered, sources
+from subreplay.adapters.base import FileCount
+from subreplay.adapters.capture.checks import are, codes, nulls
 from subreplay.adapters.capture.joins import ranks
-from subreplay.adapters.capture.membership import membership_rows
 from subreplay.capture.events import Event
 from subreplay.rows.model.columns import ints
 from subreplay.rows.model.tables import MESSAGES, TIME
-
-__all__ = ["FIRSTS", "SIZES", "ingested", "numbered", "read"]
 
 SIZES: Final = pa.schema([("file", pa.string()), ("file_number", pa.int32()), ("rows", pa.int64())])
 _FIRSTS: Final = ("event", "receipt", "acknowledgement")
@@ -37,31 +29,6 @@ FIRSTS: Final = pa.schema(
 _ENTRY: Final = ("partition", "ledger", "entry")
 UNTOLD: Final = "unknown"
 """The producer of a message whose client does not tell it, as Kafka's does not."""
-
-
-def read(folder: Path) -> Ingested:
-    """Read all capture files of a folder, of any number of consumers and processes.
-
-    Raises ``InputError`` where there is none, or one that is no capture file of this release, and ``EnvironmentFailed``
-    where one cannot be read.
-    """
-    tables = (table for source in sources(folder) for table in events_of(source))
-    return ingested(pa.concat_tables([NUMBERED.empty_table(), *tables]))
-
-
-def ingested(events: pa.Table) -> Ingested:
-    """``numbered`` events of any number of files as canonical tables, the rows that do not fit, and a run to start
-    from. A receipt may be no message and yet a delivery, where its publication is not known or told in two ways."""
-    valid, checks = checked(events, of_ledgers(events))
-    seen, of_messages = seen_messages(valid.filter(pa.array(are(valid, Event.RECEIVE))))
-    rejected = (*checks.rejected("deliveries"), *of_messages.rejected("messages"))
-    tables = {
-        "messages": messages(seen),
-        "membership": to_table("membership", membership_rows(valid)),
-        "deliveries": delivery_rows(valid),
-    }
-    counts = file_counts(sizes(events), Counter(row.file for row in rejected))
-    return Ingested(tables, rejected, counts, run_of(firsts(valid)))
 
 
 def sizes(events: pa.Table) -> pa.Table:

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from subreplay.adapters.capture.checks import Mask, are, codes, nulls
 from subreplay.adapters.capture.joins import NONE, first_after, first_of, latest_before, next_in, ranks
-from subreplay.adapters.capture.progress import covered
 from subreplay.capture.events import Event
 from subreplay.rows.model.columns import NEVER, Ints, ints
 from subreplay.rows.model.tables import DELIVERIES, TIME
@@ -24,12 +23,6 @@ ABOUT: Final = (Event.RECEIVE, Event.ACKNOWLEDGE, Event.NEGATIVE_ACKNOWLEDGE)
 """Events about one message each."""
 CLOSING: Final = (Event.REDELIVER, Event.CLOSE, Event.UNSUBSCRIBE, Event.REVOKE, Event.LOST)
 """Events that end several receipts without naming a position."""
-
-
-def delivery_rows(events: pa.Table) -> pa.Table:
-    """Deliveries of valid events (``checks.checked``): one a receipt, and one for each consumer and message
-    that was acknowledged or given back without any receipt that was recorded."""
-    return deliveries(covered(events))
 
 
 def deliveries(events: pa.Table) -> pa.Table:

@@ -2,8 +2,7 @@
 
 ``_scanned`` reads a file. ``_told`` follows each instance in the order of its numbers: it checks the events, and finds
 which receipts a cumulative acknowledgement ends. ``_ended`` has the events of one message at an instance together, and
-makes deliveries. ``_seen`` has all receipts of an entry together, and makes messages. They compute by the functions
-that ``adapter.ingested`` calls with all events at once, and hold what is outstanding.
+makes deliveries. ``_seen`` has all receipts of an entry together, and makes messages. They hold what is outstanding.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ from subreplay.adapters.streams import (
     Streamed,
     quarantine,
     size_of,
-    whole_groups,
 )
 from subreplay.capture.events import Event
+from subreplay.rows.groups import whole_groups
 from subreplay.rows.model.tables import DELIVERIES, MESSAGES, QUARANTINE
 from subreplay.rows.sorted_blocks import GROUP
 
@@ -59,7 +58,11 @@ _ROW: Final = ("file_number", "row")
 
 
 def streamed(folder: Path) -> Streamed:
-    """How ``adapter.read`` reads a folder of any size. Raises ``InputError`` where there is no capture file."""
+    """How a folder of any size is read, with files of any number of consumers and processes. A receipt may be no
+    message and yet a delivery, where its publication is not known or told in two ways.
+
+    Raises ``InputError`` where there is no capture file.
+    """
     found = sources(folder)
     return Streamed(
         size_of(source.path for source in found),
@@ -116,14 +119,14 @@ def _end(known: Known) -> partial[Rows]:
 
 def _ended(closing: pa.Table, batches: Batches) -> Rows:
     """Deliveries, each by all events of its message at its instance."""
-    for events in whole_groups(batches, (GROUP,)):
+    for events in whole_groups(batches):
         mine = closing.filter(pc.is_in(closing["instance"], pc.unique(events["instance"])))
         yield "deliveries", deliveries(pa.concat_tables([events.select(COVERED.names).cast(COVERED), mine]))
 
 
 def _seen(batches: Batches) -> Rows:
     """Messages, each by all receipts of its entry, the first at first."""
-    for receipts in whole_groups(batches, (GROUP,)):
+    for receipts in whole_groups(batches):
         seen, checks = seen_messages(receipts.select(VALID.names).cast(VALID))
         yield "messages", messages(seen)
         yield REJECTED, quarantine(checks.rejected("messages"))

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.base import FileCount, Ingested, Options, Reason, Rejected, check_asked, pairs_of
+from subreplay.adapters.base import FileCount, Options, Reason, Rejected, check_asked, pairs_of
 from subreplay.adapters.detect import COORDINATOR_LOG, chosen
 from subreplay.adapters.files import files as files_of
 from subreplay.adapters.kafka_group.acknowledged import MOST, acknowledged, commit_rows
@@ -41,10 +41,9 @@ from subreplay.adapters.streams import (
     Streamed,
     quarantine,
     size_of,
-    whole,
-    whole_groups,
 )
 from subreplay.errors import InputError
+from subreplay.rows.groups import whole_groups
 from subreplay.rows.model.columns import ints
 from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP, QUARANTINE
 from subreplay.rows.sorted_blocks import GROUP
@@ -91,15 +90,6 @@ class _File(NamedTuple):
     of_log: bool
     time_zone: str
     group: str | None
-
-
-def read(path: Path, options: Options) -> Ingested:
-    """Membership of groups, and deliveries by their commits, of a file or of the files of a folder.
-
-    Logs of the coordinator that lie in the folder, or are given, tell exact instants. Raises ``InputError`` where there
-    is no record of the topic and group that are asked for.
-    """
-    return whole(streamed(path, options))
 
 
 def streamed(path: Path, options: Options) -> Streamed:
@@ -228,7 +218,7 @@ def _beside(decoded: pa.Table, records: pa.Table) -> pa.Table:
 
 
 def _named(batches: Batches) -> Rows:
-    for rows in whole_groups(batches, (GROUP,)):
+    for rows in whole_groups(batches):
         yield "names", names_of_ids(_of_records(rows))
 
 
@@ -265,7 +255,7 @@ def _join(topic: str | None, known: Known) -> partial[Rows]:
 
 def _joined(topic: str | None, names: Mapping[str, str], batches: Batches) -> Rows:
     """Membership of whole groups, and who owned which topic partition."""
-    for rows in whole_groups(batches, (GROUP,)):
+    for rows in whole_groups(batches):
         lines = rows.filter(pc.is_valid(rows["event"]))
         every = pa.Table.from_struct_array(lines["event"]) if len(lines) else EVENTS.empty_table()
         events = log_files.once(every.cast(EVENTS))

@@ -3,52 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.base import Rejected
 from subreplay.adapters.capture.joins import ranks
 from subreplay.adapters.otlp.columns import codes, whole
 from subreplay.adapters.otlp.counts import SpanCounts
-from subreplay.adapters.otlp.fates import Fates, Wanted
-from subreplay.adapters.otlp.lines import SPANS
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.tables import DELIVERIES
 
-__all__ = ["Deliveries", "Wanted", "deliveries", "fates_by_file", "in_order", "names", "several"]
-
 NAMES: Final = pa.schema([(name, pa.string()) for name in ("subscription", "consumer", "process")])
-
-
-@dataclass(frozen=True)
-class Deliveries:
-    """Canonical ``deliveries``, rejected spans, and the counts of each file."""
-
-    table: pa.Table
-    rejected: tuple[Rejected, ...]
-    counts: dict[str, SpanCounts]
-
-
-def deliveries(spans: pa.Table, wanted: Wanted | None = None) -> Deliveries:
-    """Deliveries of ``SPANS`` of any number of files: one for each span of one message that an application had.
-
-    ``received_at`` is when a ``process`` span begins or a ``receive`` span ends. ``seq`` is the order of receipts.
-    ``consumer`` is the client's id; where none is told, its process: ``service.instance.id``, else the pod, else host
-    and process id. ``instance`` is the process where several use one id in a subscription. ``redelivery_count`` is 0:
-    no span tells it.
-    """
-    fates = Fates(spans.cast(SPANS), wanted or Wanted())
-    fates.repeated()
-    fates.told_twice()
-    fates.check()
-    told = fates.told()
-    told = told.take(pa.array(np.argsort(told["received"].to_numpy(), kind="stable")))
-    table = in_order(told, np.arange(len(told)), several(names(told)))
-    return Deliveries(table, fates.rejected(), fates_by_file([fates.counts()]))
 
 
 def names(told: pa.Table) -> pa.Table:
@@ -64,7 +32,12 @@ def several(names: pa.Table) -> pa.Table:
 
 
 def in_order(told: pa.Table, seq: Ints, several: pa.Table) -> pa.Table:
-    """``TOLD`` as canonical deliveries, of these numbers in the order of receipts."""
+    """``TOLD`` as canonical deliveries, of these numbers in the order of receipts.
+
+    ``received_at`` is when a ``process`` span begins or a ``receive`` span ends. ``consumer`` is the client's id; where
+    none is told, its process: ``service.instance.id``, else the pod, else host and process id. ``instance`` is the
+    process where several use one id in a subscription. ``redelivery_count`` is 0: no span tells it.
+    """
     both = pa.concat_tables([told.select(several.column_names), several])
     consumer = ranks(*(codes(both[name]) for name in several.column_names))
     shared = np.isin(consumer[: len(told)], consumer[len(told) :])

@@ -1,8 +1,7 @@
 """Spans of any number, folded as streams of sorted rows.
 
 ``_scanned`` reads a file; what a span tells by itself decides at once. ``_once`` has all spans of one id together,
-``_best`` all of one message at a consumer. ``_numbered`` has the deliveries in the order of their receipts. They
-compute by the functions that ``deliveries.deliveries`` calls with all spans at once.
+``_best`` all of one message at a consumer. ``_numbered`` has the deliveries in the order of their receipts.
 """
 
 from __future__ import annotations
@@ -36,11 +35,10 @@ from subreplay.adapters.streams import (
     Streamed,
     quarantine,
     size_of,
-    whole_groups,
 )
+from subreplay.rows.groups import whole_groups
 from subreplay.rows.model.columns import Ints, ints
 from subreplay.rows.model.tables import DELIVERIES, QUARANTINE
-from subreplay.rows.sorted_blocks import GROUP
 
 _ORDER: Final = ("file_number", "span")
 _PLACED: Final = pa.schema([*SPANS, pa.field("file_number", pa.int32()), pa.field("span", pa.int64()),
@@ -66,7 +64,11 @@ class _File(NamedTuple):
 
 
 def streamed(path: Path, options: Options) -> Streamed:
-    """How ``spans.read`` reads files of any size. Raises ``InputError`` where there is none."""
+    """How files of any size are read: rows of the counts are spans, and lines in quarantine. Option ``subscription`` is
+    that of spans that name none, too; ``sampled`` is true where it is not told.
+
+    Raises ``InputError`` where there is none.
+    """
     files = chosen(path, NAME)
     wanted = wanted_of(options)
     parts = tuple(_File(each, files.named(each), i, wanted) for i, each in enumerate(files.mine))
@@ -116,7 +118,7 @@ def _lines(file: _File, counts: LineCounts) -> pa.Table:
 
 def _once(wanted: Wanted, batches: Batches) -> Rows:
     """Spans that are told for the first time; their group is their message at their consumer now."""
-    for spans in whole_groups(batches, (GROUP,)):
+    for spans in whole_groups(batches):
         fates = Fates(spans.select(_PLACED.names).cast(_PLACED), wanted)
         fates.repeated()
         yield from _ended(fates)
@@ -130,7 +132,7 @@ def _once(wanted: Wanted, batches: Batches) -> Rows:
 def _best(wanted: Wanted, batches: Batches) -> Rows:
     """Deliveries by the spans that tell most of them, and what has to be known to number them."""
     intervals = _INTERVALS.empty_table()
-    for spans in whole_groups(batches, (GROUP,)):
+    for spans in whole_groups(batches):
         fates = Fates(spans.select(_PLACED.names).cast(_PLACED), wanted)
         fates.told_twice()
         fates.check()
@@ -189,12 +191,18 @@ def _counted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows.group_by(rows.column_names).aggregate([([], "count_all")]).rename_columns(schema.names).cast(schema)
 
 
-def _concluded(path: Path, sampled: bool, notes: Iterable[str], known: Known, lost: Counter[str]) -> End:
+def line_counts(known: Known) -> dict[str, LineCounts]:
+    """What became of the lines of each file."""
     lines: dict[str, LineCounts] = {}
-    ordered = known["first"].sort_by([("file_number", "ascending"), ("span", "ascending")])
     for row in known["lines"].sort_by("file_number").to_pylist():
         name, _ = row.pop("file"), row.pop("file_number")
         lines[name] = lines.get(name, LineCounts()) + LineCounts(**row)
+    return lines
+
+
+def _concluded(path: Path, sampled: bool, notes: Iterable[str], known: Known, lost: Counter[str]) -> End:
+    lines = line_counts(known)
+    ordered = known["first"].sort_by([("file_number", "ascending"), ("span", "ascending")])
     first = {of: [Rejected.of(row) for row in ordered.to_pylist() if row["of_lines"] == of] for of in (True, False)}
     counts = fates_by_file([known["fates"]])
     if not sum(of.spans for of in counts.values()):

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, cast, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.base import FileCount, Ingested, Options, Rejected, told_of
+from subreplay.adapters.base import FileCount, Options, Rejected, told_of
 from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.detect import chosen
 from subreplay.adapters.pulsar_policies import Selector, best_selector, policy_of, unranked
@@ -41,7 +41,7 @@ from subreplay.adapters.times import in_name
 from subreplay.errors import ConfigError, InputError
 
 __all__ = [
-    "NOT_SEEN", "POLLED", "RANGES_SEEN", "SESSIONS", "PollCounts", "Stats", "Times", "counted", "read", "stats",
+    "NOT_SEEN", "POLLED", "RANGES_SEEN", "SESSIONS", "PollCounts", "Stats", "Times", "counted", "stats",
 ]  # fmt: skip
 
 NAME: Final = "pulsar-stats"
@@ -137,16 +137,6 @@ def check_any(path: Path, counts: Mapping[str, PollCounts], rejected: Iterable[R
     if not any(count.valid for count in counts.values()):
         first = next((f" the first: {one}" for one in rejected), "")
         raise InputError(f"{path}: no poll of topic statistics fits in {len(counts):,} files;{first}")
-
-
-def read(path: Path, options: Options) -> Ingested:
-    """``stats`` as an adapter gives them: rows of the counts are polls, and lines outside of any."""
-    asked = Asked.of(options)
-    files = chosen(path, NAME)
-    found = stats(path, files=files.mine, topic=options.topic, times=asked.reader.times, topics=asked.topics,
-                  subscriptions=asked.subscriptions)  # fmt: skip
-    end = ended(path, options, found.membership, found.counts, found.selectors, found.found, files.notes)
-    return Ingested({"membership": found.membership}, found.rejected, *end[1:])
 
 
 def assumed(path: Path) -> Options:

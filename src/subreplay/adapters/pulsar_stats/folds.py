@@ -55,8 +55,8 @@ class _File(NamedTuple):
 
 
 def streamed(path: Path, options: Options) -> Streamed:
-    """How ``adapter.read`` reads files of any size. Raises ``InputError`` where there is none, ``ConfigError`` where
-    the time of polls is nowhere."""
+    """How files of any size are read: rows of the counts are polls, and lines outside of any. Raises ``InputError``
+    where there is none, ``ConfigError`` where the time of polls is nowhere."""
     asked, files = Asked.of(options), chosen(path, NAME)
     parts = tuple(_File(each, files.named(each), i, asked.reader) for i, each in enumerate(files.mine))
     counts = {"counts": _COUNTS, "first": _FIRST}

@@ -1,21 +1,24 @@
-"""CSV and JSON files on the disk of this machine as one Parquet file, which is then read as any other table.
+"""CSV and JSON files on the disk of this machine as Parquet files, which are then read as any other table.
 
 Spark reads a file of text by one rule for all lines: what does not fit it becomes null, or is lost without a word. Here
 each record keeps the number of its line, and a line that cannot be read is a record of its own with the reason.
-JSON may be one object a line, objects one after the other over several lines, an array, or an array in an object.
+A large file is cut into parts of whole records, which a task reads each.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
-import json
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -23,34 +26,59 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from subreplay import failures
-from subreplay.adapters.files import GZIP, HEAD, files, head_of
+from subreplay.adapters.files import BLOCK, GZIP, HEAD, files, head_of
 from subreplay.adapters.source.convert import HIDDEN
+from subreplay.adapters.source.csv_rows import end_of_rows
+from subreplay.adapters.source.json_text import (
+    array_of,
+    is_of_lines,
+    json_records,
+    records_of_lines,
+    types_of,
+    without_null,
+)
 from subreplay.errors import EnvironmentFailed, InputError
 
-_KINDS: Final = dict(zip(HIDDEN, (pa.string(), pa.int64(), pa.string()), strict=True))
-
+HIDDEN_TYPES: Final = dict(zip(HIDDEN, (pa.string(), pa.int64(), pa.string()), strict=True))
+"""The columns beside those of a source."""
 MOST_BYTES: Final = 1 << 27
-"""Larger sources need the engine of Spark."""
-_PACKED: Final = 8  # times smaller, about
+"""A larger file of JSON has to have one object a line."""
 _FORMATS: Final = ("csv", "json")
 _OPTIONS: Final = {"header", "sep", "quote", "escape", "encoding", "multiLine"}
 _SEPARATORS: Final = (",", ";", "\t", "|")
 _LOOKED_AT: Final = 50  # lines
-_MOST_FIELDS: Final = 1_000  # of an object in an object
-_FILLING: Final = " \t\r\n,[]"
-_BETWEEN: Final = re.compile(rf"[{re.escape(_FILLING)}]*")
+_UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _VALUE: Final = re.compile(
     r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*|true|false|null", re.IGNORECASE
 )
-_DECODER: Final = json.JSONDecoder()
+WRITTEN: Final = pa.schema([("part", pa.int64()), ("columns", pa.binary())])
+"""Of each part that a task has written: its number, and the types of its fields (``types_of``) as a schema."""
 
 
-class Record(NamedTuple):
-    """An object with the line where it begins, or why it could not be read."""
+class Csv(NamedTuple):
+    """How the text of a CSV file is taken apart."""
 
+    names: tuple[str, ...]
+    has_header: bool
+    separator: str
+    quote: str
+    escape: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """Whole records of a text file in UTF-8: the bytes at ``path`` from ``begin`` to ``end``, the first of which is in
+    ``line``. ``file`` is what records call their file, and ``csv`` None of JSON; ``alone``: it is all of its file.
+    Each has a ``number`` of its own."""
+
+    number: int
+    file: str
+    path: Path
+    begin: int
+    end: int
     line: int
-    row: dict[str, Any]
-    broken: str | None = None
+    csv: Csv | None
+    alone: bool
 
 
 def is_text(form: str, options: Mapping[str, str]) -> bool:
@@ -58,29 +86,97 @@ def is_text(form: str, options: Mapping[str, str]) -> bool:
     return form in _FORMATS and set(options) <= _OPTIONS
 
 
-def as_parquet(path: Path, form: str, options: Mapping[str, str], to: Path) -> bool:
-    """Write all records of a file or folder ``to`` a Parquet file. Returns False, and writes nothing, where they are
-    too many. Raises ``InputError`` where there is no record, or no file can be read so."""
-    every = files(path)
-    root = path if path.is_dir() else path.parent
+def parts(paths: Iterable[Path], form: str, options: Mapping[str, str], scratch: Path) -> list[tuple[Part, ...]]:
+    """The parts of files and folders, of which a task reads some: a large one, or small ones that follow each other.
+    Files that are packed, or in another encoding, are first written to ``scratch`` as plain text. Raises ``InputError``
+    where one cannot be read so."""
+    found: list[tuple[Part, ...]] = []
+    size, numbers = BLOCK, count()
+    for root, file in ((path, file) for path in paths for file in files(path)):
+        name = str(file.relative_to(root if root.is_dir() else root.parent))
+        try:
+            for part in _parts(_as_utf_8(file, options, scratch), name, form, options, numbers):
+                size += part.end - part.begin
+                if size > BLOCK:
+                    found.append(())
+                    size = part.end - part.begin
+                found[-1] += (part,)
+        except OSError as error:
+            raise failures.of_system(error, file, "read") from error
+    return found
+
+
+def _parts(path: Path, name: str, form: str, options: Mapping[str, str], numbers: Iterator[int]) -> Iterator[Part]:
+    size = path.stat().st_size
+    with path.open("rb") as opened:
+        block = opened.read(BLOCK)
+        text = _text(block)
+        how = _csv(name, text, options) if form == "csv" else None
+        whole = form == "json" and not is_of_lines(text)
+        if whole and size > MOST_BYTES:
+            raise InputError(f"{name}: its objects take several lines each; write one object a line (jq -c .)")
+        begin, line, left = 0, 1, b""
+        while block and size > BLOCK and not whole:
+            left += block
+            if end := _end_of_records(left, how):
+                yield Part(next(numbers), name, path, begin, begin + end, line, how, False)
+                begin, line, left = begin + end, line + left.count(b"\n", 0, end), left[end:]
+            block = opened.read(BLOCK)
+    if begin < size:
+        yield Part(next(numbers), name, path, begin, size, line, how, not begin)
+
+
+def _end_of_records(text: bytes, how: Csv | None) -> int:
+    """How many bytes of a text belong to records that end in it."""
+    if how is None or not how.quote or how.quote.encode() not in text:
+        return text.rfind(b"\n") + 1
+    signs = (ord(sign) if sign else -1 for sign in (how.separator, how.quote, how.escape))
+    return int(end_of_rows(np.frombuffer(text, np.uint8), *signs))
+
+
+def _as_utf_8(file: Path, options: Mapping[str, str], scratch: Path) -> Path:
+    """A file, or a copy of it that is not packed and in UTF-8."""
+    with file.open("rb") as opened:
+        packed = opened.read(len(GZIP)) == GZIP
     try:
-        sizes = [file.stat().st_size * (_PACKED if file.suffix == ".gz" else 1) for file in every]
-        if sum(sizes) > MOST_BYTES:
-            if form == "json" and not _is_of_lines(head_of(every[0])):
-                raise InputError(f"{path}: its objects take several lines each; write one object a line (jq -c .)")
-            return False
-        texts = {str(file.relative_to(root)): _text(file, options) for file in every}
-    except OSError as error:
-        raise failures.of_system(error, path, "read") from error
-    if form == "json":
-        table = _json_table(texts)
-    else:
-        parts = [_csv_table(name, text, options) for name, text in texts.items()]
-        table = pa.concat_tables(parts, promote_options="permissive")
-    if not set(table.column_names) - set(HIDDEN):
-        raise InputError(f"{path}: there is no record in it that {form} has")
-    pq.write_table(table, to)
-    return True
+        with cast(IO[bytes], gzip.open(file) if packed else file.open("rb")) as opened:
+            mark = opened.read(2)
+            encoding = options.get("encoding") or ("utf-16" if mark in _UTF_16 else "utf-8")
+            if not packed and codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii"):
+                return file
+            opened.seek(0)
+            copy = scratch / f"{len(list(scratch.iterdir()))}-{file.name}"
+            with (
+                io.TextIOWrapper(opened, encoding, "replace", "") as text,
+                copy.open("w", encoding="utf-8", newline="") as to,
+            ):
+                while some := text.read(BLOCK):
+                    to.write(some)
+            return copy
+    except LookupError as error:
+        raise InputError(f"options: there is no encoding {options['encoding']!r}") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise EnvironmentFailed(f"{file}: the file is cut off or damaged ({error}); copy it again") from error
+
+
+def write(folder: str, types: Mapping[str, pa.DataType] | None, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+    """Write the records of each part to a Parquet file in ``folder``: of JSON each field with one of the ``types``, or
+    with that of all values in the part. Gives ``WRITTEN``."""
+    for part in parts:
+        table, found = _csv_table(part) if part.csv is not None else _json_table(part, types)
+        pq.write_table(table, f"{folder}/{part.number}.parquet")
+        columns = pa.schema(list(found.items())).serialize().to_pybytes()
+        yield pa.RecordBatch.from_pydict({"part": [part.number], "columns": [columns]}, WRITTEN)
+
+
+def _read(part: Part) -> str:
+    with part.path.open("rb") as file:
+        file.seek(part.begin)
+        return _text(file.read(part.end - part.begin))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8-sig", errors="replace")
 
 
 def separator(text: str) -> str:
@@ -106,7 +202,9 @@ def separator(text: str) -> str:
 def csv_options(path: Path) -> dict[str, str]:
     """The options that read a CSV file: whether it has a header, and its separator where that is no comma."""
     head = head_of(files(path)[0])
-    text = _decoded(head if len(head) < HEAD else head[: head.rfind(b"\n") + 1] or head, {})
+    encoding = "utf-16" if head[:2] in _UTF_16 else "utf-8-sig"
+    whole = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1] or head
+    text = whole.decode(encoding, errors="replace")
     sep = separator(text)
     first = _first_row(path, [text.lstrip().split("\n")[0].rstrip("\r")], delimiter=sep)
     header = not any(_VALUE.fullmatch(cell.strip()) for cell in first)
@@ -120,172 +218,71 @@ def _first_row(name: Path | str, lines: Iterable[str], **how: Any) -> list[str]:
         raise InputError(f"{name}: this is no CSV text ({error}); is the name right?") from error
 
 
-def _text(path: Path, options: Mapping[str, str]) -> str:
-    data = path.read_bytes()
-    if data.startswith(GZIP):
-        try:
-            data = gzip.decompress(data)
-        except (EOFError, gzip.BadGzipFile, OSError) as error:
-            raise EnvironmentFailed(f"{path}: the file is cut off or damaged ({error}); copy it again") from error
-    return _decoded(data, options)
-
-
-def _decoded(data: bytes, options: Mapping[str, str]) -> str:
-    encoding = options.get("encoding") or ("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
-    try:
-        return data.decode(encoding, errors="replace")
-    except LookupError as error:
-        raise InputError(f"options: there is no encoding {encoding!r}") from error
-
-
-def _csv_table(name: str, text: str, options: Mapping[str, str]) -> pa.Table:
-    """The records of a CSV file as columns of text; one with more or fewer values than the header has is broken."""
+def _csv(name: str, text: str, options: Mapping[str, str]) -> Csv:
+    """How a CSV file is taken apart that begins with a text. Raises ``InputError`` where it is no CSV."""
     sep, quote = options.get("sep", ","), options.get("quote", '"')
     escape = options.get("escape") or ("\\" if '\\"' in text[:HEAD] and '""' not in text[:HEAD] else "")
     has_header = options.get("header", "").lower() == "true"
-    numbers = [number for number, line in enumerate(io.StringIO(text), start=1) if line.strip()]
+    lines = io.StringIO(text, newline="")
+    first = _first_row(name, lines, delimiter=sep, quotechar=quote, escapechar=escape or None)
+    names = [cell.strip() for cell in first] if has_header else [f"_c{n}" for n in range(len(first))]
+    names = [name or f"_c{n}" for n, name in enumerate(names)]
+    if repeated := [each for each, count in Counter(names).items() if count > 1]:
+        raise InputError(f"{name}: column {repeated[0]!r} is there twice; give one of them another name")
+    return Csv(tuple(names), has_header, sep, quote, escape)
+
+
+def _csv_table(part: Part) -> tuple[pa.Table, dict[str, pa.DataType]]:
+    """The records of CSV text as columns of text; one with more or fewer values than the header has is broken."""
+    assert part.csv is not None
+    names, has_header, sep, quote, escape = part.csv
+    types = dict.fromkeys(names, pa.string())
+    header = int(has_header and not part.begin)
+    text = _read(part)
+    numbers = [number for number, line in enumerate(io.StringIO(text), start=part.line) if line.strip()]
+    if not names or len(numbers) <= header:
+        return _hidden(pa.schema(list(types.items())).empty_table(), part.file, [], []), types
     broken: list[tuple[int, str]] = []
 
     def skip(row: Any) -> str:
         broken.append((row.number, f"it has {row.actual_columns} values, and the header {row.expected_columns}"))
         return "skip"
 
-    lines = io.StringIO(text, newline="")
-    first = _first_row(name, lines, delimiter=sep, quotechar=quote, escapechar=escape or None)
-    names = [cell.strip() for cell in first] if has_header else [f"_c{n}" for n in range(len(first))]
-    names = [name or f"_c{n}" for n, name in enumerate(names)]
-    if not names:
-        return _hidden(pa.table({}), name, [], [])
-    if repeated := [each for each, count in Counter(names).items() if count > 1]:
-        raise InputError(f"{name}: column {repeated[0]!r} is there twice; give one of them another name")
     try:
         table = pa_csv.read_csv(
             io.BytesIO(text.encode()),
-            pa_csv.ReadOptions(use_threads=False, column_names=names, skip_rows=1 if has_header else 0),
+            pa_csv.ReadOptions(use_threads=False, column_names=names, skip_rows=header),
             pa_csv.ParseOptions(
                 delimiter=sep, quote_char=quote or False, double_quote=escape in ("", quote), newlines_in_values=True,
                 escape_char=escape if escape not in ("", quote) else False, invalid_row_handler=skip,
             ),
             pa_csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
+                column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
             ),
         )  # fmt: skip
     except pa.ArrowInvalid as error:
-        if len(numbers) <= has_header:
-            return _hidden(pa.table({each: pa.nulls(0, pa.string()) for each in names}), name, [], [])
-        raise InputError(f"{name}: it cannot be read as CSV: {error}") from error
-    count = len(table) + len(broken)
-    valid = np.setdiff1d(np.arange(1, count + 1), [n - has_header for n, _ in broken]) + has_header
-    at = numbers if len(numbers) == count + has_header else range(1, count + has_header + 1)  # else lines within values
+        raise InputError(f"{part.file}: it cannot be read as CSV: {error}") from error
+    rows = len(table) + len(broken)
+    valid = np.setdiff1d(np.arange(1, rows + 1), [n - header for n, _ in broken]) + header
+    first = part.line  # else lines are within values
+    at = numbers if len(numbers) == rows + header else range(first, first + rows + header)
     nothing = pa.table({each: pa.nulls(len(broken), pa.string()) for each in names})
     where = [at[n - 1] for n in (*valid.tolist(), *(n for n, _ in broken))]
-    return _hidden(pa.concat_tables([table, nothing]), name, where, [*[None] * len(table), *(why for _, why in broken)])
+    why = [*[None] * len(table), *(why for _, why in broken)]
+    return _hidden(pa.concat_tables([table, nothing]), part.file, where, why), types
 
 
-def _json_table(texts: Mapping[str, str]) -> pa.Table:
-    """The records of JSON files, each field with the type that all of its values have, else as text."""
-    records = [(name, record) for name, text in texts.items() for record in json_records(text)]
-    rows = [record.row for _, record in records]
-    columns = {name: _typed([row.get(name) for row in rows]) for name in dict.fromkeys(n for row in rows for n in row)}
-    table = pa.table(columns) if columns else pa.table({})
-    hidden = [[name for name, _ in records], [r.line for _, r in records], [r.broken for _, r in records]]
-    for (column, kind), values in zip(_KINDS.items(), hidden, strict=True):
-        table = table.append_column(column, pa.array(values, kind)) if columns else table
-    return table
+def _json_table(part: Part, types: Mapping[str, pa.DataType] | None) -> tuple[pa.Table, dict[str, pa.DataType]]:
+    """The records of JSON text, and the types of their fields, which they have unless other ``types`` are given."""
+    text = _read(part)
+    records = list(json_records(text) if part.alone else records_of_lines(text, part.line))
+    rows = [record.row for record in records]
+    found = types_of(rows)
+    given = {name: without_null(found[name]) for name in found if not pa.types.is_null(found[name])} | dict(types or {})
+    table = pa.table({name: array_of([row.get(name) for row in rows], given[name]) for name in given})
+    return _hidden(table, part.file, [r.line for r in records], [r.broken for r in records]), found
 
 
 def _hidden(table: pa.Table, name: str, lines: Sequence[int], broken: Sequence[str | None]) -> pa.Table:
     hidden = (pa.repeat(name, len(lines)), pa.array(lines, pa.int64()), pa.array(broken, pa.string()))
-    for column, values in zip(_KINDS, hidden, strict=True):
-        table = table.append_column(column, values)
-    return table
-
-
-def json_records(text: str) -> Iterator[Record]:
-    """The objects of JSON text: one a line, several lines each, in an array, or in the only list of one object."""
-    found = list(_of_lines(text) if _is_of_lines(text) else _one_after_the_other(text))
-    if len(found) == 1 and found[0].broken is None:
-        within = [value for value in found[0].row.values() if isinstance(value, list) and value]
-        if len(within) == 1 and all(isinstance(each, dict) for each in within[0]):
-            found = [Record(found[0].line, each) for each in within[0]]
-    yield from found
-
-
-def _is_of_lines(text: str | bytes) -> bool:
-    """Whether at least half of the first lines that begin an object hold all of it."""
-    head = text[:HEAD].decode(errors="replace") if isinstance(text, bytes) else text[:HEAD]
-    lines = [line.strip().rstrip(",") for line in head.split("\n")[:_LOOKED_AT]]
-    begun = [line for line in lines if line.startswith("{")]
-    return bool(begun) and 2 * sum(isinstance(_parsed(line), dict) for line in begun) >= len(begun)
-
-
-def _parsed(line: str) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _of_lines(text: str) -> Iterator[Record]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        bare = line.strip()
-        if not bare or bare in ("[", "]", ","):  # an array with an object a line
-            continue
-        row = _parsed(bare.removesuffix(","))
-        if isinstance(row, dict):
-            yield Record(number, row)
-        else:
-            yield Record(number, {}, _why(bare))
-
-
-def _why(text: str) -> str:
-    return f"{len(text):,} characters that are no JSON object"
-
-
-def _one_after_the_other(text: str) -> Iterator[Record]:
-    """Objects wherever they begin and end. Of one that is broken, reading goes on where a line begins the next one."""
-    at, number, counted = 0, 1, 0
-    first = re.search(r"(?:^|\n)([ \t]*)\{", text)
-    begin = re.compile(r"\n" + ("" if first is None else re.escape(first[1])) + r"\{")
-    while True:
-        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
-        if at == len(text):
-            return
-        number, counted = number + text.count("\n", counted, at), at
-        try:
-            row, end = _DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            row, end = None, None
-        if isinstance(row, dict) and end is not None:
-            yield Record(number, row)
-        else:
-            following = begin.search(text, at + 1)
-            end = following.start() if following else len(text)
-            if text[at:end].strip(_FILLING):
-                yield Record(number, {}, _why(text[at:end].strip()))
-        at = end
-
-
-def _typed(values: list[Any]) -> pa.Array:
-    """Values of JSON as an array of the type that all of them have; of several types, as text."""
-    kinds = {type(value) for value in values if value is not None}
-    if kinds == {bool}:
-        return pa.array(values, pa.bool_())
-    if kinds == {int} and all(abs(value) < 2**63 for value in values if value is not None):
-        return pa.array(values, pa.int64())
-    if kinds in ({float}, {int, float}):
-        return pa.array([None if value is None else float(value) for value in values], pa.float64())
-    if kinds == {dict}:
-        names = dict.fromkeys(name for value in values if value for name in value)
-        if 0 < len(names) <= _MOST_FIELDS:
-            parts = [_typed([None if value is None else value.get(name) for value in values]) for name in names]
-            missing = pa.array([value is None for value in values])
-            return pa.StructArray.from_arrays(parts, list(names), mask=missing)
-    if kinds == {list}:
-        try:
-            return pa.array(values)
-        except pa.ArrowException:
-            pass
-    texts = (each if each is None or isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in values)
-    return pa.array([each if each is None else each.encode(errors="replace").decode() for each in texts], pa.string())
+    return pa.table([*table.columns, *hidden], [*table.column_names, *HIDDEN_TYPES])

@@ -7,6 +7,7 @@ import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, wait
+from pathlib import Path
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -18,13 +19,15 @@ from subreplay.engine.interface import Batches, Dataset, Engine, NewRows, Output
 from subreplay.engine.local import scans
 from subreplay.engine.local.datasets import LocalDataset, PartsDataset, SortedDataset, of_left
 from subreplay.engine.local.parts import Chain, Held, Leave, Left, Part, Read, Spilled
-from subreplay.engine.local.tables import KeptTables, LocalTables, NewKept
+from subreplay.engine.local.tables import LocalKeptTables, LocalTables, NewKept
 from subreplay.engine.steps import one_output
 from subreplay.errors import ConfigError, EnvironmentFailed
+from subreplay.kernels.compiling import compiling
 from subreplay.rows.sorted_blocks import Order
 
 IN_PROCESS: Final = 1 << 17
 """Rows that this process works on itself: fewer than another one is worth."""
+_LOOK: Final = 0.5  # s after which is looked what processes do
 IDLE: Final = 60  # s after which a process without work ends
 
 
@@ -71,7 +74,7 @@ class LocalEngine(Engine):
 
     def tables(self, location: Location | None, prefix: str = "", format: str = "delta") -> Tables:
         if location is None:
-            return KeptTables(self)
+            return LocalKeptTables(self)
         if isinstance(location, Schema):
             raise ConfigError(f"output.tables: the schema {location} is Spark's; set engine: spark")
         self._tables.append(LocalTables(self, location, prefix, format))
@@ -97,14 +100,22 @@ class LocalEngine(Engine):
         from loky.process_executor import TerminatedWorkerError
 
         pool = self._processes = get_reusable_executor(max_workers=self.cores, timeout=IDLE, initializer=_begin)
-        jobs = [pool.submit(leave, part) for part in parts]
+        compiles = Path(self.folder, "compiles")
+        jobs = [pool.submit(_work, leave, compiles, part) for part in parts]
         try:
-            wait(jobs, return_when=FIRST_EXCEPTION)
-            return [job.result() for job in jobs]
+            waits = True
+            while waits:
+                done, rest = wait(jobs, _LOOK, FIRST_EXCEPTION)
+                waits = bool(rest) and not any(job.exception() for job in done)
+                if compiles.exists():
+                    compiling.say()
+            found = [job.result() for job in jobs]
+            compiling.seconds += sum(seconds for _, seconds in found)
+            return [left for left, _ in found]
         except TerminatedWorkerError as error:
             raise EnvironmentFailed(
                 "a process of this run was killed, as the system does when memory is short; run it again with more "
-                "memory, or on fewer cores (taskset -c 0)"
+                f"memory, or with fewer cores than {self.cores} (taskset -c 0)"
             ) from error
         except BaseException:
             for job in jobs:
@@ -129,6 +140,13 @@ def _as_left(output: Output) -> pa.Schema | Order | NewFiles:
     if isinstance(output, NewRows) and not isinstance(output, NewFiles):
         return output.columns
     return output
+
+
+def _work(leave: Leave, compiles: Path, part: Part) -> tuple[dict[str, Left], float]:
+    """What a process leaves of a part, and the seconds for which it compiled; file ``compiles`` tells that it does."""
+    before = compiling.seconds
+    with compiling.said_by(compiles.touch):
+        return leave(part), compiling.seconds - before
 
 
 def _begin() -> None:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date as Date
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,10 +19,12 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.table import SUPPORTED_READER_FEATURES
 
 from subreplay.adapters.source import text_files
 from subreplay.adapters.source.convert import FILE
 from subreplay.adapters.source.file_formats import require_format
+from subreplay.adapters.source.json_text import common_types, without_null
 from subreplay.engine.interface import Batches, Dataset, TableSource
 from subreplay.engine.local.column_types import as_read
 from subreplay.engine.local.datasets import LocalDataset
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from subreplay.engine.local.engine import LocalEngine
 
 _PARQUET: Final = ds.ParquetFileFormat(read_options=READ_OPTIONS)
+_OF_SPARK: Final = {"columnMapping": "column mapping", "deletionVectors": "deletion vectors"}
 _FILENAME: Final = "__filename"
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
@@ -88,8 +92,13 @@ def _delta(source: TableSource, path: str) -> ds.FileSystemDataset:
             table.load_as_version(instant)
     except TableNotFoundError as error:
         raise unreadable(source, "DELTA_TABLE_NOT_FOUND") from error
-    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
-        raise InputError(f"{source.key}: {path}: its columns have other names in its files; set engine: spark")
+    mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
+    features = {*(table.protocol().reader_features or ()), *(["columnMapping"] if mapped else [])}
+    if others := sorted(_OF_SPARK.get(each, f"feature {each}") for each in features - {*SUPPORTED_READER_FEATURES}):
+        raise InputError(
+            f"{source.key}: {path}: a Delta table with {' and '.join(others)}, which the local engine does not read; "
+            "set engine: spark"
+        )
     root = pa_fs.SubTreeFileSystem(folder, pa_fs.LocalFileSystem())
     return table.to_pyarrow_dataset(filesystem=root, parquet_read_options=READ_OPTIONS)
 
@@ -156,16 +165,28 @@ def _is_day(text: str) -> bool:
 
 
 def _text(engine: LocalEngine, source: TableSource, path: str) -> ds.FileSystemDataset:
-    folder = Path(engine.folder, f"text-{len(os.listdir(engine.folder))}")
-    folder.mkdir()
-    for number, each in enumerate(_files(source, path)):
-        require_format(Path(each), source.format)
-        if not text_files.as_parquet(Path(each), source.format, source.options, folder / f"{number}.parquet"):
-            raise InputError(
-                f"{source.key}: {path}: more than {text_files.MOST_BYTES >> 20} MiB of {source.format}; write it as "
-                "Parquet, or set engine: spark"
-            )
-    return _parquet(source, [str(folder)])
+    """Text as Parquet files of its parts, in a folder of the engine. A part that has values of another type than the
+    same field has elsewhere is written again."""
+    folder, plain = (Path(tempfile.mkdtemp(prefix=name, dir=engine.folder)) for name in ("text-", "plain-"))
+    paths = [Path(each) for each in _files(source, path)]
+    for each in paths:
+        require_format(each, source.format)
+    groups = text_files.parts(paths, source.format, source.options, plain)
+
+    def write(groups: Sequence[tuple[text_files.Part, ...]], types: Mapping[str, pa.DataType] | None) -> pa.Table:
+        return engine.parts(groups, partial(text_files.write, str(folder), types), text_files.WRITTEN).table()
+
+    written = {row["part"]: pa.ipc.read_schema(pa.py_buffer(row["columns"])) for row in write(groups, None).to_pylist()}
+    found = common_types(dict(zip(written[n].names, written[n].types, strict=True)) for n in sorted(written))
+    if not found:
+        raise InputError(f"{source.key}: {path}: there is no record in it that {source.format} has")
+    types = {name: without_null(kind) for name, kind in found.items()}
+    others = {n for n, schema in written.items() if any(f.type not in (types[f.name], pa.null()) for f in schema)}
+    if again := [of for group in groups if (of := tuple(part for part in group if part.number in others))]:
+        write(again, types)
+    fragments = list(ds.dataset(str(folder), format=_PARQUET).get_fragments())
+    schema = pa.schema([*types.items(), *text_files.HIDDEN_TYPES.items()])
+    return ds.FileSystemDataset(fragments, schema, _PARQUET, pa_fs.LocalFileSystem())
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ runs on classic sessions, on Spark Connect and serverless."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
@@ -21,7 +22,7 @@ from subreplay.engine.spark.datasets import BlocksDataset, PackedDataset, SparkD
 from subreplay.engine.spark.packing import FAILED, SORTED, Merge, raise_first
 from subreplay.engine.spark.partitioning import dealt
 from subreplay.engine.spark.schemas import arrow_schema
-from subreplay.engine.spark.session import KeptRows, cores, partitions
+from subreplay.engine.spark.session import KeptRows, as_it_was, cores, partitions
 from subreplay.engine.spark.tables import KeptFrames, NewFrame, SparkTables
 from subreplay.rows.sorted_blocks import Order
 
@@ -42,6 +43,9 @@ class SparkEngine(Engine):
     def scan(self, source: TableSource) -> Dataset:
         return self.of_frame(scans.opened(self.session, source))
 
+    def unchanged(self) -> AbstractContextManager[None]:
+        return as_it_was(self.session)
+
     def of_frame(self, frame: DataFrame) -> SparkDataset:
         """The rows of a frame."""
         return SparkDataset(self, lambda: frame, arrow_schema(frame.schema))
@@ -56,7 +60,7 @@ class SparkEngine(Engine):
     def together(self, datasets: Sequence[Dataset]) -> Dataset:
         if len(datasets) == 1:
             return datasets[0]
-        frames = [as_frame(each) for each in datasets]
+        frames = [each.frame for each in datasets]
         return SparkDataset(self, lambda: reduce(DataFrame.unionByName, frames), datasets[0].schema)
 
     def sorted(self, datasets: Sequence[Dataset], order: Order) -> Dataset:
@@ -113,12 +117,6 @@ class SparkEngine(Engine):
         while self._tables:
             self._tables.pop().close()
         self.kept.release()
-
-
-def as_frame(rows: Dataset) -> DataFrame:
-    """A dataset of Spark's as a frame."""
-    frame: DataFrame = cast(SparkDataset, rows).frame
-    return frame
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from pyspark.sql.utils import is_remote
 
 from subreplay import __version__
 from subreplay.config.run import Spark
+from subreplay.errors import EnvironmentFailed
+from subreplay.failures import EXTRA
 
 __all__ = [
     "DataFrame",
@@ -35,6 +37,7 @@ _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
+_DELTA_UP_TO = (4, 1)  # of pyspark: delta-spark names a package for later ones, too, which is not there
 # For small machines: as few tasks as cores, no user interface, no compaction of tiny logs
 _SMALL = {
     "spark.ui.enabled": "false",
@@ -175,11 +178,16 @@ def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
     builder = builder.master(options.master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    if _brings_delta():
+    more = [package.strip() for package in options.conf.get("spark.jars.packages", "").split(",") if package.strip()]
+    if _brings_delta() or any(":delta-spark" in package for package in more):
         return builder.getOrCreate()
+    if tuple(map(int, pyspark.__version__.split(".")[:2])) > _DELTA_UP_TO:
+        raise EnvironmentFailed(
+            f"no release of Delta is known to fit pyspark {pyspark.__version__}: install one that Delta fits "
+            f"({EXTRA}), or name Delta's package (spark.conf: {{spark.jars.packages: …}})"
+        )
     from delta import configure_spark_with_delta_pip
 
-    more = [package.strip() for package in options.conf.get("spark.jars.packages", "").split(",") if package.strip()]
     return configure_spark_with_delta_pip(builder, more).getOrCreate()
 
 

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import reduce
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from subreplay.config.run import Location, Schema
 from subreplay.engine import delta_files
-from subreplay.engine.interface import Dataset, NewRows, Tables
-from subreplay.engine.rows_with_values import Written, with_values
+from subreplay.engine.interface import Dataset, NewRows
+from subreplay.engine.output_tables import KeptTables, WrittenTables
+from subreplay.engine.rows_with_values import with_values
 from subreplay.engine.spark import lake
 from subreplay.engine.spark.datasets import PackedDataset
 from subreplay.engine.spark.local_paths import is_here
 
 if TYPE_CHECKING:
     from subreplay.engine.spark.engine import SparkEngine
-
-AT_ONCE: Final = 4  # tables of few rows that are written at a time
 
 
 class NewFrame(NewRows):
@@ -43,16 +41,14 @@ class NewFrame(NewRows):
         return reduce(DataFrame.unionAll, frames)
 
 
-class SparkTables(Tables):
-    """Tables below ``root``, or in a schema; the names of those that are written begin with ``prefix``."""
+class SparkTables(WrittenTables):
+    """Tables below ``root``, or in a schema."""
 
     def __init__(self, engine: SparkEngine, root: Location, prefix: str, format: str = "delta") -> None:
-        self.engine, self.root, self.prefix, self.format = engine, root, prefix, format
+        super().__init__(prefix, format)
+        self.engine, self.root = engine, root
         if isinstance(root, Schema):
             lake.require_schema(engine.session, root, "output.tables")
-        self._whose: dict[str, dict[str, str]] = {}
-        self._writes: list[Future[None]] = []
-        self._pool = ThreadPoolExecutor(AT_ONCE)
 
     def new(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewRows:
         return NewFrame(name, columns, where)
@@ -60,13 +56,10 @@ class SparkTables(Tables):
     def commit(self, rows: NewRows) -> None:
         found = cast(NewFrame, rows).frame(self.engine)
         lake.replace(found, self.root, self.prefix + rows.name, self.format, **rows.where)
-        self._whose[rows.name] = dict(rows.where)
+        self.whose[rows.name] = dict(rows.where)
 
-    def put(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
-        self._whose[name] = dict(where)
-        self._writes.append(self._pool.submit(self._put, self.prefix + name, rows, where))
-
-    def _put(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
+    def write(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
+        name = self.prefix + name
         if self.format == "parquet" and not len(rows):  # of which no partition is
             empty = with_values(rows, where)
             path = f"{self.root}/{name}"
@@ -76,11 +69,6 @@ class SparkTables(Tables):
             return delta_files.replace(os.path.abspath(f"{self.root}/{name}"), name, rows, where)
         lake.replace(lake.of_arrow(self.engine.session, rows).coalesce(1), self.root, name, self.format, **where)
 
-    def settle(self) -> None:
-        for write in self._writes:
-            write.result()
-        self._writes.clear()
-
     def show_latest(self, names: Sequence[str], runs: str, column: str) -> None:
         if isinstance(self.root, Schema):
             for name in names:
@@ -88,27 +76,18 @@ class SparkTables(Tables):
                                                       self.prefix + name, self.prefix + runs, column))  # fmt: skip
             self.settle()
 
-    @property
-    def written(self) -> Mapping[str, Dataset]:
-        self.settle()
-        return Written(self._whose, lambda name: self.find(self.prefix + name))
-
     def find(self, name: str) -> Dataset | None:
         self.settle()
         found = lake.find(self.engine.session, self.root, name, self.format)
         return None if found is None else self.engine.of_frame(found)
 
-    def close(self) -> None:
-        """Write no more."""
-        self._pool.shutdown(cancel_futures=True)
 
-
-class KeptFrames(Tables):
-    """Frames that the session keeps as long as the engine is open."""
+class KeptFrames(KeptTables):
+    """Frames that the session keeps."""
 
     def __init__(self, engine: SparkEngine) -> None:
+        super().__init__(engine)
         self.engine = engine
-        self.kept: dict[str, Dataset] = {}
 
     def new(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewRows:
         return NewFrame(name, columns, where)
@@ -116,16 +95,3 @@ class KeptFrames(Tables):
     def commit(self, rows: NewRows) -> None:
         found = lake.with_values(cast(NewFrame, rows).frame(self.engine), rows.where)
         self.kept[rows.name] = self.engine.of_frame(self.engine.kept.keep(found))
-
-    def put(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
-        self.kept[name] = self.engine.of(with_values(rows, where))
-
-    def settle(self) -> None:
-        """Nothing is written."""
-
-    @property
-    def written(self) -> Mapping[str, Dataset]:
-        return self.kept
-
-    def find(self, name: str) -> Dataset | None:
-        return self.kept.get(name)

@@ -212,11 +212,8 @@ def _note(figures: Figures, table: str) -> str:
     return "; ".join(f"{rows:,} {'row' if rows == 1 else 'rows'} {what}" for what, rows in notes.items() if rows)
 
 
-def run_info(
-    config: RunConfig, figures: Figures, kind: Literal["audit", "whatif"], engine: EngineInfo | str
-) -> RunInfo:
-    """What was run on what. The run's id follows from its configuration, so that a re-run has the same. ``engine`` as
-    a text is the version of Spark, of a session with an unknown number of cores."""
+def run_info(config: RunConfig, figures: Figures, kind: Literal["audit", "whatif"], engine: EngineInfo) -> RunInfo:
+    """What was run on what. The run's id follows from its configuration, so that a re-run has the same."""
     subscription = config.subscription
     return RunInfo(
         run_id=config.run_id,
@@ -235,5 +232,5 @@ def run_info(
         versions=(("subreplay", __version__),),
         keys_shown=config.keys.show,
         seed=None,
-        engine=EngineInfo("spark", engine) if isinstance(engine, str) else engine,
+        engine=engine,
     )
