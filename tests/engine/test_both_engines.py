@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date as Date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,22 +13,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from subreplay.adapters import ADAPTERS, Options
 from subreplay.config import run as config
-from subreplay.engine.interface import Engine
+from subreplay.engine.interface import Engine, TableSource
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.engine.spark.engine import SparkEngine
 from subreplay.pipeline import ingest, sources, story
+from subreplay.pipeline.inputs import look_at, read_inputs
 from subreplay.reports.json_report import to_json
 from tests.adapters import test_sources as files
+from tests.engine import test_source_columns as source_rows
 from tests.support import large_keys
 from tests.support.audits import changed
 from tests.support.clocks import OWN_LOG, off
 from tests.support.days import dates, drawn_out
-from tests.support.drawn import drawn
+from tests.support.drawn import DAY, drawn
 from tests.support.history import START, STEP, SUBSCRIPTION, TOPIC, History, history
+from tests.support.quick_session import RunSession
 from tests.support.recordings import ROOT, Recording
 
 pytestmark = pytest.mark.spark
@@ -274,9 +277,11 @@ def rows_of(path: Path, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_both_engines_leave_the_same_rows_and_the_same_report(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_both_engines_leave_the_same_rows_and_the_same_report(
+    of_the_run: RunSession, tmp_path: Path, name: str
+) -> None:
     case = CASES[name]
-    with LocalEngine(cores=2) as local, SparkEngine(spark) as of_spark:
+    with LocalEngine(cores=2) as local, SparkEngine(of_the_run()) as of_spark:
         expected = outcome(local, case, tmp_path / "local")
         found = outcome(of_spark, case, tmp_path / "spark")
     assert any(rows for table, rows in expected.tables.items() if table.startswith("tables/"))
@@ -286,3 +291,50 @@ def test_both_engines_leave_the_same_rows_and_the_same_report(spark: SparkSessio
     assert found.reports == expected.reports
     counts = {rule["code"]: rule["count"] for report in expected.reports for rule in report["codes"]}
     assert [code for code in case.finds if not counts[code]] == []
+
+
+@pytest.mark.parametrize(
+    ("nested", "day"), [(True, None), (False, DAY)], ids=["every row, with nested columns", "a day, as they are"]
+)
+def test_both_engines_read_the_same_rows_under_other_names(
+    of_the_run: RunSession, tmp_path: Path, nested: bool, day: Date | None
+) -> None:
+    """Messages and deliveries, valid or not, of one topic and of others, on a day and on others."""
+    given: dict[str, Any] = {}
+    for name in ("messages", "deliveries"):
+        table = drawn(name, random.Random(1), 200).drop_columns("date")
+        if not nested:
+            table = table.select([field.name for field in table.schema if not pa.types.is_struct(field.type)])
+        other = {column: f"{column}_of_source" for column in table.column_names}
+        pq.write_table(table.rename_columns([*other.values()]), tmp_path / f"{name}.parquet", row_group_size=60)
+        given[name] = {"path": f"{tmp_path}/{name}.parquet", "format": "parquet", "columns": other}
+    run = config.parse(
+        {"traffic": given, "subscription": {"topic": "t", "name": "sub"}, "date": day}, "run.yaml"
+    )  # fmt: skip
+    with LocalEngine(cores=2) as local, SparkEngine(of_the_run()) as of_spark:
+        expected, found = (looked_at(engine, run) for engine in (local, of_spark))
+    assert min(map(len, expected.values())) > 3
+    assert found == expected
+
+
+def looked_at(engine: Engine, run: config.RunConfig) -> dict[str, list[str]]:
+    """The valid rows of each table, and those in quarantine."""
+    inputs = read_inputs(engine, run, messages_only=True)
+    look = look_at(inputs, log=False, only=("messages", "deliveries")).of_tables
+    tables = {name: inputs.valid(name).table() for name in look}
+    tables |= {f"{name}, quarantine": outputs["quarantine"].table() for name, outputs in look.items()}
+    return {
+        name: sorted(repr(sorted(row.items())) for row in rows.to_pylist()) for name, rows in tables.items()
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("old_times", [False, True], ids=["", "instants of 96 bits"])
+def test_both_engines_read_columns_as_the_same_types(of_the_run: RunSession, tmp_path: Path, old_times: bool) -> None:
+    pq.write_table(source_rows.rows(), tmp_path / "rows.parquet", use_deprecated_int96_timestamps=old_times)
+    source = TableSource("traffic.messages", str(tmp_path), format="parquet")
+    with LocalEngine(cores=2) as local, SparkEngine(of_the_run()) as of_spark:
+        found, expected = (
+            [(field.name, str(field.type).replace("element", "item")) for field in engine.scan(source).schema]
+            for engine in (local, of_spark)
+        )
+    assert found == expected

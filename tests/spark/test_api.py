@@ -295,6 +295,7 @@ result.close()
 def test_questions_are_answered_under_spark_connect(here: Path) -> None:
     root = Path(__file__).parents[2]
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": f"{root / 'src'}:{root}"}
+    environment |= {"SPARK_TESTING": "1"}  # any port that is free
     command = [sys.executable, "-c", CONNECT, STORY]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert ran.returncode == 0, ran.stderr[-4000:]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.recordings import ROOT
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SCRIPT = """
 import sys
@@ -53,7 +53,7 @@ sys.exit(code)
 
 
 def test_the_pipeline_runs_under_spark_connect_into_a_schema(tmp_path: Path) -> None:
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}  # any port that is free
     command = [sys.executable, "-c", SCRIPT, str(ROOT / "4.0.8/s9b_delayed_failover"), str(tmp_path)]
     ran = subprocess.run(
         command,
