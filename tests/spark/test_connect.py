@@ -22,12 +22,14 @@ from delta import configure_spark_with_delta_pip
 from pyspark.sql import SparkSession
 from subreplay.cli.main import main
 from subreplay.engine.spark.session import _workers
+from tests.support.connect import free_port
 from tests.support.quick_session import QUICK
 
 settings = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.ui.enabled": "false",
+    "spark.connect.grpc.binding.port": free_port(),
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.warehouse.dir": sys.argv[2] + "/warehouse",
@@ -53,7 +55,7 @@ sys.exit(code)
 
 
 def test_the_pipeline_runs_under_spark_connect_into_a_schema(tmp_path: Path) -> None:
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}  # any port that is free
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-c", SCRIPT, str(ROOT / "4.0.8/s9b_delayed_failover"), str(tmp_path)]
     ran = subprocess.run(
         command,
