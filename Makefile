@@ -36,7 +36,7 @@ quick: $(READY) ## run one case of each test of the pure core, and few examples 
 	@$(BIN)/python -m pytest -q -n auto --dist loadfile --few 1 --hypothesis-profile=few \
 		-m "not spark and not long and not slow and not brokers" --ignore-glob='*/spark/*' $(ARGS)
 
-slow: $(READY) ## run the few tests that take minutes each, which test leaves out
+slow: $(READY) ## run what test leaves out: spark-submit, Spark Connect, large keys, faults of an older broker
 	@$(SPARK) $(BIN)/python -m pytest -m slow $(ARGS)
 
 oldest-numba: build/oldest-numba/.ready ## run the tests of the kernels with the oldest numba that pyproject.toml takes

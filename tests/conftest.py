@@ -6,8 +6,7 @@ import gc
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from subreplay.engine.interface import Engine
+    from tests.support.quick_session import RunSession
 
 # Of a few thousand rows, to compile code well costs Java more than to run it, and to read its classes most of all: so
 # for every Java that tests start
@@ -58,8 +58,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path.suffix != ".py" or "spark and" not in asked:
         return None
     text = collection_path.read_bytes()
-    not_mine = b"\npytestmark = pytest.mark.spark\n" in text if "not spark and" in asked else b"mark.spark" not in text
-    return True if not_mine else None
+    if "not spark and" in asked:
+        return True if b"\npytestmark = pytest.mark.spark\n" in text else None
+    return None if b"mark.spark" in text or b"engine: Engine" in text else True  # the latter is given each engine
 
 
 def pytest_collection() -> None:
@@ -75,45 +76,37 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
-def of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], SparkSession]]:
-    """Hands out the session of the whole test run: small, local, with Delta. One that has died is made anew."""
+def of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunSession]:
+    """Hands out the session of the whole test run."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from subreplay.config.run import Spark
-    from subreplay.engine.spark.session import open_session
-    from tests.support.quick_session import QUICK, remember_names
+    from tests.support.quick_session import RunSession, hide_from_commands, remember_names
 
     remember_names()
-    conf = QUICK | {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
-    sessions: list[SparkSession] = []
+    session = RunSession(str(tmp_path_factory.mktemp("warehouse")))
+    with pytest.MonkeyPatch.context() as patch:
+        hide_from_commands(patch)
+        yield session
+    session.stop()
 
-    def session() -> SparkSession:
-        if not sessions or not is_alive(sessions[-1]):
-            sessions.append(open_session(Spark(master="local[2]", shuffle_partitions=2, conf=conf)))
-        return sessions[-1]
 
-    yield session
-    if sessions:
-        sessions[-1].stop()
+@pytest.fixture(autouse=True)
+def only_marked_tests_start_spark(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After it has been started, commands would take its session for theirs, which costs seconds each."""
+    before = _has_spark()
+    yield
+    if _has_spark() and not before:
+        assert request.node.get_closest_marker("spark"), "this test started Spark; mark it, and ask for fixture spark"
+
+
+def _has_spark() -> bool:
+    pyspark = sys.modules.get("pyspark")
+    return pyspark is not None and pyspark.SparkContext._active_spark_context is not None
 
 
 @pytest.fixture(scope="module")
-def spark(of_the_run: Callable[[], SparkSession]) -> SparkSession:
-    """The session of the whole test run; where it dies, the tests of one file fail."""
+def spark(of_the_run: RunSession) -> SparkSession:
+    """The session of the whole test run, for frames that the tests of a file share: if it dies, these tests fail."""
     return of_the_run()
-
-
-def is_alive(session: SparkSession) -> bool:
-    """Whether a session answers; one that does not is cleared away, so that another can be opened."""
-    try:
-        return session.range(1).count() == 1
-    except Exception:  # whatever py4j raises of a process that is gone
-        from pyspark import SparkContext
-
-        with suppress(Exception):
-            session.stop()
-        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-        type(session)._instantiatedSession = type(session)._activeSession = None
-        return False
 
 
 @pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
@@ -126,7 +119,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     else:
         from subreplay.engine.spark.engine import SparkEngine
 
-        made = SparkEngine(request.getfixturevalue("spark"))
+        made = SparkEngine(request.getfixturevalue("of_the_run")())
     with made as opened:
         yield opened
 

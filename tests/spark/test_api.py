@@ -274,16 +274,19 @@ CONNECT = """
 import sys
 from pyspark.sql import SparkSession
 import subreplay
+from subreplay.api import functions
+from tests.support.connect import free_port
 from tests.support.history import history
 
-spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
+builder = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2")
+spark = builder.config("spark.connect.grpc.binding.port", free_port()).getOrCreate()
 assert "connect" in type(spark).__module__, type(spark)
 frames = {name: spark.createDataFrame(rows) for name, rows in history("a1 a2 n1", sys.argv[1]).items()}
 policy = {"policy": "pulsar.key_shared.auto_split", "profile": "pulsar-4.0"}
 result = subreplay.audit(**frames, **policy)
 assert [row.code for row in result.violations.collect()] == ["WRONG_OWNER"], result
-owners = subreplay.functions.owners(frames["membership"], **policy)
-subreplay.functions.register(spark, owners)
+owners = functions.owners(frames["membership"], **policy)
+functions.register(spark, owners)
 row = spark.sql("SELECT murmur3('a'), slot('a', 'pulsar-4.0'), kafka_partition('a', 7), owner('a', now())").first()
 assert tuple(row) == (1009084850, 42456, 5, "C2"), row
 result.close()

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.recordings import ROOT
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SCRIPT = """
 import sys
@@ -22,12 +22,14 @@ from delta import configure_spark_with_delta_pip
 from pyspark.sql import SparkSession
 from subreplay.cli.main import main
 from subreplay.engine.spark.session import _workers
+from tests.support.connect import free_port
 from tests.support.quick_session import QUICK
 
 settings = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.ui.enabled": "false",
+    "spark.connect.grpc.binding.port": free_port(),
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.warehouse.dir": sys.argv[2] + "/warehouse",

@@ -18,7 +18,9 @@ from pyspark.sql import SparkSession
 from subreplay.engine import delta_files
 from subreplay.engine.rows_with_values import with_values
 from subreplay.engine.spark import lake
+from subreplay.engine.spark.schemas import spark_schema
 from subreplay.errors import EnvironmentFailed, InputError
+from subreplay.rows.model.tables import INPUTS
 
 pytestmark = pytest.mark.spark
 RUN = {"subscription": "sub", "topic": "t", "date": "2026-11-21"}
@@ -139,6 +141,11 @@ def test_another_run_is_told_behind_what_spark_says_of_its_job() -> None:
 
     with pytest.raises(EnvironmentFailed, match="another run is writing the same"):
         lake._committed(save, "found")
+
+
+def test_the_schemas_of_all_tables_fit_spark() -> None:
+    for schema in INPUTS.values():
+        assert [field.name for field in spark_schema(schema)] == schema.names
 
 
 def at_once(spark: SparkSession, root: Path, runs: list[dict[str, str]], rows: int, write: Any) -> list[Exception]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from subreplay.cli.main import main
 from subreplay.config.run import Spark
 from subreplay.engine.spark.session import CLASSES, _jars, _java, _local, _workers, cores, partitions
 from subreplay.errors import EnvironmentFailed
@@ -55,6 +57,36 @@ def test_a_pyspark_that_no_delta_fits_is_refused(monkeypatch: pytest.MonkeyPatch
         _local(SparkSession.builder, Spark())
 
 
+DYING = """
+import sys
+from tests.support.quick_session import RunSession
+
+session = RunSession(sys.argv[1])
+first = session()
+assert session() is first
+java = first.sparkContext._gateway.proc
+java.kill()
+java.wait()
+second = session()
+assert second is not first
+assert second.range(3).count() == 3
+second.stop()
+assert session().range(4).count() == 4
+session.stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_session_that_died_is_replaced_for_the_tests_that_follow(tmp_path: Path) -> None:
+    """Its Java process was killed, or it was stopped."""
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"PYTHONPATH": f"{root / 'src'}:{root}"}
+    command = [sys.executable, "-c", DYING, str(tmp_path)]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+
+
 def test_workers_with_another_python_are_sparks_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     assert _workers()["spark.python.daemon.module"] == "subreplay.engine.spark.daemon"
@@ -92,3 +124,14 @@ def test_java_takes_the_archive_of_classes(spark: SparkSession) -> None:
     java = spark.sparkContext._gateway.proc.pid
     told = "was it made by another Java, or has Spark's folder conf a file? make distclean setup makes it anew"
     assert CLASSES in Path(f"/proc/{java}/maps").read_text(), told
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_a_format_that_the_session_cannot_read_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.avro").write_bytes(b"Obj\x01")
+    assert main(["inspect", str(tmp_path / "x.avro"), "--to", str(tmp_path / "run.yaml")]) == 4
+    said = capsys.readouterr().err
+    assert "cannot read avro" in " ".join(said.split())
+    assert "Traceback" not in said
+    assert not (tmp_path / "run.yaml").exists()

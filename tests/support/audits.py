@@ -1,4 +1,4 @@
-"""Audits of small tables by the command itself, in the session of the test run: what a user meets."""
+"""Audits of small tables by the command itself: what a user meets."""
 
 from __future__ import annotations
 

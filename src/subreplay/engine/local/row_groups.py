@@ -11,6 +11,7 @@ PIECE: Final = 1 << 19
 """Rows that a task reads, about."""
 BATCH: Final = 1 << 16  # rows that are looked at at a time
 _INSTANT: Final = "INT96"
+_ENUMERATION: Final = "ENUM"
 READ_OPTIONS: Final = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
 
 
@@ -19,6 +20,13 @@ def old_times(part: ds.ParquetFileFragment) -> frozenset[str]:
     schema = part.metadata.schema
     columns = [schema.column(i) for i in range(len(schema))]
     return frozenset(column.path for column in columns if column.physical_type == _INSTANT)
+
+
+def enumerations(part: ds.ParquetFileFragment) -> frozenset[str]:
+    """Columns of texts of an enumeration, as Avro writes them, which are bytes to Arrow."""
+    schema = part.metadata.schema
+    columns = [schema.column(i) for i in range(len(schema))]
+    return frozenset(column.path for column in columns if column.logical_type.type == _ENUMERATION)
 
 
 def width(part: ds.ParquetFileFragment, names: Collection[str]) -> float:

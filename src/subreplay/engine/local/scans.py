@@ -29,7 +29,7 @@ from subreplay.engine.interface import Batches, Dataset, TableSource
 from subreplay.engine.local.column_types import as_read
 from subreplay.engine.local.datasets import LocalDataset
 from subreplay.engine.local.parts import Part
-from subreplay.engine.local.row_groups import BATCH, PIECE, READ_OPTIONS, old_times, width
+from subreplay.engine.local.row_groups import BATCH, PIECE, READ_OPTIONS, enumerations, old_times, width
 from subreplay.engine.missing_files import missing, unreadable
 from subreplay.errors import EnvironmentFailed, InputError
 from subreplay.rows.conditions import ALL, Condition
@@ -116,7 +116,12 @@ def _parquet(source: TableSource, paths: Sequence[str]) -> ds.FileSystemDataset:
     for path in paths:
         require_format(Path(path), "parquet")
     found = [ds.dataset(path, format=_PARQUET, partitioning=_partitioning(path)) for path in paths]
-    parts = [part for each in found for part in each.get_fragments()]
+    parts = [
+        part
+        for path, each in zip(paths, found, strict=True)
+        for part in each.get_fragments()
+        if _is_of_table(path, part.path)
+    ]
     if not parts:
         raise InputError(f"{source.key}: {source.path}: there is no Parquet file in it")
     schemas = [part.physical_schema for part in parts]
@@ -126,9 +131,16 @@ def _parquet(source: TableSource, paths: Sequence[str]) -> ds.FileSystemDataset:
         else pa.unify_schemas(schemas, promote_options="permissive")
     )
     partitions = [field for field in found[0].schema if field.name not in schema.names]
-    instants = {name for part in parts for name in old_times(part)}
-    fields = [field.with_type(TIME) if field.name in instants else field for field in schema]
+    kinds = {name: pa.string() for part in parts for name in enumerations(part)}
+    kinds |= {name: TIME for part in parts for name in old_times(part)}
+    fields = [field.with_type(kinds.get(field.name, field.type)) for field in schema]
     return ds.FileSystemDataset(parts, pa.schema([*fields, *partitions]), _PARQUET, found[0].filesystem)
+
+
+def _is_of_table(path: str, file: str) -> bool:
+    """Whether a file below a path is of the table there, as Spark takes it: it lies in no folder but of partitions."""
+    folders = Path(os.path.relpath(f"/{file.lstrip('/')}", path)).parts[:-1]
+    return all("=" in folder for folder in folders)
 
 
 def _partitioning(path: str) -> Any:

@@ -3,6 +3,7 @@ Delta."""
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import re
@@ -10,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, Final, cast
+from weakref import WeakSet
 
 import pyspark
 from pyspark import StorageLevel
@@ -157,7 +160,7 @@ class KeptRows:
             # Connect makes a new plan of every question, in which nobody knows persisted rows again; those of a
             # checkpoint are known by its name, and freed with its frame
             if is_remote():
-                return rows.localCheckpoint(eager=False)
+                return _until_exit(rows.localCheckpoint(eager=False))
             self._persisted.append(rows.persist(level))
         return rows
 
@@ -165,6 +168,22 @@ class KeptRows:
         """Free what is kept; the frames can be looked at all the same."""
         while self._persisted:
             self._persisted.pop().unpersist()
+
+
+_CHECKPOINTS: Final[WeakSet[Any]] = WeakSet()
+
+
+def _until_exit(checkpoint: DataFrame) -> DataFrame:
+    """The frame of a checkpoint, which the server frees with the session if the program ends first: pyspark would free
+    it when the interpreter is half gone, and wait for ever."""
+    _CHECKPOINTS.add(cast(Any, checkpoint)._plan)
+    return checkpoint
+
+
+@atexit.register
+def _leave_to_server() -> None:
+    for relation in [*_CHECKPOINTS]:
+        relation._relation_id = None
 
 
 def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:

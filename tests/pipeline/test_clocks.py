@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyspark.sql import SparkSession
 
 from subreplay.adapters import ADAPTERS
 from tests.support.audits import Audited, audited
@@ -15,7 +14,6 @@ from tests.support.clocks import OWN_LOG, off
 from tests.support.history import History
 from tests.support.recordings import ROOT
 
-pytestmark = pytest.mark.spark
 RECORDING = ADAPTERS["pulsar-recording"](ROOT / "4.0.8/s1_key_shared_autosplit")
 
 
@@ -24,7 +22,7 @@ def judged(folder: Path, tables: History, **output: str) -> Audited:
 
 
 @pytest.mark.parametrize("kept", ["all", "findings"])
-def test_what_a_clock_explains_is_unknown_and_the_clock_is_told(spark: SparkSession, tmp_path: Path, kept: str) -> None:
+def test_what_a_clock_explains_is_unknown_and_the_clock_is_told(tmp_path: Path, kept: str) -> None:
     found = judged(tmp_path, off(RECORDING.tables, "c2", 5_000_000, OWN_LOG[1:]), audited=kept)
     assert (found.code, found.report["verdict"]) == (3, "unknown")
     (doubt,) = found.report["doubts"]
@@ -37,9 +35,7 @@ def test_what_a_clock_explains_is_unknown_and_the_clock_is_told(spark: SparkSess
     assert any(fact["label"] == "Clocks" and fact["note"] == doubt for fact in found.report["facts"])
 
 
-def test_where_no_clock_can_be_off_nothing_is_judged_again(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_no_clock_can_be_off_nothing_is_judged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("subreplay.pipeline.sums.lags")
     rows = RECORDING.tables["deliveries"]
     index = rows.schema.get_field_index("consumer")
@@ -49,7 +45,7 @@ def test_where_no_clock_can_be_off_nothing_is_judged_again(
     assert (found.code, found.report["verdict"]) == (1, "invalid")
 
 
-def test_a_fault_beside_it_stays_a_fault(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_fault_beside_it_stays_a_fault(tmp_path: Path) -> None:
     tables = off(RECORDING.tables, "c2", -5_000_000, OWN_LOG)
     found = judged(tmp_path, tables | {"deliveries": without_first_of(tables["deliveries"], "c1")})
     assert (found.code, found.report["verdict"]) == (1, "invalid")

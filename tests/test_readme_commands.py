@@ -13,17 +13,13 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from subreplay.cli import main
-from subreplay.engine.spark import lake
 from subreplay.rows.model.rows import Verdict
 from subreplay.rows.model.tables import INPUTS
-from tests.spark import test_kafka_dispatch
+from tests.pipeline import test_group_dispatch
 
-pytestmark = pytest.mark.spark
-
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 INGEST = "subreplay ingest tests/data/recordings/4.0.8/s1f_key_shared_default_batching --to build/tables"
 DEMO = "subreplay demo --out build/demo"
@@ -82,14 +78,14 @@ class Workplace:
             assert self.run(needed)[0] == 0
         if command not in self.said:
             out, folder = io.StringIO(), f"{self.folder}/build/"
-            with redirect_stdout(out):  # Spark was started elsewhere, and takes relative paths from there
+            with redirect_stdout(out):  # a Spark session started elsewhere takes relative paths from there
                 code = main.main(shlex.split(command.replace("build/", folder))[1:])
             self.said[command] = code, out.getvalue().replace(folder, "build/")
         return self.said[command]
 
 
 @pytest.fixture(scope="module")
-def workplace(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     folder = tmp_path_factory.mktemp("readme")
     for name in ("conf", "jobs", "tests"):
         (folder / name).symlink_to(ROOT / name)
@@ -132,7 +128,7 @@ def test_explain_reads_the_tables_of_the_demo(workplace):
 
 
 # Examples that the README only names
-GROUPS = ("kafka_assignors", test_kafka_dispatch.EXAMPLE.stem)
+GROUPS = ("kafka_assignors", test_group_dispatch.EXAMPLE.stem)
 
 
 def test_every_example_is_run():
@@ -146,6 +142,8 @@ def spark_submit() -> str:
     return next(text for kind, text in blocks() if kind == "sh" and "spark-submit " in text)
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 def test_the_nightly_job_runs_under_spark_submit(workplace):
     workplace.run(INGEST)
     python = Path(sys.executable)
@@ -162,6 +160,8 @@ def test_the_nightly_job_runs_under_spark_submit(workplace):
     assert "report: " in done.stdout
 
 
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_the_job_of_a_what_if_is_its_command(workplace, monkeypatch):
     workplace.run(PARTITIONED)
     options = "--config conf/examples/kafka_assignors.yaml --tables build/partitioned --out build/kafka_assignors"
@@ -173,10 +173,11 @@ def test_the_job_of_a_what_if_is_its_command(workplace, monkeypatch):
     assert Path("build/kafka_assignors/report/report.html").is_file()
 
 
+@pytest.mark.spark
 def test_the_code_for_a_notebook_works(workplace, spark):
     workplace.run(INGEST)
     tables = f"{workplace.folder}/build/tables"
-    held = {"spark": spark} | {name: lake.read(spark, tables, name, "delta") for name in INPUTS}
+    held = {"spark": spark} | {name: spark.read.format("delta").load(f"{tables}/{name}") for name in INPUTS}
     for text in (text for kind, text in blocks() if kind == "python"):
         exec(text.replace("/Volumes/main/logs/tables", tables), held)  # noqa: S102
     assert held["found"].verdict is held["result"].verdict is Verdict.INVALID

@@ -6,21 +6,23 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from pyspark.sql import SparkSession
 
-from subreplay.cli.main import main
+from subreplay.config import run as config
+from subreplay.engine.interface import Engine
+from subreplay.pipeline import story
+from subreplay.rows.model.rows import Verdict
 from tests.support import large_keys
 from tests.support.tables import table_of
-
-pytestmark = pytest.mark.spark
 
 MESSAGES, BYTES = 100, 1_000_000  # six times as many: tests.bench.keys
 
 
-def test_keys_of_a_megabyte_are_audited_a_few_at_a_time(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_keys_of_a_megabyte_are_audited_a_few_at_a_time(engine: Engine, tmp_path: Path) -> None:
     run = large_keys.write(tmp_path / "in", MESSAGES, BYTES)
 
-    assert main(["audit", "--config", str(run), "--out", str(tmp_path)]) == 0
+    outputs = {"output.tables": f"{tmp_path}/tables", "output.report": f"{tmp_path}/report"}
+    assert story.audit(engine, config.load(run, **outputs)).verdict is Verdict.VALID
 
     audited = table_of(tmp_path, "audited").filter(pl.col("delivered"))
     assert audited["key"].n_unique() == MESSAGES

@@ -7,18 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from subreplay.cli.main import main
 from tests.support.recordings import ROOT
-
-pytestmark = pytest.mark.spark
 
 Audited = Callable[[Path], tuple[int, str]]
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording as tables, in folder ``in``."""
     folder = tmp_path_factory.mktemp("tables")
     recording = str(ROOT / "4.0.8/s8_exclusive_cumulative")
@@ -102,7 +99,7 @@ def test_an_output_where_a_file_is_in_the_way(audited: Audited, tables: Path, tm
     assert "fault of subreplay" not in said
 
 
-def test_files_that_are_no_recording(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_are_no_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.txt").write_text("hello")
     for name in ("cut", "plain", "folders"):

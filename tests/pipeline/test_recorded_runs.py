@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from subreplay.cli.main import main
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = pytest.mark.long
 DATA = Path(__file__).parents[1] / "data"
 RECORDINGS = {
     "kafka-recording": ("kafka_groups/*/", "kafka_recordings/*/"),
@@ -26,9 +25,7 @@ FAILING = {"k44_grow_latest": {"LOST", "KEY_TWO_PARTITIONS"}, "s1f_key_shared_de
 
 
 @pytest.mark.parametrize(("adapter", "recording"), CASES)
-def test_a_recording_is_audited_by_the_command(
-    spark: SparkSession, tmp_path: Path, adapter: str, recording: Path
-) -> None:
+def test_a_recording_is_audited_by_the_command(tmp_path: Path, adapter: str, recording: Path) -> None:
     ingest = ["ingest", str(DATA / recording), "--from", adapter, "--to", str(tmp_path / "in"), "--quiet"]
     audit = ["audit", "--config", str(tmp_path / "in/audit.yaml"), "--out", str(tmp_path / "out"), "--quiet"]
     failing = FAILING.get(recording.name, set())

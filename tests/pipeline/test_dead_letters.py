@@ -1,4 +1,4 @@
-"""Dead letters on Spark: what a recording's dead letter topic lacks, found by an audit of its day."""
+"""Dead letters: what a recording's dead letter topic lacks, found by an audit of its day."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pytest
 import yaml
-from pyspark.sql import SparkSession
 
 from subreplay.adapters import ADAPTERS
 from subreplay.audit.definitions.messages import dead_letters_behind, never_arrived
@@ -16,10 +14,8 @@ from subreplay.cli.main import main
 from tests.support.recordings import Recording
 from tests.support.tables import table_of
 
-pytestmark = pytest.mark.spark
 
-
-def test_an_audit_finds_what_the_definitions_of_dead_letters_say(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_audit_finds_what_the_definitions_of_dead_letters_say(tmp_path: Path) -> None:
     recording = Recording.load("3.2.3/s7b_shared_dlq")
     lost = recording.files["dlq"].pop(70)["properties"]["ORIGIN_MESSAGE_ID"].strip("()").split(",")
     folder = recording.save(tmp_path / "recording")

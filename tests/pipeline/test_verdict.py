@@ -9,14 +9,11 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 from subreplay.cli.main import main
 from tests.support.audits import audited, changed, reported, written
 from tests.support.history import TOPIC, history
 from tests.support.tables import table_of
-
-pytestmark = pytest.mark.spark
 
 KEPT = history("a1 n1 a2 n2", "+C1 a1>C1 a1! n1>C1 n1! a2>C1 a2! n2>C1 n2!")
 MOVED = history("a1 a2 a3", "+C1 a1>C1 +C2 a2>C2 a1! a2! a3>C2 a3!")
@@ -35,7 +32,7 @@ DAY = "2023-11-14"  # of histories, UTC
     ],
 )
 def test_a_name_that_the_tables_do_not_have_is_unknown_and_told_with_those_they_have(
-    spark: SparkSession, tmp_path: Path, asked: dict[str, str | None], why: str
+    tmp_path: Path, asked: dict[str, str | None], why: str
 ) -> None:
     found = audited(tmp_path, KEPT, subscription=asked)
     assert (found.code, found.report["verdict"]) == (3, "unknown")
@@ -47,9 +44,7 @@ def test_a_name_that_the_tables_do_not_have_is_unknown_and_told_with_those_they_
     assert (run["verdict"], why in run["headline"]) == ("unknown", True)
 
 
-def test_where_nobody_joined_rules_that_need_members_are_unknown_and_not_clean(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_where_nobody_joined_rules_that_need_members_are_unknown_and_not_clean(tmp_path: Path) -> None:
     found = audited(tmp_path, MOVED | {"membership": MOVED["membership"].slice(0, 0)})
     assert (found.code, found.report["verdict"]) == (3, "unknown")
     assert "table membership is empty" in found.report["headline"]
@@ -60,9 +55,7 @@ def test_where_nobody_joined_rules_that_need_members_are_unknown_and_not_clean(
     assert "KEY_TWO_OWNERS unknown – no join" in found.text
 
 
-def test_a_partition_that_nobody_joined_is_unknown_beside_one_that_is_covered(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_partition_that_nobody_joined_is_unknown_beside_one_that_is_covered(tmp_path: Path) -> None:
     one, other = history("a1 a2", "+C1 a1>C1 a1! a2>C1 a2!", 0), history("n1", "+C1 n1>C1 n1!", 1)
     tables = {name: pa.concat_tables([one[name], other[name]]) for name in one} | {"membership": one["membership"]}
     found = audited(tmp_path, tables)
@@ -71,7 +64,7 @@ def test_a_partition_that_nobody_joined_is_unknown_beside_one_that_is_covered(
 
 
 @pytest.mark.parametrize(("quiet", "code"), [("valid", 0), ("unknown", 3)])
-def test_a_quiet_day_is_what_the_run_says(spark: SparkSession, tmp_path: Path, quiet: str, code: int) -> None:
+def test_a_quiet_day_is_what_the_run_says(tmp_path: Path, quiet: str, code: int) -> None:
     found = audited(tmp_path, KEPT, "--date", "2023-11-16", require={"quiet_days": quiet})
     assert (found.code, found.report["verdict"]) == (code, quiet)
     assert "othing was published or delivered on 2023-11-16" in found.text
@@ -82,7 +75,7 @@ def test_a_quiet_day_is_what_the_run_says(spark: SparkSession, tmp_path: Path, q
 SCENARIOS = [{"name": "shared", "policy": "pulsar.shared", "members": [{"consumer": "c"}], "dispatch": {}}]
 
 
-def test_a_what_if_without_messages_has_nothing_to_replay(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_what_if_without_messages_has_nothing_to_replay(tmp_path: Path) -> None:
     written(tmp_path, KEPT, subscription={"topic": "other"}, scenarios=SCENARIOS)
     found = reported(tmp_path, "whatif")
     assert (found.code, found.report["verdict"]) == (3, "unknown")
@@ -96,7 +89,7 @@ def test_a_what_if_without_messages_has_nothing_to_replay(spark: SparkSession, t
     [("audit", None, "unknown", 3), ("audit", TOPIC, "valid", 0), ("whatif", None, "unknown", 3)],
 )
 def test_tables_without_a_row_end_with_a_page_and_what_the_run_says(
-    spark: SparkSession, tmp_path: Path, command: str, topic: str | None, quiet: str, code: int
+    tmp_path: Path, command: str, topic: str | None, quiet: str, code: int
 ) -> None:
     empty = {name: table.slice(0, 0) for name, table in KEPT.items()}
     written(tmp_path, empty, subscription={"topic": topic}, require={"quiet_days": quiet}, scenarios=SCENARIOS)
@@ -107,7 +100,7 @@ def test_tables_without_a_row_end_with_a_page_and_what_the_run_says(
     assert "ll input tables are empty" in found.page
 
 
-def test_tables_of_which_every_row_was_rejected_are_refused_and_not_quiet(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_of_which_every_row_was_rejected_are_refused_and_not_quiet(tmp_path: Path) -> None:
     wrong = {name: changed({name: table}, name, topic="")[name] for name, table in KEPT.items()}
     written(tmp_path, wrong, require={"quiet_days": "valid"})
     assert main(["audit", "--config", str(tmp_path / "run.yaml"), "--out", str(tmp_path)]) == 2
@@ -116,7 +109,7 @@ def test_tables_of_which_every_row_was_rejected_are_refused_and_not_quiet(spark:
 # quarantine
 
 
-def test_rejected_members_leave_their_deliveries_unknown_and_say_why(spark: SparkSession, tmp_path: Path) -> None:
+def test_rejected_members_leave_their_deliveries_unknown_and_say_why(tmp_path: Path) -> None:
     found = audited(tmp_path, changed(MOVED, "membership", 1, event="joined"))
     assert (found.code, found.status["NOT_CONNECTED"]) == (3, "unknown")
     (reason,) = found.report["quarantine"]
@@ -133,7 +126,7 @@ def test_rejected_members_leave_their_deliveries_unknown_and_say_why(spark: Spar
     assert {*strays.select("verdict", "consumer").iter_rows()} == {("unknown", "C2")}
 
 
-def test_a_rejected_delivery_is_not_a_lost_message(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_rejected_delivery_is_not_a_lost_message(tmp_path: Path) -> None:
     tables = history("a1 a2 a3 n1", "+C1 a1>C1 a1! a2>C1 a2! a3>C1 a3! n1>C1 n1!")
     found = audited(tmp_path, changed(tables, "deliveries", 1, redelivery_count=-1), tolerate={"deliveries": 0.5})
     assert (found.code, found.status["LOST"]) == (3, "unknown")
@@ -142,9 +135,7 @@ def test_a_rejected_delivery_is_not_a_lost_message(spark: SparkSession, tmp_path
     ]
 
 
-def test_a_row_without_its_subscription_or_date_is_rejected_and_not_overlooked(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_row_without_its_subscription_or_date_is_rejected_and_not_overlooked(tmp_path: Path) -> None:
     nullable = pa.schema([field.with_nullable(True) for field in KEPT["deliveries"].schema])
     rows = KEPT["deliveries"].to_pylist()
     rows[2] |= {"subscription": None}
@@ -157,7 +148,7 @@ def test_a_row_without_its_subscription_or_date_is_rejected_and_not_overlooked(
 # rows given twice, and what receipts tell
 
 
-def test_rows_given_twice_are_told_and_judged_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_given_twice_are_told_and_judged_once(tmp_path: Path) -> None:
     twice = {name: pa.concat_tables([table, table]) for name, table in KEPT.items()}
     found = audited(tmp_path, twice)
     assert (found.code, found.report["verdict"]) == (0, "valid")
@@ -171,7 +162,7 @@ def test_rows_given_twice_are_told_and_judged_once(spark: SparkSession, tmp_path
     assert found.page.count("given twice, judged once") == 3
 
 
-def test_a_log_of_receipts_is_judged_by_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_log_of_receipts_is_judged_by_them(tmp_path: Path) -> None:
     received = MOVED["deliveries"].to_pylist()
     for row in received:
         row |= {"received_at": row["delivered_at"], "delivered_at": None}
@@ -184,7 +175,7 @@ def test_a_log_of_receipts_is_judged_by_them(spark: SparkSession, tmp_path: Path
 
 
 def test_of_keys_that_no_message_has_no_rule_says_that_it_found_nothing(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keyless = changed(MOVED, "messages", key=None, ordering_key=None)
     by_producer = audited(tmp_path / "known", keyless)

@@ -1,4 +1,4 @@
-"""Command plan on Spark: the answer, its finalists over the same traffic, and their dispatch in time, in one run."""
+"""Command plan: the answer, its finalists over the same traffic, and their dispatch in time, in one run."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from subreplay.cli.main import main
 from subreplay.config.run import RunConfig
 from tests.support.recordings import ROOT, Recording
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture(scope="module")
-def ingested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tables of a recording of 4,000 messages."""
     folder = tmp_path_factory.mktemp("recorded")
     assert main(["ingest", str(ROOT / "4.0.8/s1_key_shared_autosplit"), "--to", str(folder)]) == 0

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from subreplay.adapters.canonical import day
 from subreplay.cli.main import main
@@ -19,8 +18,6 @@ from subreplay.rows.model.contracts import FIRST_TIME, LARGEST, LAST_TIME, LEGAL
 from subreplay.rows.model.tables import INPUTS
 from tests.support.history import SUBSCRIPTION, TOPIC, history
 from tests.support.tables import table_of
-
-pytestmark = pytest.mark.spark
 
 YEAR_1, YEAR_2300, END_OF_9999 = -62_135_596_800_000_000, 10_413_792_000_000_000, 253_402_300_799_999_999  # µs
 OF_ROWS = {"messages": "publish_time", "membership": "at", "deliveries": "delivered_at"}  # what date is the day of
@@ -132,7 +129,7 @@ def run(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("command", ["audit", "whatif"])
 def test_what_a_contract_does_not_allow_is_in_quarantine_and_nothing_else(
-    spark: SparkSession, tried: Path, tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+    tried: Path, tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main([command, "--config", str(tried / "run.yaml"), "--out", str(tmp_path)])
     said = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""The what-if on Spark: every selector, Failover and Shared, both broker profiles, one run."""
+"""The what-if: every selector, Failover and Shared, both broker profiles, one run."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from subreplay.cli.main import main
 from subreplay.engine.local import engine
 from tests.support.recordings import ROOT
 
-pytestmark = pytest.mark.spark
-
 KEY_SHARED = ("auto_split", "consistent_hash", "sticky")
 
 
 @pytest.fixture(scope="module")
-def compared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict:  # type: ignore[type-arg]
+def compared(tmp_path_factory: pytest.TempPathFactory) -> dict:  # type: ignore[type-arg]
     """The comparison of ten scenarios over one recording, by (policy, profile)."""
     folder = tmp_path_factory.mktemp("whatif")
     assert main(["ingest", str(ROOT / "4.0.8/s1_key_shared_autosplit"), "--to", str(folder / "in")]) == 0
@@ -49,9 +46,7 @@ def test_every_scenario_is_compared_over_all_messages(compared: dict) -> None:  
         assert scenario["worst_window_skew"] >= max(1, scenario["skew"])
 
 
-def test_many_messages_are_compared_as_few_are(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_messages_are_compared_as_few_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By several processes, of a table below a folder and of one that is named."""
     assert main(["ingest", str(ROOT / "4.0.8/s9b_delayed_failover"), "--to", str(tmp_path / "in")]) == 0
     named = {

@@ -1,4 +1,4 @@
-"""Nightly runs on Spark: a recording drawn out over several days, audited day by day and at once."""
+"""Daily runs: a recording drawn out over several days, audited day by day and at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from subreplay.audit import topic_findings
 from subreplay.audit.context import Dispatcher
@@ -44,7 +43,6 @@ from tests.support.history import START, STEP, SUBSCRIPTION, history
 from tests.support.joins import fold
 from tests.support.tables import table_of
 
-pytestmark = pytest.mark.spark
 DAYS = 3
 DATES = dates(DAYS)
 COMMAND = "import sys; from subreplay.cli.main import main; sys.exit(main(sys.argv[1:]))"
@@ -72,14 +70,14 @@ def contents(out: Path, name: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def nightly(spark: SparkSession, month: Path) -> Path:
+def nightly(month: Path) -> Path:
     out = month / "nightly"
     for date in DATES:
         assert audit(month, out, date) in (0, 1)
     return out
 
 
-def test_nightly_runs_find_what_one_run_finds(spark: SparkSession, month: Path, nightly: Path) -> None:
+def test_nightly_runs_find_what_one_run_finds(month: Path, nightly: Path) -> None:
     assert audit(month, month / "whole") in (0, 1)
     by_night, at_once = counts(nightly), counts(month / "whole")
     lasting = {code for code in by_night | at_once if code not in AS_OF_THE_END}
@@ -112,7 +110,7 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def of_first_night(spark: SparkSession, waiting: Path) -> Path:
+def of_first_night(waiting: Path) -> Path:
     """What the audit of its first night left."""
     assert days.audit(waiting, waiting.parent / "first", dates(1)[0]) == 0
     return waiting.parent / "first"
@@ -124,9 +122,7 @@ def out(of_first_night: Path, tmp_path: Path) -> Path:
     return shutil.copytree(of_first_night, tmp_path / "out")
 
 
-def test_a_message_that_waits_for_days_does_not_end_the_nightly_audit(
-    spark: SparkSession, waiting: Path, out: Path
-) -> None:
+def test_a_message_that_waits_for_days_does_not_end_the_nightly_audit(waiting: Path, out: Path) -> None:
     nights = dates(3)
     for i, date in enumerate(nights):
         assert not i or days.audit(waiting, out, date) in (0, 3)  # on the second of these days nothing happened
@@ -137,10 +133,7 @@ def test_a_message_that_waits_for_days_does_not_end_the_nightly_audit(
     assert sorted(map(str, unseen["date"])) == nights[:2]
 
 
-@pytest.mark.slow
-def test_audits_of_several_subscriptions_run_at_once_into_one_new_output(
-    spark: SparkSession, waiting: Path, tmp_path: Path
-) -> None:
+def test_audits_of_several_subscriptions_run_at_once_into_one_new_output(waiting: Path, tmp_path: Path) -> None:
     names = ["sub", "a'b/c", "x" * 300]
     tables = {name: pq.read_table(waiting.parent / "in" / name) for name in ("messages", "membership", "deliveries")}
     for name in ("membership", "deliveries"):
@@ -181,7 +174,7 @@ def test_a_night_under_another_policy_than_the_one_it_goes_on_from_is_an_error(
     assert "set output.tables to another place" in said
 
 
-def test_what_comes_after_all_is_withdrawn_by_name(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_comes_after_all_is_withdrawn_by_name(tmp_path: Path) -> None:
     """One active consumer is given the second message the day after the third: LOST and jumped over (SKIP) at first, in
     truth out of order."""
     story = history("a1 a2 a3", "+C1 a1>C1 a1! a3>C1 a3! ~60 a2>C1 a2!")
@@ -207,7 +200,7 @@ def test_what_comes_after_all_is_withdrawn_by_name(spark: SparkSession, tmp_path
     assert facts[f"Withdrawn: LOST of {first}"] == ("1", "came after all: 1:1")
 
 
-def test_a_message_of_tomorrow_by_its_producers_clock_is_known_today(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_message_of_tomorrow_by_its_producers_clock_is_known_today(tmp_path: Path) -> None:
     story = history("a1 a2 b3", "+C1 a1>C1 a1! a2>C1 a2! ~60 b3>C1 b3!")
     tables = drawn_out(story, START, TEN_MINUTES // STEP)
     ends = FIRST + DAY
@@ -228,11 +221,10 @@ def of_second(rows: pa.Table, **given: int) -> pa.Table:
     return rows
 
 
-@pytest.mark.slow
 @settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
 @given(told=histories(), hours=st.just(1))
 def test_nights_cut_anywhere_hold_every_table_to_their_dates_and_find_what_one_run_finds(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, told: tuple[str, str], hours: int
+    tmp_path_factory: pytest.TempPathFactory, told: tuple[str, str], hours: int
 ) -> None:
     folder, (log, story) = tmp_path_factory.mktemp("cut"), told
     tables = published_just_in_time(history(log, f"{story} ~12 +C8"))
@@ -252,8 +244,8 @@ def test_nights_cut_anywhere_hold_every_table_to_their_dates_and_find_what_one_r
     assert {c: by_night.get(c, 0) for c in lasting} == {c: at_once.get(c, 0) for c in lasting}
 
 
-@pytest.mark.slow
-def test_a_killed_night_run_again_leaves_the_same_tables(spark: SparkSession, month: Path, nightly: Path) -> None:
+@pytest.mark.long
+def test_a_killed_night_run_again_leaves_the_same_tables(month: Path, nightly: Path) -> None:
     names = ("audited", "violations", "assignments", "finding_counts", "runs")
     before = {name: contents(nightly, name) for name in names}
     run = [sys.executable, "-c", COMMAND, "audit", "--config", str(month / "audit.yaml"), "--out", str(nightly)]
@@ -267,9 +259,7 @@ def test_a_killed_night_run_again_leaves_the_same_tables(spark: SparkSession, mo
     assert {name: contents(nightly, name) for name in names} == before
 
 
-def test_a_day_without_messages_and_deliveries_ends_what_was_open(
-    spark: SparkSession, month: Path, nightly: Path
-) -> None:
+def test_a_day_without_messages_and_deliveries_ends_what_was_open(month: Path, nightly: Path) -> None:
     assert audit(month, nightly, "2026-09-24") == 3  # the run does not say that quiet days are valid
     assert open_at_the_end(nightly, DATES[-1])  # acknowledged after midnight
     assert not open_at_the_end(nightly, "2026-09-24")

@@ -11,13 +11,11 @@ from subreplay.reports.text import to_text
 from tests.support.recordings import ROOT
 from tests.support.tables import table_of
 
-pytestmark = pytest.mark.spark
-
 EXAMPLE = Path(__file__).parents[2] / "conf/examples/kafka_dispatch.yaml"
 
 
 @pytest.fixture(scope="module")
-def replayed(spark, tmp_path_factory):
+def replayed(tmp_path_factory):
     """The report of the command, and its table of what is predicted."""
     out, results, whatif = tmp_path_factory.mktemp("kafka"), [], story.whatif
     assert main(["ingest", str(ROOT / "4.0.8/s5_failover_partitioned"), "--to", str(out / "in")]) == 0

@@ -6,18 +6,14 @@ import json
 from collections import deque
 from pathlib import Path
 
-import pytest
 import yaml
-from pyspark.sql import SparkSession
 
 from subreplay import capture
 from subreplay.cli.main import main
 from tests.support import consumers as fakes
 
-pytestmark = pytest.mark.spark
 
-
-def test_what_a_consumer_captured_is_audited_by_its_receipts(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_a_consumer_captured_is_audited_by_its_receipts(tmp_path: Path) -> None:
     messages = deque(fakes.PulsarMessage(fakes.MessageId(5, n), f"k{n % 3}") for n in range(20))
     consumer = capture.wrap(fakes.PulsarConsumer(messages), tmp_path / "captured", subscription_type="Exclusive")
     for _ in range(20):

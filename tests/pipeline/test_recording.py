@@ -1,24 +1,20 @@
-"""The whole way on Spark: ingest a real recording, audit it, look at the tables."""
+"""The whole way: ingest a real recording, audit it, look at the tables."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyspark.sql.functions as F
 import pytest
-from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from deltalake import DeltaTable, write_deltalake
 
 from subreplay.audit.checkpoint import Checkpoint, checkpoints
 from subreplay.cli.main import main
-from subreplay.engine.spark import lake
-from subreplay.engine.spark.schemas import spark_schema
 from subreplay.hashing.identity import key_identity
 from subreplay.hashing.murmur3 import murmur3_32_array
 from subreplay.reports.assemble.report import GUESSABLE
@@ -28,13 +24,16 @@ from tests.support.recordings import ROOT, Recording
 from tests.support.snapshots import snapshot
 from tests.support.tables import table_of
 
-pytestmark = pytest.mark.spark
 DAY = "2026-11-21"  # of the recordings, UTC
 Explained = Callable[..., tuple[int, str, str]]
 
 
-def table(spark: SparkSession, out: Path, name: str) -> DataFrame:
-    return spark.read.format("delta").load(str(out / "tables" / name))
+def contents(out: Path, name: str) -> list[str]:
+    return sorted(map(repr, table_of(out, name).to_dicts()))
+
+
+def stored(folder: Path, name: str) -> pa.Table:
+    return DeltaTable(folder / name).to_pyarrow_table()
 
 
 def report_of(out: Path) -> dict:  # type: ignore[type-arg]
@@ -42,7 +41,7 @@ def report_of(out: Path) -> dict:  # type: ignore[type-arg]
 
 
 @pytest.fixture(scope="module")
-def steady(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def steady(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The 4.0.8 Key_Shared recording, ingested and audited for its day."""
     folder = tmp_path_factory.mktemp("steady")
     assert main(["ingest", str(ROOT / "4.0.8/s1_key_shared_autosplit"), "--to", str(folder / "in")]) == 0
@@ -54,7 +53,7 @@ def audit_day(folder: Path) -> int:
     return main(["audit", "--config", str(folder / "in/audit.yaml"), "--date", DAY, "--out", str(folder)])
 
 
-def test_a_kept_promise_is_valid_and_every_delivery_is_at_its_owner(spark: SparkSession, steady: Path) -> None:
+def test_a_kept_promise_is_valid_and_every_delivery_is_at_its_owner(steady: Path) -> None:
     steadily = table_of(steady, "audited").filter(pl.col("delivered") & ~pl.col("in_transition"))
     assert steadily.height == 3998
     assert (steadily["expected"] == steadily["consumer"]).all()
@@ -98,7 +97,6 @@ def test_the_life_of_a_key_ends_with_the_deliveries_asked_for(explained: Explain
     assert explained("--key", "never seen")[1].endswith("\nno message of this key on 2026-11-21 in OUT/in\n")
 
 
-@pytest.mark.slow
 def test_without_the_tables_of_an_audit_its_findings_are_the_same(
     explained: Explained, steady: Path, tmp_path: Path
 ) -> None:
@@ -125,12 +123,12 @@ def test_a_message_that_is_not_there(explained: Explained, message: str, complai
     assert complaint in err
 
 
-def test_tables_are_partitioned_by_what_a_run_finds_its_rows_by(spark: SparkSession, steady: Path) -> None:
-    detail = spark.sql(f"DESCRIBE DETAIL delta.`{steady / 'tables/audited'}`").first()
-    assert sorted(detail.partitionColumns) == ["date", "subscription", "topic"]
+def test_tables_are_partitioned_by_what_a_run_finds_its_rows_by(steady: Path) -> None:
+    columns = DeltaTable(steady / "tables/audited").metadata().partition_columns
+    assert sorted(columns) == ["date", "subscription", "topic"]
 
 
-def test_keys_leave_as_digests_only(spark: SparkSession, steady: Path) -> None:
+def test_keys_leave_as_digests_only(steady: Path) -> None:
     for path in (steady / "report").iterdir():
         assert "Order-" not in path.read_text(encoding="utf-8")
     audited = table_of(steady, "audited")
@@ -175,9 +173,7 @@ def test_the_default_secret_is_warned_about(steady: Path) -> None:
     assert GUESSABLE in " ".join((steady / "report/report.txt").read_text(encoding="utf-8").split())
 
 
-def test_a_second_run_replaces_its_date_with_identical_content_and_leaves_others(
-    spark: SparkSession, steady: Path
-) -> None:
+def test_a_second_run_replaces_its_date_with_identical_content_and_leaves_others(steady: Path) -> None:
     names = (
         "audited",
         "violations",
@@ -189,20 +185,21 @@ def test_a_second_run_replaces_its_date_with_identical_content_and_leaves_others
         "moves",
         "runs",
     )
-    first = {name: DeltaTable(steady / "tables" / name).to_pyarrow_table().to_pylist() for name in names}
+    first = {name: contents(steady, name) for name in names}
     pages = {name: (steady / "report" / name).read_bytes() for name in ("report.html", "report.json", "report.txt")}
-    foreign = table(spark, steady, "audited").limit(3).withColumn("date", F.lit("2001-01-01").cast("date"))
-    foreign.write.format("delta").mode("append").save(str(steady / "tables/audited"))
+    foreign = stored(steady / "tables", "audited").slice(0, 3)
+    dates = pa.array([date(2001, 1, 1)] * 3)
+    foreign = foreign.set_column(foreign.column_names.index("date"), "date", dates)
+    write_deltalake(steady / "tables/audited", foreign, mode="append")
     assert audit_day(steady) == 0
     assert pages == {name: (steady / "report" / name).read_bytes() for name in pages}
     for name in names:
-        rows = DeltaTable(steady / "tables" / name).to_pyarrow_table()
-        again = rows.filter(pc.equal(rows["date"].cast(pa.string()), DAY)).to_pylist()
-        assert sorted(map(repr, again)) == sorted(map(repr, first[name])), name
-    assert table(spark, steady, "audited").where("date = '2001-01-01'").count() == 3
+        again = table_of(steady, name).filter(pl.col("date") == date.fromisoformat(DAY)).to_dicts()
+        assert sorted(map(repr, again)) == first[name], name
+    assert table_of(steady, "audited").filter(pl.col("date") == date(2001, 1, 1)).height == 3
 
 
-def test_mixed_batches_are_the_one_true_catch(spark: SparkSession, tmp_path: Path) -> None:
+def test_mixed_batches_are_the_one_true_catch(tmp_path: Path) -> None:
     assert main(["ingest", str(ROOT / "4.0.8/s1f_key_shared_default_batching"), "--to", str(tmp_path / "in")]) == 0
     assert main(["audit", "--config", str(tmp_path / "in/audit.yaml"), "--out", str(tmp_path)]) == 1
     codes = {c["code"]: c for c in report_of(tmp_path)["codes"] if c["status"] in ("violated", "unknown")}
@@ -212,10 +209,9 @@ def test_mixed_batches_are_the_one_true_catch(spark: SparkSession, tmp_path: Pat
     assert (table_of(tmp_path, "violations")["verdict"] == "invalid").sum() == 118
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["4.0.8/s1f_key_shared_default_batching", "3.2.3/s5_failover_partitioned"])
 def test_an_audit_that_keeps_findings_only_tells_the_same(
-    spark: SparkSession, scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["ingest", str(ROOT / scenario), "--to", str(tmp_path / "in")]) == 0
     run_file = tmp_path / "in/audit.yaml"
@@ -226,16 +222,15 @@ def test_an_audit_that_keeps_findings_only_tells_the_same(
         codes.add(main(["audit", "--config", str(run_file), "--out", str(tmp_path / kept)]))
     assert len(codes) == 1
     assert (tmp_path / "all/report/report.json").read_bytes() == (tmp_path / "findings/report/report.json").read_bytes()
-    every, few = (table(spark, tmp_path / kept, "audited") for kept in ("all", "findings"))
-    assert sorted(map(str, few.collect())) == sorted(map(str, every.where("codes != 0").collect()))
-    assert 0 < few.count() < every.count()
+    every, few = (table_of(tmp_path / kept, "audited") for kept in ("all", "findings"))
+    found = every.filter(pl.col("codes") != 0)
+    assert sorted(map(repr, few.to_dicts())) == sorted(map(repr, found.to_dicts()))
+    assert 0 < few.height < every.height
     for name in ("assignments", "finding_counts", "violations", "moves"):
-        one, other = (table(spark, tmp_path / kept, name) for kept in ("all", "findings"))
-        assert sorted(map(str, one.collect())) == sorted(map(str, other.collect())), name
-    other = every.where("codes = 0").orderBy("partition", "ledger", "entry").first()
-    message = (
-        f"{other.topic}{f'-partition-{other.partition}' if other.partition >= 0 else ''}:{other.ledger}:{other.entry}"
-    )
+        assert contents(tmp_path / "all", name) == contents(tmp_path / "findings", name), name
+    other = every.filter(pl.col("codes") == 0).sort("partition", "ledger", "entry").row(0, named=True)
+    partition = f"-partition-{other['partition']}" if other["partition"] >= 0 else ""
+    message = f"{other['topic']}{partition}:{other['ledger']}:{other['entry']}"
     lives = []
     for kept in ("all", "findings"):
         capsys.readouterr()
@@ -245,7 +240,7 @@ def test_an_audit_that_keeps_findings_only_tells_the_same(
     assert lives[0][:1] + lives[0][2:] == lives[1][:1] + lives[1][2:]
 
 
-def test_a_moved_delivery_fails_the_run_with_its_witness(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_moved_delivery_fails_the_run_with_its_witness(tmp_path: Path) -> None:
     recording = Recording.load("3.2.3/s5_failover_partitioned")
     code, witness = recordings.move_a_delivery(recording, random.Random(5))
     assert (
@@ -261,22 +256,21 @@ def test_a_moved_delivery_fails_the_run_with_its_witness(spark: SparkSession, tm
     assert "its owner was" in row["explanation"]
 
 
-def test_a_missing_table_is_bad_input(
-    spark: SparkSession, steady: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_table_is_bad_input(steady: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run.yaml"
     run.write_text(f"traffic: {{path: '{steady / 'in'}'}}\nsubscription: {{name: nobody}}\n")
     assert main(["audit", "--config", str(run), "--tables", str(tmp_path / "no"), "--out", str(tmp_path)]) == 2
     assert "ingest first" in capsys.readouterr().err
 
 
-def test_quarantined_rows_leave_at_best_an_unknown_verdict(spark: SparkSession, steady: Path, tmp_path: Path) -> None:
+def test_quarantined_rows_leave_at_best_an_unknown_verdict(steady: Path, tmp_path: Path) -> None:
     for name in INPUTS:
-        frame = lake.read(spark, str(steady / "in"), name, "delta")
+        rows = stored(steady / "in", name)
         if name == "deliveries":
-            again = frame.orderBy("entry").limit(1).withColumn("redelivery_count", F.lit(-1))
-            frame = frame.unionAll(again)
-        frame.write.format("delta").save(str(tmp_path / "in" / name))
+            counts = pa.array([-1], rows.schema.field("redelivery_count").type)
+            again = rows.slice(0, 1).set_column(rows.column_names.index("redelivery_count"), "redelivery_count", counts)
+            rows = pa.concat_tables([rows, again.cast(rows.schema)])
+        write_deltalake(tmp_path / "in" / name, rows)
     run = (steady / "in/audit.yaml").read_text()
     (tmp_path / "run.yaml").write_text(run)
     args = ["audit", "--config", str(tmp_path / "run.yaml"), "--tables", str(tmp_path / "in"), "--out", str(tmp_path)]
@@ -292,13 +286,14 @@ def test_quarantined_rows_leave_at_best_an_unknown_verdict(spark: SparkSession, 
 
 
 def test_a_table_without_a_needed_column_says_which(
-    spark: SparkSession, steady: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    steady: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in INPUTS:
-        frame = lake.read(spark, str(steady / "in"), name, "delta")
+        rows = stored(steady / "in", name)
         if name == "messages":
-            frame = frame.drop("publish_time").withColumn("entry", F.col("entry").cast("string"))
-        frame.write.format("delta").save(str(tmp_path / name))
+            entries = rows["entry"].cast(pa.string())
+            rows = rows.drop_columns("publish_time").set_column(rows.column_names.index("entry"), "entry", entries)
+        write_deltalake(tmp_path / name, rows)
     assert (
         main(["audit", "--config", str(steady / "in/audit.yaml"), "--tables", str(tmp_path), "--out", str(tmp_path)])
         == 2
@@ -306,8 +301,3 @@ def test_a_table_without_a_needed_column_says_which(
     message = " ".join(capsys.readouterr().err.split())
     assert "missing columns: publish_time" in message
     assert "entry is string and must be bigint" in message
-
-
-def test_the_schemas_of_all_tables_fit_spark() -> None:
-    for schema in INPUTS.values():
-        assert [f.name for f in spark_schema(schema)] == schema.names

@@ -1,4 +1,4 @@
-"""The dispatch replay on Spark: every message of the log ends once, and the report tells who waits for whom."""
+"""The dispatch replay: every message of the log ends once, and the report tells who waits for whom."""
 
 import polars as pl
 import pytest
@@ -10,13 +10,11 @@ from subreplay.pipeline import story
 from tests.support.recordings import ROOT
 from tests.support.tables import table_of
 
-pytestmark = pytest.mark.spark
-
 SELECTOR = "pulsar.key_shared.consistent_hash"
 
 
 @pytest.fixture(scope="module")
-def replayed(spark, tmp_path_factory):
+def replayed(tmp_path_factory):
     out = tmp_path_factory.mktemp("dispatch")
     assert main(["ingest", str(ROOT / "4.0.8/s1b_key_shared_stuck"), "--to", str(out / "in")]) == 0
     slow = {"consumers": {"service": {"model": "fixed", "time": "5ms"}, "receiver_queue_size": 50}}
