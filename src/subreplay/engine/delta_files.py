@@ -1,5 +1,5 @@
-"""Rows of a Delta table on a disk of this machine: processes write them into files of it, and one transaction makes
-these its rows when all are there."""
+"""Rows of a Delta table: processes write them into files of it, and one transaction makes these its rows when all are
+there."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class NewFile(NamedTuple):
 class NewFiles(NewRows):
     """New files of the table at ``path``, in place of those that are ``replaced``: rows of ``columns``, which get the
     values of ``where``. Columns by which the table is partitioned are not in the files, which have ``schema``; of one
-    date are the rows of a file. ``written`` are those that are finished."""
+    date are the rows of a file. ``access`` are delta-rs's options of the store. ``written`` are those that are
+    finished."""
 
     name: str
     columns: pa.Schema
@@ -61,6 +62,7 @@ class NewFiles(NewRows):
     schema: pa.Schema
     partitions: tuple[str, ...]
     replaced: frozenset[str]
+    access: Mapping[str, str] | None = None
     written: list[NewFile] = field(default_factory=list, compare=False)
 
     @contextmanager
@@ -97,7 +99,7 @@ class NewFiles(NewRows):
         ]
         mine = [(column, "=", value) for column, value in self.where.items()]
         for _ in range(1 + RETRIES):
-            table = DeltaTable(self.path)
+            table = DeltaTable(self.path, storage_options=_options(self.access))
             if _names(table, self.where) != self.replaced:
                 break
             # delta-rs would not notice rows that another run adds where there were none; that somebody has written
@@ -166,7 +168,9 @@ class Writing:
             os.unlink(f"{self.new.path}/{name}")
 
 
-def begin(path: str, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewFiles:
+def begin(
+    path: str, name: str, columns: pa.Schema, where: Mapping[str, str], access: Mapping[str, str] | None = None
+) -> NewFiles:
     """What writes rows of ``columns`` in place of those of the table at ``path`` whose columns equal ``where``. A table
     that is not there is made, partitioned by the columns of ``where`` and the date; one that is there gets the columns
     that it lacks. Raises ``InputError`` where it has another layout, or ``where`` cannot be a partition."""
@@ -175,8 +179,8 @@ def begin(path: str, name: str, columns: pa.Schema, where: Mapping[str, str]) ->
     mine = kept_by_delta(pa.schema([f for f in columns if f.name not in partitions]))
     whole = pa.schema([*mine, *(pa.field(c, pa.string()) for c in partitions[:-1]), pa.field("date", pa.date32())])
     try:
-        _make(path, whole, partitions)
-        table = DeltaTable(path)
+        _make(path, whole, partitions, access)
+        table = DeltaTable(path, storage_options=_options(access))
         if table.protocol().min_writer_version > _KNOWN or table.metadata().partition_columns != partitions:
             raise _other_layout(path)
         there = {f.name: f.type for f in pa.schema(table.schema())}
@@ -185,8 +189,8 @@ def begin(path: str, name: str, columns: pa.Schema, where: Mapping[str, str]) ->
             raise _other_layout(path)
         if lacking:
             table.alter.add_columns(list(DeltaSchema.from_arrow(pa.schema(lacking)).fields))
-            table = DeltaTable(path)
-        return NewFiles(name, columns, dict(where), path, mine, tuple(partitions), _names(table, where))
+            table = DeltaTable(path, storage_options=_options(access))
+        return NewFiles(name, columns, dict(where), path, mine, tuple(partitions), _names(table, where), access)
     except DeltaError as error:
         raise EnvironmentFailed(f"{path}: the table cannot be written: {error}") from error
 
@@ -218,11 +222,18 @@ def _other_layout(path: str) -> InputError:
     )
 
 
-def _make(path: str, schema: pa.Schema, partitions: Sequence[str]) -> None:
+def _make(path: str, schema: pa.Schema, partitions: Sequence[str], access: Mapping[str, str] | None) -> None:
     """Make a table without rows where there is none; another run may do so at the same moment."""
-    if not DeltaTable.is_deltatable(path):
+    options = _options(access)
+    if not DeltaTable.is_deltatable(path, options):
         with suppress(DeltaError):
-            DeltaTable.create(path, schema, "error", list(partitions), configuration=dict(CONFIGURATION))
+            DeltaTable.create(
+                path, schema, "error", list(partitions), configuration=dict(CONFIGURATION), storage_options=options
+            )
+
+
+def _options(access: Mapping[str, str] | None) -> dict[str, str] | None:
+    return None if access is None else dict(access)
 
 
 def kept_by_delta(schema: pa.Schema) -> pa.Schema:

@@ -15,7 +15,7 @@ from subreplay.engine import delta_files
 from subreplay.engine.interface import Dataset, NewRows
 from subreplay.engine.output_tables import KeptTables, WrittenTables
 from subreplay.engine.rows_with_values import with_values
-from subreplay.engine.spark import lake
+from subreplay.engine.spark import lake, s3_commits
 from subreplay.engine.spark.datasets import PackedDataset
 from subreplay.engine.spark.local_paths import is_here
 
@@ -54,20 +54,24 @@ class SparkTables(WrittenTables):
         return NewFrame(name, columns, where)
 
     def commit(self, rows: NewRows) -> None:
-        found = cast(NewFrame, rows).frame(self.engine)
-        lake.replace(found, self.root, self.prefix + rows.name, self.format, **rows.where)
+        self._replace(cast(NewFrame, rows).frame(self.engine), rows.columns, rows.name, rows.where)
         self.whose[rows.name] = dict(rows.where)
 
     def write(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
-        name = self.prefix + name
+        path = f"{self.root}/{self.prefix}{name}"
         if self.format == "parquet" and not len(rows):  # of which no partition is
             empty = with_values(rows, where)
-            path = f"{self.root}/{name}"
             lake.of_arrow(self.engine.session, empty).coalesce(1).write.format("parquet").save(path)
             return
         if self.format == "delta" and isinstance(self.root, str) and is_here(self.engine.session, self.root):
-            return delta_files.replace(os.path.abspath(f"{self.root}/{name}"), name, rows, where)
-        lake.replace(lake.of_arrow(self.engine.session, rows).coalesce(1), self.root, name, self.format, **where)
+            return delta_files.replace(os.path.abspath(path), name, rows, where)
+        self._replace(lake.of_arrow(self.engine.session, rows).coalesce(1), rows.schema, name, where)
+
+    def _replace(self, frame: DataFrame, columns: pa.Schema, name: str, where: Mapping[str, str]) -> None:
+        if self.format == "delta" and s3_commits.are_needed(self.engine.session, self.root):
+            s3_commits.replace(frame, columns, f"{self.root}/{self.prefix}{name}", name, where)
+        else:
+            lake.replace(frame, self.root, self.prefix + name, self.format, **where)
 
     def show_latest(self, names: Sequence[str], runs: str, column: str) -> None:
         if isinstance(self.root, Schema):
