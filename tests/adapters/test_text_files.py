@@ -148,6 +148,12 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_files, "BLOCK", 40)
 
 
+@pytest.mark.parametrize("last", ['2,"y\n3,z\n', '2,x,"y\n3,z\n'], ids=["values as many as names", "more values"])
+def test_a_quote_that_is_not_closed_breaks_the_record_that_takes_all_that_follows(tmp_path: Path, last: str) -> None:
+    rows, broken = read(text(tmp_path, "a.csv", "a,b\n1,x\n" + last), "csv", header="true")
+    assert (rows[0], broken) == ({"a": "1", "b": "x"}, [3])
+
+
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("packed", [False, True])
 def test_records_of_a_large_file_keep_their_lines(tmp_path: Path, packed: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -139,3 +140,31 @@ def test_many_rows_go_through_processes(local: Engine, tmp_path: Path) -> None:
     found = rows.split(evens_and_sums, OUTPUTS)
     assert len(found["sum"].table()) == 2  # one of each process's part
     assert len(found["even"].table()) == 300_000
+
+
+TEXTS = {
+    "lines.jsonl": b'{"a": 1}\n\n{"a": 2, "b": "x"\n{"a": 3.5}\n',
+    "pretty.json": b'{\n  "a": 1\n}\n{\n  "a": 2\n}\n',
+    "array.json": b'[{"a": "x"}, {"a": 1}]',
+    "packed.jsonl.gz": gzip.compress(b'{"a": 1}\n{"a": 2}\n'),
+    "rows.csv": b'a,b\n1,x\n2\n3,"y\nz"\n',
+    "quote.csv": b'a,b\n1,x\n2,"y\n3,z\n',
+    "wide.csv": "a,b\n1,ü\n".encode("utf-16"),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_records_of_text_have_their_lines_and_why_they_cannot_be_read(
+    engine: Engine, local: Engine, tmp_path: Path, name: str
+) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / "in" / folder).mkdir(parents=True)
+        (tmp_path / "in" / folder / name).write_bytes(TEXTS[name])
+    form = "csv" if name.endswith("csv") else "json"
+    options = {"header": "true"} if form == "csv" else {}
+    source = TableSource("rows", str(tmp_path / "in"), format=form, options=options, files=True)
+    found, expected = (each.scan(source).table() for each in (engine, local))
+    assert found.column_names == expected.column_names
+    assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
+    assert {*found["subreplay_file"].to_pylist()} == {f"one/{name}", f"two/{name}"}
+    assert found["subreplay_line"].null_count == 0

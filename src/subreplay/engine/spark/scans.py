@@ -14,7 +14,7 @@ from subreplay.adapters.source.convert import FILE
 from subreplay.config.fields import quoted
 from subreplay.engine.interface import TableSource
 from subreplay.engine.missing_files import missing, unreadable
-from subreplay.engine.spark import live
+from subreplay.engine.spark import live, text
 from subreplay.engine.spark.local_paths import is_here
 from subreplay.errors import ConfigError, EnvironmentFailed
 
@@ -34,6 +34,8 @@ def opened(spark: SparkSession, source: TableSource) -> DataFrame:
     try:
         if source.table is not None:
             found = spark.read.table(quoted(source.table))
+        elif (records := text.opened(spark, source)) is not None:
+            return records
         else:
             found = spark.read.format(source.format).options(**source.options).load(source.path)
         found.schema  # noqa: B018  a missing table shows itself here, not in the middle of the run
