@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyspark.sql.functions as F
@@ -25,6 +25,9 @@ from subreplay.engine.spark.schemas import arrow_schema
 from subreplay.engine.spark.session import KeptRows, as_it_was, cores, partitions
 from subreplay.engine.spark.tables import KeptFrames, NewFrame, SparkTables
 from subreplay.rows.sorted_blocks import Order
+
+_A_CORE: Final = 2
+"""Tasks a core, of rows of which nobody knows how many scopes they have."""
 
 
 class SparkEngine(Engine):
@@ -72,7 +75,7 @@ class SparkEngine(Engine):
             else:
                 mine = each._unpacked() if isinstance(each, PackedDataset) else cast(SparkDataset, each)
                 parts.append(mine.packed(order))
-                scopes += partitions(self.session)
+                scopes += _A_CORE * self.cores or partitions(self.session)
         tasks = max(1, min(partitions(self.session), scopes))
 
         def source() -> DataFrame:
