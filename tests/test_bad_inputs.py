@@ -117,7 +117,7 @@ def test_a_mistake_has_its_exit_code_and_one_sentence(strange, line, monkeypatch
         raise AssertionError("this is found before Spark starts")
 
     monkeypatch.setattr(session, "open_session", no_session)
-    monkeypatch.setattr(engines, "has_session", lambda: False)
+    monkeypatch.setattr(engines, "has_session_elsewhere", lambda: False)
     monkeypatch.chdir(strange)
     command, code, sentence = (part.strip() for part in line.split(" | "))
     returned = main.main(shlex.split(command))

@@ -46,8 +46,8 @@ def spoken(capsys, monkeypatch):
 @pytest.fixture(autouse=True)
 def nobody_has_a_session(monkeypatch):
     """Whatever ran before in this process."""
-    monkeypatch.setattr(engines, "has_session", lambda: False)
-    monkeypatch.setattr(session, "is_there", lambda: False)
+    monkeypatch.setattr(engines, "has_session_elsewhere", lambda: False)
+    monkeypatch.setattr(session, "active", lambda: None)
 
 
 def no_session(options: object) -> None:

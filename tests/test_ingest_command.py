@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(autouse=True)
 def nobody_has_a_session(monkeypatch):
     """Whatever ran before in this process."""
-    monkeypatch.setattr(engines, "has_session", lambda: False)
+    monkeypatch.setattr(engines, "has_session_elsewhere", lambda: False)
 
 
 def in_one_go(engine, name, path, options):

@@ -46,12 +46,12 @@ def test_files_of_this_machine_need_no_pyspark() -> None:
 def test_the_environment_shows_that_a_program_is_inside_spark(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], reason: str | None
 ) -> None:
-    monkeypatch.setattr(engines, "has_session", lambda: False)
+    monkeypatch.setattr(engines, "has_session_elsewhere", lambda: False)
     assert engines.inside_spark(environment) == reason
 
 
 def test_settings_of_hadoop_may_name_another_file_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(engines, "has_session", lambda: False)
+    monkeypatch.setattr(engines, "has_session_elsewhere", lambda: False)
     assert engines.inside_spark({"HADOOP_CONF_DIR": str(tmp_path)}) is None
     settings = tmp_path / "core-site.xml"
     settings.write_text("<configuration/>")

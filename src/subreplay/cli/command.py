@@ -185,9 +185,9 @@ def opened(run: RunConfig, meanwhile: str | None = None) -> Engine:
 
 def _started(options: Spark, meanwhile: str | None = None) -> SparkSession:
     """The session that there is, or one that is started now."""
-    from subreplay.engine.spark.session import is_there, open_session
+    from subreplay.engine.spark.session import active, open_session
 
-    if is_there():
+    if active() is not None:
         with log.instead_of_output():
             return open_session(options)
     if meanwhile is not None:

@@ -40,8 +40,8 @@ def choose_engine(run: RunConfig) -> Choice:
 
 def inside_spark(environment: Mapping[str, str]) -> str | None:
     """Why the program belongs to a Spark session, in words; None where it does not."""
-    if has_session():
-        return "a Spark session is active"
+    if has_session_elsewhere():
+        return "a Spark session of a cluster is active"
     if (why := next((why for name, why in _INSIDE.items() if environment.get(name)), None)) is not None:
         return why
     folders = [environment.get(name) for name in _OF_HADOOP]
@@ -51,13 +51,15 @@ def inside_spark(environment: Mapping[str, str]) -> str | None:
     return f"{settings[0]} may name another file system" if settings else None
 
 
-def has_session() -> bool:
-    """Whether the thread, or else the program, has a Spark session."""
+def has_session_elsewhere() -> bool:
+    """Whether the thread, or else the program, has a Spark session to which a path is not a file of this machine."""
     if "pyspark.sql" not in sys.modules:
         return False
-    from subreplay.engine.spark.session import is_there
+    from subreplay.engine.spark.local_paths import is_here
+    from subreplay.engine.spark.session import active
 
-    return is_there()
+    session = active()
+    return session is not None and not is_here(session, "")
 
 
 def is_frame(table: object) -> TypeIs[DataFrame]:

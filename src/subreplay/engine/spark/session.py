@@ -29,9 +29,9 @@ __all__ = [
     "DataFrame",
     "KeptRows",
     "SparkSession",
+    "active",
     "as_it_was",
     "fit_batches",
-    "is_there",
     "open_session",
     "partitions",
 ]
@@ -97,12 +97,12 @@ def open_session(options: Spark) -> SparkSession:
     return session
 
 
-def is_there() -> bool:
-    """Whether the thread, or else the program, has a session already."""
+def active() -> SparkSession | None:
+    """The session that the thread, or else the program, has already."""
     try:
-        return SparkSession.active() is not None
+        return SparkSession.active()
     except PySparkException:
-        return False
+        return None
 
 
 def partitions(session: SparkSession) -> int:
