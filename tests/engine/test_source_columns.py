@@ -175,7 +175,7 @@ def test_a_delta_table_whose_files_have_other_names_needs_spark(local: Engine, t
     """Column mapping in reader version 2, which delta-rs reads as if it were not there."""
     mapped = begun({"delta.columnMapping.mode": "name"}, minReaderVersion=2, minWriterVersion=5)
     committed(tmp_path, mapped)
-    with pytest.raises(InputError, match="its columns have other names in its files; set engine: spark"):
+    with pytest.raises(InputError, match="column mapping, which the local engine does not read"):
         local.scan(TableSource("traffic.messages", str(tmp_path)))
 
 

@@ -125,7 +125,7 @@ def test_a_message_that_is_not_there(explained: Explained, message: str, complai
 
 def test_tables_are_partitioned_by_what_a_run_finds_its_rows_by(steady: Path) -> None:
     columns = DeltaTable(steady / "tables/audited").metadata().partition_columns
-    assert sorted(columns) == ["date", "subscription", "topic"]
+    assert sorted(columns) == ["attempt", "date", "subscription", "topic"]
 
 
 def test_keys_leave_as_digests_only(steady: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_second_run_replaces_its_date_with_identical_content_and_leaves_others
     for name in names:
         again = table_of(steady, name).filter(pl.col("date") == date.fromisoformat(DAY)).to_dicts()
         assert sorted(map(repr, again)) == first[name], name
-    assert table_of(steady, "audited").filter(pl.col("date") == date(2001, 1, 1)).height == 3
+    assert stored(steady / "tables", "audited")["date"].to_pylist().count(date(2001, 1, 1)) == 3
 
 
 def test_mixed_batches_are_the_one_true_catch(tmp_path: Path) -> None:

@@ -7,9 +7,21 @@ from pathlib import Path
 import polars as pl
 from deltalake import DeltaTable
 
+from subreplay.pipeline.attempts import ATTEMPT, RUNS
+
 
 def table_of(out: Path, name: str) -> pl.DataFrame:
-    """A table of the run whose output is ``out``."""
+    """A table as finished runs, whose output is ``out``, left it, without the attempts' ids."""
+    found = _rows(out, name)
+    if ATTEMPT not in found.columns:
+        return found
+    if not name.endswith(RUNS):
+        prefix = next((prefix for prefix in ("whatif_", "plan_") if name.startswith(prefix)), "")
+        found = found.filter(pl.col(ATTEMPT).is_in(_rows(out, prefix + RUNS)[ATTEMPT].to_list()))
+    return found.drop(ATTEMPT)
+
+
+def _rows(out: Path, name: str) -> pl.DataFrame:
     found = pl.from_arrow(DeltaTable(out / "tables" / name).to_pyarrow_table())
     assert isinstance(found, pl.DataFrame)
     return found
