@@ -14,7 +14,7 @@ from subreplay.audit.checkpoint import STATE_OF_RUN, state_rows
 from subreplay.audit.judge import Judge
 from subreplay.audit.passes.loads import LOADS_OF_RUN, adding_loads
 from subreplay.rows.model.tables import AUDITED, JUDGED
-from subreplay.rows.sorted_blocks import BY_TIME, WAITING_BLOCK, external_merge, shuffle_blocks, sorted_on_disk
+from subreplay.rows.sorted_blocks import BY_TIME, sorted_rows
 
 MOST_SUMS: Final = 1 << 20
 """Sums that a task holds."""
@@ -23,10 +23,9 @@ OUTPUTS: Final = {"audited": AUDITED, "findings": JUDGED, "sums": LOADS_OF_RUN, 
 
 
 def both_passes(judge: Judge, log: Iterable[pa.RecordBatch], folder: str | None = None) -> Iterator[pa.RecordBatch]:
-    """Judge ``LOG`` rows in order ``BY_POSITION``: by position and then by time. In between the facts of a topic
+    """Judge ``LOG`` rows in order ``BY_POSITION``: by position and then by time. In between the facts of a large topic
     partition wait in a file in ``folder``."""
-    facts = shuffle_blocks(judge.by_position(log), BY_TIME, WAITING_BLOCK)
-    yield from judge.by_time(external_merge(sorted_on_disk(facts, folder), BY_TIME))
+    yield from judge.by_time(sorted_rows(judge.by_position(log), BY_TIME, folder))
 
 
 @dataclass(frozen=True)

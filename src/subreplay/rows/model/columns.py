@@ -72,19 +72,19 @@ def gathered(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa
     number = size = 0
     for batch in batches:
         held.append(batch)
-        number, size = number + batch.num_rows, size + _size(batch)
+        number, size = number + batch.num_rows, size + batch_bytes(batch)
         if number >= rows or size >= MOST_BYTES:
             together = pa.Table.from_batches(held).combine_chunks()
             complete = number if number < rows else number - number % rows
             for begin in range(0, complete, rows):
                 yield together.slice(begin, min(rows, complete - begin))
             held = together.slice(complete).to_batches()
-            number, size = number - complete, sum(map(_size, held))
+            number, size = number - complete, sum(map(batch_bytes, held))
     if number:
         yield pa.Table.from_batches(held).combine_chunks()
 
 
-def _size(batch: pa.RecordBatch) -> int:
+def batch_bytes(batch: pa.RecordBatch) -> int:
     """Bytes of a batch. Only large buffers are asked how much of them it is: for each batch that takes too long."""
     most: int = batch.get_total_buffer_size()
     return most if most < _SHARED else batch.nbytes

@@ -413,9 +413,9 @@ def _spells(seen: Sightings, way: Way, most: int) -> tuple[float, tuple[Spell, .
 
 
 def _promising(bounds: NDArray[np.float64], price: float) -> Ints:
-    """The numbers of partitions that may have a part in what explains the most, by the ``_bounds`` of each. Whatever has
-    a part is the first, the middle or the last of three, or all there is; the others explain no more than the best of
-    their kind."""
+    """The numbers of partitions that may have a part in what explains the most, by the ``_bounds`` of each. Such a
+    number is the first, the middle or the last of at most three, or the only one; the others explain no more than the
+    best of their kind."""
     whole, begin, middle, end = bounds
     begins, middles, ends = (float(each.max()) for each in (begin, middle, end))
     most = np.max(
