@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, wait
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final, cast
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -94,10 +98,13 @@ class LocalEngine(Engine):
 
     def _run(self, leave: Leave, parts: Sequence[Part]) -> list[dict[str, Left]]:
         from loky import get_reusable_executor
+        from loky.backend.reduction import dumps
         from loky.process_executor import TerminatedWorkerError
 
+        stored = f"{self.folder}/{uuid4()}"  # read once a process: what many topic partitions need is large
+        Path(stored).write_bytes(dumps(leave))
         pool = self._processes = get_reusable_executor(max_workers=self.cores, timeout=IDLE, initializer=_begin)
-        jobs = [pool.submit(leave, part) for part in parts]
+        jobs = [pool.submit(_leave, stored, part) for part in parts]
         try:
             wait(jobs, return_when=FIRST_EXCEPTION)
             return [job.result() for job in jobs]
@@ -129,6 +136,17 @@ def _as_left(output: Output) -> pa.Schema | Order | NewFiles:
     if isinstance(output, NewRows) and not isinstance(output, NewFiles):
         return output.columns
     return output
+
+
+def _leave(stored: str, part: Part) -> dict[str, Left]:
+    """What a process does with a part."""
+    return _read(stored)(part)
+
+
+@lru_cache(maxsize=1)
+def _read(stored: str) -> Leave:
+    leave: Leave = pickle.loads(Path(stored).read_bytes())  # noqa: S301  this run's own file
+    return leave
 
 
 def _begin() -> None:
