@@ -20,7 +20,7 @@ from subreplay.rows.model.columns import NEVER
 from subreplay.semantics.policies import make
 from tests.support.history import START, STEP, auto_split, findings_of, history
 from tests.support.joins import fold
-from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
+from tests.support.pure import NOTHING_TOLD, audit_by, judge_of, sums_by
 
 EXCLUSIVE, FAILOVER = make("pulsar.exclusive", "pulsar-4.0"), make("pulsar.failover", "pulsar-4.0")
 SHARED, KEY_SHARED = make("pulsar.shared", "pulsar-4.0"), auto_split()
@@ -164,7 +164,7 @@ def test_a_broker_that_pushes_has_no_seek_without_a_disconnect():
 def test_a_seek_is_named_with_its_consumer_instant_and_position():
     tables = history(LOG, OWNS + AGAIN)
     judge = replace(judge_of(RANGE, tables, NOTHING_TOLD), spans=())
-    sums = pa.Table.from_struct_array(audit_by(judge, tables)["load"].drop_null().combine_chunks())
+    sums = sums_by(judge, tables)
     (seen,) = acts_seen({-1: ()}, counts_of_acts(sums))
     assert (seen.title, seen.acknowledged, seen.redelivered, seen.first) == ("Seek", 4, 4, ("1:1",))
     assert seen.sentence.startswith("consumer C1 sought back (its own code) before ")
@@ -352,7 +352,7 @@ def seen_in(policy, tables):
     """The title and the counts of each act in an audit, and its violations."""
     judge = replace(judge_of(make(policy, "pulsar-4.2"), tables), spans=())
     rows = audit_by(judge, tables)
-    sums = pa.Table.from_struct_array(rows["load"].drop_null().combine_chunks())
+    sums = sums_by(judge, tables)
     acts = {scope.partition: judge.acts(one.timeline) for scope, one in judge.dispatchers.items()}
     seen = [(one.title, one.acknowledged, one.redelivered) for one in acts_seen(acts, counts_of_acts(sums))]
     fails = unexcused(rows["codes"].to_numpy(), rows["excuses"].to_numpy()) & judge.promised

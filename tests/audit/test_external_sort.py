@@ -22,7 +22,7 @@ from subreplay.rows.sorted_blocks import (
     ShuffleBlock,
     external_merge,
     shuffle_blocks,
-    sorted_on_disk,
+    sorted_rows,
 )
 from subreplay.semantics.policies import make
 from tests.support.history import history
@@ -51,7 +51,7 @@ def leave(blocks: Iterable[ShuffleBlock], path: str) -> None:
 def test_facts_come_back_as_they_went() -> None:
     tables = history(STORED, STORY)
     facts = list(judge_of(FAILOVER, tables).by_position(log_of(tables["messages"], tables["deliveries"]).to_batches()))
-    back = pa.Table.from_batches(external_merge(sorted_on_disk(shuffle_blocks(facts, BY_TIME)), BY_TIME), FACTS)
+    back = pa.Table.from_batches(sorted_rows(facts, BY_TIME), FACTS)
     went = pa.Table.from_batches(facts, FACTS).sort_by([(name, "ascending") for name in ("at", "ledger", "entry")])
     assert back.to_pylist() == went.to_pylist()
     assert {name for name in ("twin", "skipped") if back[name].null_count < len(back)} == {"twin", "skipped"}
@@ -89,10 +89,10 @@ def test_any_rows_come_back_in_order_whatever_the_runs_and_blocks(
         log = pa.Table.from_pylist(rows, LOG)
         back = external_merge(arrived(shuffle_blocks(log.to_batches(4), BY_POSITION, block)), BY_POSITION)
         assert pa.Table.from_batches(back, LOG).to_pylist() == pa.Table.from_pylist(wanted, LOG).to_pylist()
-        mine = log.filter(pc.and_(pc.equal(log["topic"], "t"), pc.equal(log["partition"], 0)))
-        back = external_merge(sorted_on_disk(shuffle_blocks(mine.to_batches(4), BY_POSITION, block)), BY_POSITION)
-        of_one = [row for row in wanted if (row["topic"], row["partition"]) == ("t", 0)]
-        assert pa.Table.from_batches(back, LOG).to_pylist() == pa.Table.from_pylist(of_one, LOG).to_pylist()
+        patched.setattr(sorted_blocks, "WAITING_BLOCK", block)
+        by_scope = log.take(pc.sort_indices(log, [("topic", "ascending"), ("partition", "ascending")]))
+        back = sorted_rows(by_scope.to_batches(data.draw(st.integers(1, 9))), BY_POSITION)
+        assert pa.Table.from_batches(back, LOG).to_pylist() == pa.Table.from_pylist(wanted, LOG).to_pylist()
         with TemporaryDirectory() as folder:
             cut, paths = data.draw(st.integers(0, len(rows))), [f"{folder}/{number}" for number in range(2)]
             for path, part in zip(paths, (log.slice(0, cut), log.slice(cut)), strict=True):

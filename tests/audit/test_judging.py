@@ -18,12 +18,12 @@ from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.explaining import Counting, CountWords, WordsOf
 from subreplay.audit.judge import Judge
 from subreplay.audit.judging import JudgeRows
-from subreplay.audit.passes.loads import Span, adding_loads
+from subreplay.audit.passes.loads import Span
 from subreplay.rows.model.columns import column
 from subreplay.rows.model.tables import AUDITED
 from subreplay.rows.sorted_blocks import BY_POSITION, external_merge, shuffle_blocks
 from tests.support.faults import Capture
-from tests.support.pure import judge_of, judged_log, log_of
+from tests.support.pure import judge_of, judged_log, log_of, sums_of
 
 WIDTH = 5_000_000_000
 SPAN = Span(WIDTH, WIDTH)
@@ -59,16 +59,14 @@ def test_a_task_splits_judged_rows_into_findings_sums_and_state(log: pa.Table, t
     blocks = sorted(shuffle_blocks(log.to_batches(100), BY_POSITION), key=lambda block: (block.scope, block.first_key))
     found = outputs(JudgeRows(mine, "s", str(tmp_path))(external_merge(blocks, BY_POSITION)), judging.OUTPUTS)
     expected = judged_log(mine, log)
-    is_row = pc.and_(expected["load"].is_null(), expected["checkpoint"].is_null())
+    is_row = expected["checkpoint"].is_null()
     published = audited.deliveries(audited.published(expected.filter(is_row), "s", mine))
     assert found["audited"].equals(published)
     assert published.schema == AUDITED
     assert found["findings"].equals(expected.filter(pc.and_(is_row, pc.not_equal(expected["codes"], 0))))
     assert len(found["findings"])
     assert found["sums"].sort_by([("consumer", "ascending"), ("pane", "ascending")]).num_rows
-    adding = adding_loads()
-    adding.add(pa.Table.from_struct_array(expected["load"].drop_null()))
-    assert rows_of(found["sums"]) == rows_of(adding.together())
+    assert rows_of(found["sums"]) == rows_of(sums_of(mine, log))
     state = expected.filter(expected["checkpoint"].is_valid()).combine_chunks()
     assert checkpoints(found["state"]).equals(column(state, "checkpoint"))
     assert found["state"].select(["topic", "partition"]).equals(state.select(["topic", "partition"]))

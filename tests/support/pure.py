@@ -16,6 +16,7 @@ from subreplay.audit.dead_letters import DeadLetters
 from subreplay.audit.judge import Judge
 from subreplay.audit.needs import Need
 from subreplay.audit.passes.beginning import FirstServed, Position, beginnings
+from subreplay.audit.passes.loads import Given
 from subreplay.audit.sessions import with_unknown_consumers
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.columns import UNKNOWN
@@ -180,10 +181,28 @@ def audit_by(judge: Judge, tables: dict[str, pa.Table], batch_rows: int = 1000) 
 
 def judged_log(judge: Judge, log: pa.Table, batch_rows: int = 1000) -> pa.Table:
     """Judged rows of a sorted log."""
+    return _judged(judge, log, batch_rows, None)
+
+
+def sums_by(judge: Judge, tables: dict[str, pa.Table], batch_rows: int = 1000) -> pa.Table:
+    """What is added up (``LOADS_OF_RUN``) while a whole set of canonical tables is judged."""
+    return sums_of(judge, log_of(tables["messages"], tables["deliveries"]), batch_rows)
+
+
+def sums_of(judge: Judge, log: pa.Table, batch_rows: int = 1000) -> pa.Table:
+    """The same of a sorted log."""
+    given = judge.given()
+    assert given is not None
+    _judged(judge, log, batch_rows, given)
+    return given.together()
+
+
+def _judged(judge: Judge, log: pa.Table, batch_rows: int, given: Given | None) -> pa.Table:
     facts = pa.Table.from_batches(judge.by_position(log.combine_chunks().to_batches(batch_rows)), FACTS)
     order = [("topic", "ascending"), ("partition", "ascending"), ("delivered", "descending"), ("at", "ascending"),
              ("seq", "ascending"), ("ledger", "ascending"), ("entry", "ascending"),
              ("batch_index", "ascending")]  # fmt: skip
-    rows = pa.Table.from_batches(judge.by_time(facts.sort_by(order).combine_chunks().to_batches(batch_rows)), JUDGED)
+    in_time = facts.sort_by(order).combine_chunks().to_batches(batch_rows)
+    rows = pa.Table.from_batches(judge.by_time(in_time, given), JUDGED)
     assert not [field.name for field in JUDGED if not field.nullable and rows[field.name].null_count]  # nor may tables
     return rows

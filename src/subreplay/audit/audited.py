@@ -38,9 +38,8 @@ def _time(at: pa.ChunkedArray, where: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def deliveries(rows: pa.Table) -> pa.Table:
-    """Judged rows without those that hold state or sums."""
-    told = rows.filter(pc.and_(rows["checkpoint"].is_null(), rows["load"].is_null()))
-    return told.drop_columns(["checkpoint", "load"])
+    """Judged rows without those that hold state."""
+    return rows.filter(rows["checkpoint"].is_null()).drop_columns(["checkpoint"])
 
 
 def worth_words(rows: pa.Table, judge: Judge) -> pa.Table:

@@ -122,18 +122,22 @@ class Judge(Context):
         acts = self.acts(dispatcher.timeline)
         return PositionState(dispatcher.joined(arrays), arrays, begins, acts)
 
-    def by_time(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """``FACTS`` rows sorted by topic, partition, delivered first, time, order -> ``JUDGED`` rows."""
-        for scope, parts in _of_one(by_scope(batches)):
-            yield from self._judged(scope, parts)
+    def given(self) -> Given | None:
+        """What adds up loads beside judging; None: nothing is added up."""
+        return None if self.spans is None else Given(self.spans, self.terms.clock_skew)
 
-    def _judged(self, scope: Scope, parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    def by_time(self, batches: Iterable[pa.RecordBatch], given: Given | None = None) -> Iterator[pa.RecordBatch]:
+        """``FACTS`` rows sorted by topic, partition, delivered first, time, order -> ``JUDGED`` rows; ``given`` adds up
+        what consumers were given."""
+        for scope, parts in _of_one(by_scope(batches)):
+            yield from self._judged(scope, parts, given)
+
+    def _judged(self, scope: Scope, parts: Iterable[pa.Table], given: Given | None) -> Iterator[pa.RecordBatch]:
         dispatcher, checkpoint, examples = self.dispatcher(scope), Checkpoint(words=self.words), Examples(self)
         state: DispatcherState | None = None
         explained = Explained((), None)
-        given = None
-        if self.spans is not None:
-            given = Given(scope, self.spans, self.terms.clock_skew, OwnerFits(self.policy, dispatcher))
+        if given is not None:
+            given.begin(OwnerFits(self.policy, dispatcher))
         begun, still = False, Open(self.horizon) if self.carries else None
         for part in parts:
             facts = checkpoint.take(part)
@@ -172,19 +176,16 @@ class Judge(Context):
                     shown = examples.choose(found)
                     if given is not None:
                         given.add(rows, found.codes)
-                        if given.many:
-                            yield from given.sums().to_batches()
                     if waits_for is not None:
                         rows = with_owners(rows, waits_for, dispatcher.sessions.labels)
                     if self.findings_only:
                         kept = np.flatnonzero(found.codes)
+                        if not len(kept):
+                            continue
                         rows, found, shown = rows.take(pa.array(kept)), found.of(kept), shown[kept]
                     yield from with_findings(rows, found, shown, dispatcher.sessions.labels).to_batches()
         if given is not None:
-            yield from given.sums().to_batches()
-            yield from given.lags().to_batches()
-            yield from given.fits().to_batches()
-            yield from explained.sums(scope).to_batches()
+            given.end(explained.sums(scope))
         if still is not None:
             state = state or self._state(dispatcher, checkpoint)
             if not begun:

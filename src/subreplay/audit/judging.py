@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 from subreplay.audit import audited
 from subreplay.audit.checkpoint import STATE_OF_RUN, state_rows
 from subreplay.audit.judge import Judge
-from subreplay.audit.passes.loads import LOADS_OF_RUN, adding_loads
+from subreplay.audit.passes.loads import LOADS_OF_RUN, Given
+from subreplay.rows.model.columns import Gathering
 from subreplay.rows.model.tables import AUDITED, JUDGED
-from subreplay.rows.sorted_blocks import BY_TIME, WAITING_BLOCK, external_merge, shuffle_blocks, sorted_on_disk
+from subreplay.rows.sorted_blocks import BY_TIME, sorted_rows
 
 MOST_SUMS: Final = 1 << 20
 """Sums that a task holds."""
@@ -22,11 +23,12 @@ OUTPUTS: Final = {"audited": AUDITED, "findings": JUDGED, "sums": LOADS_OF_RUN, 
 """What ``JudgeRows`` makes."""
 
 
-def both_passes(judge: Judge, log: Iterable[pa.RecordBatch], folder: str | None = None) -> Iterator[pa.RecordBatch]:
-    """Judge ``LOG`` rows in order ``BY_POSITION``: by position and then by time. In between the facts of a topic
-    partition wait in a file in ``folder``."""
-    facts = shuffle_blocks(judge.by_position(log), BY_TIME, WAITING_BLOCK)
-    yield from judge.by_time(external_merge(sorted_on_disk(facts, folder), BY_TIME))
+def both_passes(
+    judge: Judge, log: Iterable[pa.RecordBatch], folder: str | None = None, given: Given | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Judge ``LOG`` rows in order ``BY_POSITION``: by position and then by time. In between the facts of a large topic
+    partition wait in a file in ``folder``; ``given`` adds up what consumers were given."""
+    yield from judge.by_time(sorted_rows(judge.by_position(log), BY_TIME, folder), given)
 
 
 @dataclass(frozen=True)
@@ -41,21 +43,26 @@ class JudgeRows:
     columns: tuple[str, ...] = tuple(OUTPUTS["audited"].names)
 
     def __call__(self, log: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        sums = adding_loads()
-        for judged in both_passes(self.judge, log, self.folder):
-            is_sum, is_state = judged["load"].is_valid(), judged["checkpoint"].is_valid()
-            if is_sum.true_count:
-                sums.add(pa.Table.from_struct_array(judged["load"].filter(is_sum)))
-                yield from _named("sums", sums.taken(MOST_SUMS))
-            if is_state.true_count:
-                yield from _named("state", [state_rows(pa.Table.from_batches([judged.filter(is_state)]))])
-            if is_sum.true_count + is_state.true_count:
-                judged = judged.filter(pc.invert(pc.or_(is_sum, is_state)))
-            if judged.num_rows:
-                rows = audited.published(pa.Table.from_batches([judged]), self.subscription, self.judge)
-                yield from _named("audited", [rows.select(self.columns)])
-                yield "findings", judged.filter(pc.not_equal(judged["codes"], 0))
-        yield from _named("sums", [sums.together()])
+        given, judged = self.judge.given(), Gathering()
+        for batch in both_passes(self.judge, log, self.folder, given):
+            for rows in judged.add(batch):
+                yield from self._outputs(rows)
+            if given is not None:
+                yield from _named("sums", given.taken(MOST_SUMS))
+        for rows in judged.rest():
+            yield from self._outputs(rows)
+        if given is not None:
+            yield from _named("sums", [given.together()])
+
+    def _outputs(self, judged: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:
+        is_state = judged["checkpoint"].is_valid()
+        if pc.any(is_state).as_py():
+            yield from _named("state", [state_rows(judged.filter(is_state))])
+            judged = judged.filter(pc.invert(is_state))
+        if judged.num_rows:
+            rows = audited.published(judged, self.subscription, self.judge)
+            yield from _named("audited", [rows.select(self.columns)])
+            yield from _named("findings", [judged.filter(pc.not_equal(judged["codes"], 0))])
 
 
 @dataclass(frozen=True)

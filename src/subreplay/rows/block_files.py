@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from typing import Final
 
 import numpy as np
@@ -82,14 +83,15 @@ def waiting(paths: Iterable[str], scopes: Iterable[tuple[str, int]]) -> Iterator
     places = pa.concat_tables(of_files).combine_chunks()
     by = [places[name].to_numpy() for name in ("begin", "file", *reversed(_KEY), "scope")]
     order = np.lexsort(by)
-    for first in range(0, len(order), _AT_A_TIME):
-        rows = places.select(["scope", "file", *_KEY, "columns", "begin", "size"]).take(
-            pa.array(order[first : first + _AT_A_TIME])
-        )
-        for scope, which, *key, columns, begin, size in zip(*(c.to_pylist() for c in rows.columns), strict=True):
-            with open(paths[which], "rb", buffering=0) as file:
-                file.seek(begin)
-                yield ShuffleBlock(scopes[scope], key, columns, file.read(size))
+    with ExitStack() as ends:
+        files = [ends.enter_context(open(path, "rb", buffering=0)) for path in paths]
+        for first in range(0, len(order), _AT_A_TIME):
+            rows = places.select(["scope", "file", *_KEY, "columns", "begin", "size"]).take(
+                pa.array(order[first : first + _AT_A_TIME])
+            )
+            for scope, which, *key, columns, begin, size in zip(*(c.to_pylist() for c in rows.columns), strict=True):
+                files[which].seek(begin)
+                yield ShuffleBlock(scopes[scope], key, columns, files[which].read(size))
 
 
 def _as_batch(places: list[tuple[object, ...]]) -> pa.RecordBatch:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import cache
-from operator import attrgetter
 from tempfile import TemporaryFile
 from typing import Final, NamedTuple
 
@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.hashing.identity import key_identity
-from subreplay.rows.model.columns import ROWS, UNKNOWN, Ints, column, gathered, ints
+from subreplay.rows.model.columns import MOST_BYTES, ROWS, UNKNOWN, Ints, batch_bytes, column, gathered, ints
 from subreplay.rows.model.tables import FACTS, LOG
 
 RUN: Final = 1 << 17  # rows sorted at a time
@@ -107,47 +107,112 @@ def shuffle_blocks(batches: Iterable[pa.RecordBatch], order: Order, block: int =
         yield from _blocks(run, order, block)
 
 
-def sorted_on_disk(blocks: Iterable[ShuffleBlock], folder: str | None = None) -> Iterator[ShuffleBlock]:
-    """Blocks, those of a topic partition together, in order of their first keys; rows wait in a file in ``folder``."""
-    for scope, mine in itertools.groupby(blocks, key=attrgetter("scope")):
-        with TemporaryFile(dir=folder) as file:
-            found: list[tuple[Sequence[int], int, int, int, int]] = []
-            for block in mine:
-                found.append((block.first_key, len(found), block.columns, file.tell(), len(block.rows)))
-                file.write(block.rows)
-            for first_key, _, columns, begin, size in sorted(found):
-                file.seek(begin)
-                yield ShuffleBlock(scope, first_key, columns, file.read(size))
+def sorted_rows(batches: Iterable[pa.RecordBatch], order: Order, folder: str | None = None) -> Iterator[pa.RecordBatch]:
+    """Rows in any order within their topic partition, those of one together -> the same rows in order. They are sorted
+    ``RUN`` at a time; of a topic partition that has more, sorted blocks wait in a file in ``folder``."""
+    held: list[pa.RecordBatch] = []
+    number = size = 0
+    with _Spilled(order, folder) as spilled:
+        for batch in batches:
+            held.append(batch)
+            number, size = number + batch.num_rows, size + batch_bytes(batch)
+            if number >= RUN or size >= MOST_BYTES:
+                rows = pa.Table.from_batches(held).combine_chunks()
+                last = int(_scope_starts(rows, order)[-1])
+                if last or not spilled.takes(rows):
+                    yield from spilled.merged_with(rows.slice(0, last))
+                    rows = rows.slice(last)
+                if last == 0 or len(rows) >= RUN or rows.nbytes >= MOST_BYTES:
+                    spilled.add(rows)
+                    rows = rows.slice(len(rows))
+                held = rows.to_batches()
+                number, size = len(rows), sum(map(batch_bytes, held))
+        if number or spilled.scope is not None:
+            rows = pa.Table.from_batches(held, order.schema) if held else order.schema.empty_table()
+            yield from spilled.merged_with(rows.combine_chunks())
+
+
+class _Spilled:
+    """Sorted blocks of one topic partition (``scope``), which wait in a file."""
+
+    def __init__(self, order: Order, folder: str | None) -> None:
+        self._order, self._folder = order, folder
+        self._places: list[tuple[Sequence[int], int, int, int, int]] = []
+        self.scope: tuple[str, int] | None = None
+
+    def __enter__(self) -> _Spilled:
+        self._open = ExitStack()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    def takes(self, rows: pa.Table) -> bool:
+        """Whether rows begin with the topic partition that waits, or none waits."""
+        return self.scope in (None, tuple(rows[name][0].as_py() for name in self._order.scope))
+
+    def add(self, rows: pa.Table) -> None:
+        """Let rows of the topic partition wait."""
+        if self.scope is None:
+            self._file = self._open.enter_context(TemporaryFile(dir=self._folder))  # noqa: SIM115
+        for block in _blocks(rows, self._order, WAITING_BLOCK):
+            self.scope = block.scope
+            place = block.first_key, len(self._places), block.columns, self._file.tell(), len(block.rows)
+            self._places.append(place)
+            self._file.write(block.rows)
+
+    def merged_with(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        """What waits, and whole topic partitions after it, of which the first may be the same one, in order."""
+        if self.scope is not None:
+            if len(rows) and self.takes(rows):
+                end = [*_scope_starts(rows, self._order).tolist(), len(rows)][1]
+                self.add(rows.slice(0, end))
+                rows = rows.slice(end)
+            yield from external_merge(self._blocks(self.scope), self._order)
+            self._open.close()
+            self._places, self.scope = [], None
+        if len(rows):
+            yield from _at(rows, _sorted_positions(rows, self._order, *_scopes(rows, self._order))).to_batches()
+
+    def _blocks(self, scope: tuple[str, int]) -> Iterator[ShuffleBlock]:
+        for first_key, _, columns, begin, size in sorted(self._places):
+            self._file.seek(begin)
+            yield ShuffleBlock(scope, first_key, columns, self._file.read(size))
 
 
 def external_merge(blocks: Iterable[ShuffleBlock], order: Order) -> Iterator[pa.RecordBatch]:
-    """Blocks sorted by topic, partition and first key -> their rows, in order."""
-    for scope, mine in itertools.groupby(blocks, key=attrgetter("scope")):
-        held: list[pa.Table] = []
-        rows, enough = 0, ROWS
-        for block in mine:
-            if rows >= enough:
-                together = _together(held, order)
-                complete = _before(together, block.first_key, order)
-                yield from _whole(together.slice(0, complete), scope, order)
-                held, rows = [together.slice(complete)], rows - complete
-                enough = ROWS + 2 * rows  # what stays is sorted again when as much has come
-            held.append(_opened(block, order))
-            rows += held[-1].num_rows
-        yield from _whole(_together(held, order), scope, order)
+    """Blocks sorted by topic, partition and first key -> their rows, in order: ``ROWS`` or more of them together, of
+    however many topic partitions these are."""
+    scopes: list[tuple[str, int]] = []
+    held: list[pa.Table] = []
+    numbers: list[Ints] = []  # of the scopes of rows
+    rows, enough = 0, ROWS
+    for block in blocks:
+        if not scopes or scopes[-1] != block.scope:
+            scopes.append(block.scope)
+        if rows >= enough:
+            together, of_each = _together(held, numbers, order)
+            complete = _before(together, of_each, len(scopes) - 1, block.first_key, order)
+            yield from _whole(together.slice(0, complete), of_each[:complete], scopes, order)
+            held, numbers, rows = [together.slice(complete)], [of_each[complete:]], rows - complete
+            enough = ROWS + 2 * rows  # what stays is sorted again when as much has come
+        held.append(_opened(block, order))
+        numbers.append(np.full(held[-1].num_rows, len(scopes) - 1))
+        rows += held[-1].num_rows
+    if held:
+        together, of_each = _together(held, numbers, order)
+        yield from _whole(together, of_each, scopes, order)
 
 
 def _blocks(rows: pa.Table, order: Order, block: int) -> Iterator[ShuffleBlock]:
     there = [f.name for f in order.schema if f.name in rows.column_names and rows[f.name].null_count < len(rows)]
+    rows = _at(rows.select(there), _sorted_positions(rows, order, *_scopes(rows, order)))
     of_text, of_number = order.scope
-    words, partitions = _ranks(rows, of_text), rows[of_number].to_numpy()
-    positions = _sorted_positions(rows, order, words, partitions)
-    rows, words, partitions = _at(rows.select(there), positions), words[positions], partitions[positions]
-    scopes = np.flatnonzero((np.diff(words) != 0) | (np.diff(partitions) != 0)) + 1
+    partitions = rows[of_number].to_numpy()
     content = rows.drop_columns(list(order.scope))
     columns = sum(1 << order.schema.get_field_index(name) for name in content.column_names)
     size = max(1, block * len(rows) // max(1, content.nbytes))
-    begins = np.union1d(np.arange(0, len(rows), size), scopes)
+    begins = np.union1d(np.arange(0, len(rows), size), _scope_starts(rows, order))
     begin_at = np.zeros((len(begins), KEY_COLUMNS), np.int64)
     for number, name in enumerate(order.columns[:KEY_COLUMNS]):
         begin_at[:, number] = _numbers(rows, name)[begins]
@@ -162,9 +227,23 @@ def _opened(block: ShuffleBlock, order: Order) -> pa.Table:
     return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(block.rows), _schema(block.columns, order))])
 
 
-def _together(held: list[pa.Table], order: Order) -> pa.Table:
-    rows = pa.concat_tables(held, promote_options="default").combine_chunks()
-    return _at(rows, _sorted_positions(rows, order))
+def _together(held: list[pa.Table], scopes: list[Ints], order: Order) -> tuple[pa.Table, Ints]:
+    """Rows in order, and the numbers of their scopes."""
+    rows, numbers = pa.concat_tables(held, promote_options="default").combine_chunks(), np.concatenate(scopes)
+    positions = _sorted_positions(rows, order, numbers)
+    return _at(rows, positions), numbers[positions]
+
+
+def _scopes(rows: pa.Table, order: Order) -> tuple[Ints, Ints]:
+    """What tells the topic partition, as integers of the same order."""
+    of_text, of_number = order.scope
+    return _ranks(rows, of_text), rows[of_number].to_numpy()
+
+
+def _scope_starts(rows: pa.Table, order: Order) -> Ints:
+    """Where rows of a topic partition begin."""
+    words, partitions = _scopes(rows, order)
+    return np.flatnonzero(np.append(len(rows) > 0, (np.diff(words) != 0) | (np.diff(partitions) != 0)))
 
 
 @cache
@@ -172,11 +251,13 @@ def _schema(columns: int, order: Order) -> pa.Schema:
     return pa.schema([field for index, field in enumerate(order.schema) if columns >> index & 1])
 
 
-def _whole(rows: pa.Table, scope: tuple[str, int], order: Order) -> Iterator[pa.RecordBatch]:
-    """Rows of one scope with all columns."""
+def _whole(rows: pa.Table, numbers: Ints, scopes: list[tuple[str, int]], order: Order) -> Iterator[pa.RecordBatch]:
+    """Rows with all columns; ``numbers`` say of which of the ``scopes`` each is."""
     n = len(rows)
-    whose = pa.repeat(scope[0], n), pa.repeat(pa.scalar(scope[1], pa.int32()), n)
-    given = dict(zip(order.scope, whose, strict=True))
+    distinct, which = np.unique(numbers, return_inverse=True)
+    mine = [scopes[number] for number in distinct.tolist()]
+    whose = pa.array([text for text, _ in mine], pa.string()), pa.array([part for _, part in mine], pa.int32())
+    given = {name: values.take(pa.array(which)) for name, values in zip(order.scope, whose, strict=True)}
     columns = [
         given[f.name]
         if f.name in given
@@ -189,9 +270,9 @@ def _whole(rows: pa.Table, scope: tuple[str, int], order: Order) -> Iterator[pa.
         yield pa.RecordBatch.from_arrays(columns, schema=order.schema)
 
 
-def _before(rows: pa.Table, first_key: Sequence[int], order: Order) -> int:
-    """How many of sorted rows come before a key."""
-    begin, end = 0, len(rows)
+def _before(rows: pa.Table, numbers: Ints, scope: int, first_key: Sequence[int], order: Order) -> int:
+    """How many of sorted rows come before a key of a scope."""
+    begin, end = (int(np.searchsorted(numbers, scope, side)) for side in ("left", "right"))
     for name, value in zip(order.columns, first_key, strict=False):
         here = _numbers(rows, name)[begin:end]
         begin, end = (begin + int(np.searchsorted(here, value, side)) for side in ("left", "right"))

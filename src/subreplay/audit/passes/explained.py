@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow as pa
 from subreplay.audit.acts import Act
 from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.deliveries import Ending
-from subreplay.audit.passes.loads import act_rows
+from subreplay.audit.passes.loads import act_columns
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, flags, ints
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.words import position
@@ -71,10 +71,10 @@ class Explained:
             facts = facts.set_column(facts.schema.get_field_index(name), field, pa.array(values, field.type))
         return facts
 
-    def sums(self, scope: Scope) -> pa.Table:
-        """``JUDGED`` rows that count what each act, and each seek, had redelivered."""
-        sought = self._sought.sums(scope, self._seeks[:, 0], lambda number: f" {self._seekers[number]}")
-        return pa.concat_tables([self._seen.sums(scope, self._at), sought])
+    def sums(self, scope: Scope) -> Iterator[Mapping[str, Any]]:
+        """Columns of ``LOAD`` that count what each act, and each seek, had redelivered."""
+        yield self._seen.sums(scope, self._at)
+        yield self._sought.sums(scope, self._seeks[:, 0], lambda number: f" {self._seekers[number]}")
 
 
 class Counts:
@@ -100,11 +100,10 @@ class Counts:
             if where[0] < self._lowest[number, 0]:
                 self._lowest[number] = where
 
-    def sums(self, scope: Scope, at: Ints, more: Callable[[int], str] = lambda _: "") -> pa.Table:
-        """``JUDGED`` rows of these acts, with ``more`` behind the position of the first message of each."""
+    def sums(self, scope: Scope, at: Ints, more: Callable[[int], str] = lambda _: "") -> dict[str, Any]:
+        """Columns of ``LOAD`` of these acts, with ``more`` behind the position of the first message of each."""
         seen = np.flatnonzero(self._counts[:, 1])
-        return act_rows(
-            scope,
+        return act_columns(
             at[seen],
             [f"{scope.partition} {position(*self._lowest[n, 1:].tolist())}{more(n)}" for n in seen.tolist()],
             self._counts[seen],

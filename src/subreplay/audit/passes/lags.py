@@ -14,7 +14,7 @@ _FIRST: Final = 16  # consumers that there is room for at first
 
 
 class Lags:
-    """Counts of the lags of one dispatcher's consumers, by their numbers; ``least`` as for ``sizes``."""
+    """Counts of the lags of consumers, by their numbers; ``least`` as for ``sizes``."""
 
     def __init__(self, least: int) -> None:
         self._sizes = sizes(least)
@@ -31,12 +31,10 @@ class Lags:
         }
         while consumer.max() >= len(self._counts):
             self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
-        room = self._counts.shape[2]
         for number, name in enumerate(LAGS):
             known, begin, end = told[name]
             size = np.searchsorted(self._sizes, end[known] - begin[known], "right")
-            counted = np.bincount(consumer[known] * room + size, minlength=len(self._counts) * room)
-            self._counts[:, number] += counted.reshape(-1, room)
+            np.add.at(self._counts[:, number], (consumer[known], size), 1)
 
     def rows(self, consumers: list[str]) -> pa.Table:
         """Columns ``consumer``, ``lag``, ``size`` and ``messages``; ``consumers`` by their numbers."""

@@ -1,13 +1,13 @@
 """What consumers were given, summed while their deliveries are judged: by window, and in all.
 
-The sums of a batch travel among judged rows as rows of their own (column ``load``), so that windows cost no second look
-at every delivery. Keys are counted within their topic partition, where order is promised; that takes about 64 bytes of
-memory for each key and consumer of a topic partition.
+A task adds it up over its topic partitions, so that windows cost no second look at every delivery. Keys are counted
+within their topic partition, where order is promised; that takes about 64 bytes of memory for each key and consumer of
+a topic partition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,9 +21,8 @@ from subreplay.audit.selectors import OwnerFits
 from subreplay.hashing.identity import key_identity
 from subreplay.kernels.compiled import compiled
 from subreplay.rows.groups import AddingUp
-from subreplay.rows.model.columns import NEVER, Ints, column, flags, ints
-from subreplay.rows.model.rows import Scope
-from subreplay.rows.model.tables import JUDGED, LOAD, LOADS
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
+from subreplay.rows.model.tables import LOAD, LOADS
 
 
 class Span(NamedTuple):
@@ -53,52 +52,95 @@ LOADS_OF_RUN: Final = pa.schema([f for f in LOADS if f.name not in ("date", "sub
 OF: Final = ("width", "slide", "pane", "first", "consumer", "lag", "size", "selector")
 """What a row of ``LOAD`` is about; it has the sums of all else, but for when it begins and ends."""
 MOST_WAITING: Final = 1 << 14
-"""Sums of batches that are worth a table of them."""
+"""Deliveries that are worth to be added up, those of many topic partitions together."""
+MOST_KEYS: Final = 1 << 16
+"""Keys of topic partitions that are done which are remembered."""
 _FEW: Final = 1 << 10
 """Numbers that there is always room to count by."""
 REPEATED: Final = ("repeated", "contradicted", "stored_again")
 """Input rows beside those that were judged."""
 _CONSUMER: Final = np.int64(0x1E3779B97F4A7C15)  # an odd number: tells apart one key at several consumers
+_DISPATCHER: Final = np.int64(0x3C6EF372FE94F82B)  # another one: the same of dispatchers
+_COUNTED: Final = ("consumer", "key", "at", "nth", "size", "in_transition", "batch_index", "by_receipt", "published",
+                   "due", "received", "acked", *REPEATED)  # fmt: skip
 _UNACKED = Code.UNACKED.bit
 _ELSEWHERE = Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
 _EXTENT: Final = {"begin": "min", "end": "max"}
 
 
 class Given:
-    """What one dispatcher's consumers were given, batch by batch; remembers when each last got each key. ``skew``: by
-    how much clocks may differ (ns); ``fits`` compares selectors."""
+    """What consumers were given, dispatcher by dispatcher and batch by batch; remembers when each last got each key.
+    ``skew``: by how much clocks may differ (ns)."""
 
-    def __init__(self, scope: Scope, spans: tuple[Span, ...], skew: int, fits: OwnerFits | None = None) -> None:
-        self._scope, self._fits = scope, fits
+    def __init__(self, spans: tuple[Span, ...], skew: int) -> None:
         self._lags = Lags(skew)
-        self._day = 0  # a time of the day that was last added
         self._spans = tuple(dict.fromkeys((*spans, ALL_TIME)))
-        self._panes = States(len(self._spans))  # the last pane of a key at a consumer, in each span
         self._numbers: dict[str, int] = {}  # of consumers
-        self._held: dict[Span, list[dict[str, Ints]]] = {span: [] for span in self._spans}  # columns of ``LOAD``
+        self._dispatchers = 0
+        self._fits: OwnerFits | None = None
+        self._keys = States(len(self._spans))  # the last pane of a key at a consumer, in each span
+        self._waiting: list[tuple[pa.Table, Ints, int]] = []  # facts, their findings, the number of their dispatcher
+        self._rows = 0  # of these
         self._undelivered = self._stored_again = 0  # messages, and how often these were
+        self._sums = adding_loads()
 
-    @property
-    def many(self) -> bool:
-        """Whether more sums wait than are worth a table."""
-        return sum(len(columns["pane"]) for held in self._held.values() for columns in held) > MOST_WAITING
+    def begin(self, fits: OwnerFits) -> None:
+        """Begin with another dispatcher; ``fits`` compares selectors."""
+        if self._keys.count[0] > MOST_KEYS:
+            self._add_waiting()
+            self._keys = States(len(self._spans))
+        self._dispatchers += 1
+        self._fits = fits
 
     def add(self, facts: pa.Table, codes: Ints) -> None:
-        """Add ``FACTS`` in order of time, all delivered or none, and their findings."""
-        self._day = int(ints(facts, "at" if flags(facts, "delivered")[0] else "published")[0])
-        if not flags(facts, "delivered")[0]:
+        """Add ``FACTS`` of one dispatcher in order of time, all delivered or none, and their findings."""
+        if not facts["delivered"][0].as_py():
             self._undelivered += facts.num_rows
             self._stored_again += int(ints(facts, "stored_again").sum())
             return
         if self._fits is not None:
             self._fits.add(facts, codes)
+        self._waiting.append((facts.select(_COUNTED), codes, self._dispatchers))
+        self._rows += len(codes)
+        if self._rows > MOST_WAITING:
+            self._add_waiting()
+
+    def end(self, acts: Iterable[Mapping[str, Any]]) -> None:
+        """End with a dispatcher; ``acts`` are columns of ``LOAD`` that count what its acts had redelivered."""
+        fits = {} if self._fits is None else self._fits.rows()
+        for counted in (fits, *acts):
+            if len(next(iter(counted.values()), ())):
+                self._sums.add(_loads(NO_TIME, counted))
+
+    def taken(self, most: int) -> Iterator[pa.Table]:
+        """The sums (``LOADS_OF_RUN``) of what was added, if they are more than ``most``."""
+        yield from self._sums.taken(most)
+
+    def together(self) -> pa.Table:
+        """The sums of all that was added and not taken."""
+        self._add_waiting()
+        if self._undelivered:
+            counted = {"undelivered": [self._undelivered], "stored_again": [self._stored_again]}
+            self._sums.add(_loads(ALL_TIME, counted))
+        lags = self._lags.rows([*self._numbers])
+        if lags.num_rows:
+            self._sums.add(_loads(NO_TIME, {name: column(lags, name) for name in lags.column_names}))
+        return self._sums.together()
+
+    def _add_waiting(self) -> None:
+        if not self._waiting:
+            return
+        facts = pa.concat_tables([facts for facts, _, _ in self._waiting]).combine_chunks()
+        codes = np.concatenate([codes for _, codes, _ in self._waiting])
+        dispatcher = np.repeat(*np.array([(number, len(codes)) for _, codes, number in self._waiting], np.int64).T)
+        self._waiting, self._rows = [], 0
         names = column(facts, "consumer").dictionary_encode()
         numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in names.dictionary.to_pylist()]
         consumer = np.array(numbers, np.int64)[np.asarray(names.indices)]
         self._lags.add(facts, consumer)
         key = column(facts, "key")
-        seen = (key_identity(key) ^ consumer * _CONSUMER) & NEVER
-        row = self._panes.indices(np.where(np.asarray(key.is_valid()), seen, NOWHERE))
+        seen = (key_identity(key) ^ consumer * _CONSUMER ^ dispatcher * _DISPATCHER) & NEVER
+        row = self._keys.indices(np.where(np.asarray(key.is_valid()), seen, NOWHERE))
         at, nth = ints(facts, "at"), ints(facts, "nth")
         counted = {
             "messages": np.ones(len(at), np.int64),
@@ -108,66 +150,36 @@ class Given:
         }
         for number, span in enumerate(self._spans):
             pane = np.zeros(len(at), np.int64) if span == ALL_TIME else at - at % span.slide
-            first, new = _first_windows(self._panes.rows, row, number, pane, span.width, span.slide)
+            first, new = _first_windows(self._keys.rows, row, number, pane, span.width, span.slide)
             values = counted | {"keys": new} | (_totals(facts, codes, nth) if span == ALL_TIME else {})
             group = {"pane": pane, "first": first, "consumer": consumer}
-            columns, begin, end = _by_group(group, values, span.slide)
-            self._held[span].append(columns | ({"begin": at[begin], "end": at[end]} if span == ALL_TIME else {}))
-
-    def sums(self) -> pa.Table:
-        """``JUDGED`` rows with the sums of what was added since they were last asked for."""
-        loads = [self._loads(span, held) for span, held in self._held.items() if held]
-        if self._undelivered:
-            counted = {"undelivered": [self._undelivered], "stored_again": [self._stored_again]}
-            loads.append(_loads(ALL_TIME, counted))
-        self._held, self._undelivered, self._stored_again = {span: [] for span in self._spans}, 0, 0
-        return _as_judged(pa.concat_arrays(loads), self._scope, self._day) if loads else JUDGED.empty_table()
-
-    def lags(self) -> pa.Table:
-        """``JUDGED`` rows that count the lags of all that was added."""
-        counted = self._lags.rows([*self._numbers])
-        if not counted.num_rows:
-            return JUDGED.empty_table()
-        loads = _loads(NO_TIME, {name: column(counted, name) for name in counted.column_names})
-        return _as_judged(loads, self._scope, self._day)
-
-    def fits(self) -> pa.Table:
-        """``JUDGED`` rows that compare selectors by the first of what was added."""
-        counted = {} if self._fits is None else self._fits.rows()
-        if not counted.get("selector"):
-            return JUDGED.empty_table()
-        return _as_judged(_loads(NO_TIME, counted), self._scope, self._day)
-
-    def _loads(self, span: Span, held: list[dict[str, Ints]]) -> pa.StructArray:
-        columns: dict[str, Any] = {name: np.concatenate([each[name] for each in held]) for name in held[0]}
-        columns["consumer"] = pa.array([*self._numbers], pa.string()).take(pa.array(columns["consumer"]))
-        return _loads(span, columns)
+            columns: dict[str, Any] = _by_group(group, values, at, span.slide)
+            if span != ALL_TIME:
+                del columns["begin"], columns["end"]
+            columns["consumer"] = pa.array([*self._numbers], pa.string()).take(pa.array(columns["consumer"]))
+            self._sums.add(_loads(span, columns))
 
 
-def act_rows(scope: Scope, at: Ints, first: list[str], counts: Ints, times: Ints) -> pa.Table:
-    """``JUDGED`` rows of acts: their instants, partitions with first positions, counts, first and last redelivery."""
-    if not len(at):
-        return JUDGED.empty_table()
+def act_columns(at: Ints, first: list[str], counts: Ints, times: Ints) -> dict[str, Any]:
+    """Columns of ``LOAD`` of acts: their instants, partitions with first positions, counts, first and last
+    redelivery."""
     columns = {"pane": at, "consumer": first, "lag": [ACT] * len(at)}
     columns |= {"messages": counts[:, 0], "redelivered": counts[:, 1]}
-    return _as_judged(_loads(NO_TIME, columns | {"begin": times[:, 0], "end": times[:, 1]}), scope, int(times[0, 0]))
+    return columns | {"begin": times[:, 0], "end": times[:, 1]}
 
 
-def _by_group(
-    group: Mapping[str, Ints], values: Mapping[str, np.ndarray], slide: int
-) -> tuple[dict[str, Ints], Ints, Ints]:
-    """Groups of deliveries in the order of their first rows, with their sums of ``values``; and the first and last row
-    of each. Panes and first windows start every ``slide`` ns."""
+def _by_group(group: Mapping[str, Ints], values: Mapping[str, np.ndarray], at: Ints, slide: int) -> dict[str, Ints]:
+    """Groups of deliveries in the order of their first rows, with their sums of ``values``, and when they ``begin`` and
+    ``end``. Panes and first windows start every ``slide`` ns."""
     code, groups = np.zeros(len(group["pane"]), np.int64), 1
     for name, part in group.items():
         part, kinds = _dense(part if name == "consumer" else (part - part.min()) // slide)
         code, groups = _dense(code * kinds + part, groups * kinds)
-    first, last, sums = _added_up_by(code, groups, np.stack([*values.values()]).astype(np.int64, copy=False))
+    first, begin, end, sums = _added_up_by(code, groups, at, np.stack([*values.values()]).astype(np.int64, copy=False))
     some = np.flatnonzero(first >= 0)
     some = some[np.argsort(first[some])]
-    first, last = first[some], last[some]
-    columns = {name: part[first] for name, part in group.items()}
-    return columns | dict(zip(values, sums[:, some], strict=True)), first, last
+    columns = {name: part[first[some]] for name, part in group.items()} | {"begin": begin[some], "end": end[some]}
+    return columns | dict(zip(values, sums[:, some], strict=True))
 
 
 def _dense(numbers: Ints, kinds: int | None = None) -> tuple[Ints, int]:
@@ -192,12 +204,6 @@ def _added_up(loads: pa.Table) -> pa.Table:
     return pa.table([found[name if name in OF else f"{name}_{how[name]}"] for name in LOAD.names], schema=LOADS_OF_RUN)
 
 
-def _as_judged(loads: pa.StructArray, scope: Scope, day: int) -> pa.Table:
-    known = {"topic": scope.topic, "partition": scope.partition, "published": day}  # its date
-    columns = [loads if f.name == "load" else filled(f, known.get(f.name), len(loads)) for f in JUDGED]
-    return pa.table(columns, schema=JUDGED)
-
-
 def _totals(facts: pa.Table, codes: Ints, nth: Ints) -> dict[str, np.ndarray]:
     """What is counted of all time only."""
     changing, index = flags(facts, "in_transition"), ints(facts, "batch_index")
@@ -215,12 +221,12 @@ def _totals(facts: pa.Table, codes: Ints, nth: Ints) -> dict[str, np.ndarray]:
     }
 
 
-def _loads(span: Span, columns: Mapping[str, Any]) -> pa.StructArray:
-    """``LOAD`` values; null or 0 where there is no column."""
+def _loads(span: Span, columns: Mapping[str, Any]) -> pa.Table:
+    """``LOADS_OF_RUN``; null or 0 where there is no column."""
     n = len(next(iter(columns.values())))
     given = {"width": np.full(n, span.width), "slide": np.full(n, span.slide), **columns}
-    arrays = [pa.array(given[f.name], f.type) if f.name in given else filled(f, None, n) for f in LOAD]
-    return pa.StructArray.from_arrays(arrays, fields=list(LOAD))
+    arrays = [pa.array(given[f.name], f.type) if f.name in given else filled(f, None, n) for f in LOADS_OF_RUN]
+    return pa.table(arrays, schema=LOADS_OF_RUN)
 
 
 @compiled
@@ -243,15 +249,19 @@ def _first_windows(
 
 
 @compiled
-def _added_up_by(code: Ints, groups: int, values: Ints) -> tuple[Ints, Ints, Ints]:  # pragma: no cover - compiled
-    """The first and last row of each group, -1 where it has none, and its sum of each row of ``values``."""
-    first, last = np.full(groups, -1, np.int64), np.full(groups, -1, np.int64)
+def _added_up_by(
+    code: Ints, groups: int, at: Ints, values: Ints
+) -> tuple[Ints, Ints, Ints, Ints]:  # pragma: no cover - compiled
+    """The first row of each group, -1 where it has none, its earliest and its latest time, and its sum of each row of
+    ``values``."""
+    first = np.full(groups, -1, np.int64)
+    begin, end = np.full(groups, NEVER, np.int64), np.full(groups, UNKNOWN, np.int64)
     sums = np.zeros((len(values), groups), np.int64)
     for i in range(len(code)):
         if first[code[i]] < 0:
             first[code[i]] = i
-        last[code[i]] = i
+        begin[code[i]], end[code[i]] = min(begin[code[i]], at[i]), max(end[code[i]], at[i])
     for k in range(len(values)):
         for i in range(len(code)):
             sums[k, code[i]] += values[k, i]
-    return first, last, sums
+    return first, begin, end, sums

@@ -36,7 +36,7 @@ from subreplay.audit.rules.liveness import end_of_data, limits_of, owed
 from subreplay.audit.rules.registry import BY_ROW
 from subreplay.audit.rules.undelivered import settled_until
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, flags, ints
-from subreplay.rows.model.tables import JUDGED, LOAD
+from subreplay.rows.model.tables import JUDGED
 
 _COLUMNS = {
     LEDGER: "ledger", ENTRY: "entry", BATCH_INDEX: "batch_index", SESSION: "session", AT: "at", UNTIL: "held_until",
@@ -106,7 +106,6 @@ def with_findings(rows: pa.Table, found: Found, shown: Ints, names: tuple[str, .
         "holder_witness": _witnesses(found, HOLDER, named),
         "shown": pa.array(shown),
     }
-    columns["load"] = pa.nulls(rows.num_rows, LOAD)
     return pa.table([columns[f.name] if f.name in columns else rows.column(f.name) for f in JUDGED], schema=JUDGED)
 
 

@@ -3,83 +3,112 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from subreplay.reports.data import MoveView
-from subreplay.reports.figures import Figures, Row
+from subreplay.reports.figures import Figures
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.words import instant
 from subreplay.semantics.timelines.event_text import change_words
-from subreplay.semantics.timelines.timeline import Timeline
-from subreplay.whatif.handovers import Handover, Handovers, changes, handovers
+from subreplay.semantics.timelines.timeline import Timeline, once_each
+from subreplay.whatif.handovers import Handovers, changes, handovers
 
 MOVES = 60
 
 
 def shown_moves(figures: Figures) -> tuple[tuple[MoveView, ...], int]:
-    """The moves with the most messages, and then slots, dispatcher by dispatcher; and how many others there are.
-
-    Of each dispatcher only those are looked at that can be among them.
-    """
-    traffic = _Traffic(figures)
-    of_all = 0
-    likely: list[MoveView] = []
-    for scope, timeline in figures.plan.timelines.items():
-        passed = handovers(timeline)
-        of_all += len(passed.slots)
-        likely += traffic.views(scope, timeline, passed.rows(traffic.largest(scope, passed)))
-    order = sorted(range(len(likely)), key=lambda i: (-likely[i].messages, -likely[i].slots, i))[:MOVES]
-    return tuple([likely[i] for i in sorted(order)]), of_all - len(order)
+    """The moves with the most messages, and then slots, dispatcher by dispatcher; and how many others there are."""
+    moves = Moves.of(figures)
+    most = np.sort(np.lexsort((-moves.slots, -moves.messages))[:MOVES])
+    columns = moves.columns(most)
+    views = tuple([MoveView(*row) for row in zip(*columns.values(), strict=True)])
+    return views, len(moves.slots) - len(views)
 
 
-def every_move(figures: Figures) -> Iterator[MoveView]:
-    """All that changed hands, dispatcher by dispatcher."""
-    traffic = _Traffic(figures)
-    for scope, timeline in figures.plan.timelines.items():
-        yield from traffic.views(scope, timeline, handovers(timeline).rows())
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """All that changed hands, dispatcher by dispatcher, as columns: the number of the dispatcher, the number of the
+    handover among those of the dispatcher, its slots; and of the messages published between the change and the next
+    one, those that came to its slots."""
 
+    scopes: tuple[str, ...]
+    passed: tuple[_InWords, ...]  # of each dispatcher
+    space: int
+    dispatcher: Ints
+    number: Ints
+    slots: Ints
+    keys: Ints
+    messages: Ints
+    share: NDArray[np.float64]
 
-class _Traffic:
-    """Of the messages published between a change and the next one, those that came to a slot that had changed hands."""
-
-    def __init__(self, figures: Figures) -> None:
+    @classmethod
+    def of(cls, figures: Figures) -> Moves:
         low, high = figures.plan.policy.space
-        self.space = high - low + 1
-        self.rows: dict[Scope, dict[tuple[Any, ...], Row]] = defaultdict(dict)
-        self.published: dict[tuple[Scope, int], int] = defaultdict(int)
+        timelines = figures.plan.timelines
+        passed = tuple(once_each(timelines.values(), _InWords))
+        counts = [len(each.handovers.slots) for each in passed]
+        first = dict(zip(timelines, np.cumsum([0, *counts]).tolist(), strict=False))
+        of = dict(zip(timelines, passed, strict=True))
+        keys, messages = np.zeros((2, sum(counts)), np.int64)
+        published: dict[tuple[Scope, int], int] = defaultdict(int)
+        found: dict[int, tuple[Scope, int]] = {}
         for row in figures.traffic:
             if row["level"] == "move" and row["scenario"] == figures.plan.name:
-                scope = Scope(row["topic"], row["partition"])
-                self.rows[scope][row["epoch"], row["before"], row["consumer"]] = row
-                self.published[scope, row["epoch"]] += row["messages"]
+                scope, epoch = Scope(row["topic"], row["partition"]), row["epoch"]
+                published[scope, epoch] += row["messages"]
+                number = of[scope].numbers.get((epoch, row["before"], row["consumer"]))
+                if number is not None:
+                    at = first[scope] + number
+                    keys[at], messages[at], found[at] = row["keys"], row["messages"], (scope, epoch)
+        share = np.zeros(len(messages))
+        for at, change in found.items():
+            share[at] = int(messages[at]) / published[change] if messages[at] else 0.0
+        return cls(
+            tuple([scope.full_name for scope in timelines]),
+            passed,
+            high - low + 1,
+            np.repeat(np.arange(len(counts)), counts),
+            np.concatenate([np.zeros(0, np.int64), *map(np.arange, counts)]),
+            np.concatenate([np.zeros(0, np.int64), *(each.handovers.slots for each in passed)]),
+            keys,
+            messages,
+            share,
+        )
 
-    def largest(self, scope: Scope, passed: Handovers) -> Ints:
-        """The indexes of those with traffic, and of those with the most slots."""
-        most = np.argsort(-passed.slots, kind="stable")[:MOVES]
-        with_traffic = np.flatnonzero(np.isin(passed.epoch, [epoch for epoch, _, _ in self.rows.get(scope, ())]))
-        return np.union1d(most, with_traffic)
+    def columns(self, which: Ints | None = None) -> dict[str, list[Any]]:
+        """The fields of ``MoveView`` of all of them, or of those at some indexes, in words."""
+        mine = np.arange(len(self.slots)) if which is None else which
+        rows = [*zip(self.dispatcher[mine].tolist(), self.number[mine].tolist(), strict=True)]
+        of = [(self.passed[dispatcher], number) for dispatcher, number in rows]
+        slots = self.slots[mine].tolist()
+        return {
+            "scope": [self.scopes[dispatcher] for dispatcher, _ in rows],
+            "epoch": [passed.epoch[number] for passed, number in of],
+            "at": [passed.at[number] for passed, number in of],
+            "cause": [passed.cause[number] for passed, number in of],
+            "before": [passed.before[number] for passed, number in of],
+            "after": [passed.after[number] for passed, number in of],
+            "slots": slots,
+            "share_of_space": [each / self.space for each in slots],
+            "keys": self.keys[mine].tolist(),
+            "messages": self.messages[mine].tolist(),
+            "share_of_traffic": self.share[mine].tolist(),
+        }
 
-    def views(self, scope: Scope, timeline: Timeline, passed: Iterator[Handover]) -> Iterator[MoveView]:
-        """The same in words, with their traffic."""
-        told = {change[-1].index: change for change in changes(timeline)}
-        mine, name = self.rows.get(scope, {}), scope.full_name
-        for epoch, before, after, slots in passed:
-            row = mine.get((epoch, before, after), {})
-            messages = row.get("messages", 0)
-            yield MoveView(
-                scope=name,
-                epoch=epoch,
-                at=instant(told[epoch][0].start.at),
-                cause=change_words(told[epoch]),
-                before=before,
-                after=after,
-                slots=slots,
-                share_of_space=slots / self.space,
-                keys=row.get("keys", 0),
-                messages=messages,
-                share_of_traffic=messages / self.published[scope, epoch] if messages else 0.0,
-            )
+
+class _InWords:
+    """The handovers of a dispatcher, and of others with the same epochs; ``numbers`` by epoch and consumers."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.handovers: Handovers = handovers(timeline)
+        rows = [*self.handovers.rows()]
+        words = {change[-1].index: (instant(change[0].start.at), change_words(change)) for change in changes(timeline)}
+        self.epoch = [row.epoch for row in rows]
+        self.at, self.cause = ([words[row.epoch][part] for row in rows] for part in range(2))
+        self.before, self.after = [row.before for row in rows], [row.after for row in rows]
+        self.numbers = {(row.epoch, row.before, row.after): number for number, row in enumerate(rows)}

@@ -5,18 +5,20 @@ from __future__ import annotations
 import dataclasses
 import json
 import typing
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
-from subreplay.reports.assemble.moves import every_move
+from subreplay.reports.assemble.moves import Moves
 from subreplay.reports.assemble.report import input_counts
 from subreplay.reports.assemble.verdict import Judgement, headline
 from subreplay.reports.data import MoveView, RunInfo, ScenarioView
 from subreplay.reports.figures import Figures
 from subreplay.rows.model.tables import TIME
 from subreplay.semantics.timelines.event_text import event_words
-from subreplay.semantics.timelines.timeline import Timeline
+from subreplay.semantics.timelines.timeline import Timeline, once_each
 
 EPOCHS: Final = pa.schema(
     [
@@ -67,23 +69,33 @@ def result_tables(
 ) -> dict[str, pa.Table]:
     """Result tables by name: all there is, however much of it a report shows."""
     timelines = {scope.full_name: timeline for scope, timeline in figures.plan.timelines.items()}
+    moves = Moves.of(figures).columns()
     return {
-        "epochs": pa.Table.from_pylist([r for s, t in timelines.items() for r in _epochs(s, t)], schema=EPOCHS),
-        "range_tables": pa.Table.from_pylist([r for s, t in timelines.items() for r in _ranges(s, t)], schema=RANGES),
-        "moves": _of_views(MoveView, tuple(every_move(figures))),
+        "epochs": _of_dispatchers(timelines, _epochs, EPOCHS),
+        "range_tables": _of_dispatchers(timelines, _ranges, RANGES),
+        "moves": pa.table([*moves.values()], schema=_schema(MoveView)),
         "scenarios": _of_views(ScenarioView, scenarios),
         "runs": pa.Table.from_pylist([_run(figures, run, judged)], schema=RUNS),
     }
 
 
-def _epochs(scope: str, timeline: Timeline) -> list[dict[str, Any]]:
+def _of_dispatchers(
+    timelines: Mapping[str, Timeline], rows: Callable[[Timeline], list[dict[str, Any]]], schema: pa.Schema
+) -> pa.Table:
+    """Rows of each dispatcher, with its name as their first column."""
+    others = pa.schema([*schema][1:])
+    parts = [*once_each(timelines.values(), lambda timeline: pa.Table.from_pylist(rows(timeline), schema=others))]
+    names = pa.array([*timelines], pa.string()).take(pa.array(np.repeat(np.arange(len(parts)), [*map(len, parts)])))
+    return pa.concat_tables([others.empty_table(), *parts]).add_column(0, schema.field(0), names)
+
+
+def _epochs(timeline: Timeline) -> list[dict[str, Any]]:
     members, rows = 0, []
     for epoch in timeline.epochs[1:]:
         members += (epoch.joined is not None) - len(epoch.left)
         end = None if epoch.end is None else epoch.end.at // 1_000
         rows.append(
             {
-                "scope": scope,
                 "epoch": epoch.index,
                 "from": epoch.start.at // 1_000,
                 "to": end,
@@ -94,9 +106,9 @@ def _epochs(scope: str, timeline: Timeline) -> list[dict[str, Any]]:
     return rows
 
 
-def _ranges(scope: str, timeline: Timeline) -> list[dict[str, Any]]:
+def _ranges(timeline: Timeline) -> list[dict[str, Any]]:
     return [
-        {"scope": scope, "epoch": epoch.index, "start": move.start, "end": move.end,
+        {"epoch": epoch.index, "start": move.start, "end": move.end,
          "before": _name(timeline, move.before), "consumer": _name(timeline, move.after)}
         for epoch in timeline.epochs
         for move in epoch.moves
@@ -112,10 +124,15 @@ def _name(timeline: Timeline, owner: int) -> str | None:
 
 def _of_views(kind: type[Any], views: tuple[Any, ...]) -> pa.Table:
     """Flat fields of report views as a table."""
+    schema = _schema(kind)
+    return pa.Table.from_pylist([{name: getattr(view, name) for name in schema.names} for view in views], schema=schema)
+
+
+def _schema(kind: type[Any]) -> pa.Schema:
+    """The flat fields of a report view."""
     hints = typing.get_type_hints(kind)
     flat = [f.name for f in dataclasses.fields(kind) if hints[f.name] in _KINDS]
-    schema = pa.schema([pa.field(name, _KINDS[hints[name]]) for name in flat])
-    return pa.Table.from_pylist([{name: getattr(view, name) for name in flat} for view in views], schema=schema)
+    return pa.schema([pa.field(name, _KINDS[hints[name]]) for name in flat])
 
 
 def _run(figures: Figures, run: RunInfo, judged: Judgement) -> dict[str, str]:

@@ -68,23 +68,40 @@ def as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def gathered(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.Table]:
     """Batches of any size as tables of ``rows`` rows each, of one chunk, whatever the batches; the last has the rest,
     and of rows that take more than ``MOST_BYTES`` each has fewer."""
-    held: list[pa.RecordBatch] = []
-    number = size = 0
+    gathering = Gathering(rows)
     for batch in batches:
-        held.append(batch)
-        number, size = number + batch.num_rows, size + _size(batch)
-        if number >= rows or size >= MOST_BYTES:
-            together = pa.Table.from_batches(held).combine_chunks()
-            complete = number if number < rows else number - number % rows
-            for begin in range(0, complete, rows):
-                yield together.slice(begin, min(rows, complete - begin))
-            held = together.slice(complete).to_batches()
-            number, size = number - complete, sum(map(_size, held))
-    if number:
-        yield pa.Table.from_batches(held).combine_chunks()
+        yield from gathering.add(batch)
+    yield from gathering.rest()
 
 
-def _size(batch: pa.RecordBatch) -> int:
+class Gathering:
+    """What ``gathered`` does, for batches that come one by one."""
+
+    def __init__(self, rows: int = ROWS) -> None:
+        self._most = rows
+        self._held: list[pa.RecordBatch] = []
+        self._number = self._size = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
+        """Hold a batch; the tables that are complete with it."""
+        self._held.append(batch)
+        self._number, self._size = self._number + batch.num_rows, self._size + batch_bytes(batch)
+        if self._number >= self._most or self._size >= MOST_BYTES:
+            together = pa.Table.from_batches(self._held).combine_chunks()
+            complete = self._number if self._number < self._most else self._number - self._number % self._most
+            for begin in range(0, complete, self._most):
+                yield together.slice(begin, min(self._most, complete - begin))
+            self._held = together.slice(complete).to_batches()
+            self._number, self._size = self._number - complete, sum(map(batch_bytes, self._held))
+
+    def rest(self) -> Iterator[pa.Table]:
+        """The table of what is held, if anything is."""
+        if self._number:
+            yield pa.Table.from_batches(self._held).combine_chunks()
+            self._held, self._number, self._size = [], 0, 0
+
+
+def batch_bytes(batch: pa.RecordBatch) -> int:
     """Bytes of a batch. Only large buffers are asked how much of them it is: for each batch that takes too long."""
     most: int = batch.get_total_buffer_size()
     return most if most < _SHARED else batch.nbytes

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from subreplay.hashing.identity import key_identity
 from subreplay.hashing.producer_routing import HASHES, OF_BYTES, SCHEMES, key_hashes, not_negative, scheme_of
+from subreplay.kernels.compiled import compiled
 from subreplay.rows.model.columns import Ints, column, flags, gathered, ints
 
 Flags = NDArray[np.bool_]
@@ -34,6 +35,7 @@ _MOST_CELLS: Final = 1 << 23  # of sightings by number of partitions
 _MOST_SPELLS: Final = 3
 _MOST_PARTS: Final = 3
 _BEYOND: Final = 8  # partitions that may be there without a message
+_ROUNDING: Final = 1e-3  # nats, more than sums of floats are off
 _CERTAIN: Final = 4.0  # nats beyond what the number of hypotheses tested asks for
 
 SIGHTINGS: Final = pa.schema(
@@ -381,9 +383,13 @@ def _spells(seen: Sightings, way: Way, most: int) -> tuple[float, tuple[Spell, .
     at = np.concatenate([seen.first, seen.last[~once]])[order]
     weight = np.where(once, 1.0, 0.5)[which]
     counts = np.array([0, *range(1, most + _BEYOND + 1), 0])
-    hits = seen.numbers(way)[which] % np.maximum(counts, 1)[:, None] == seen.partition[which]
-    nats = np.where(hits, math.log((max(most, 2) + 1) / 2), -math.log(2)) * weight
-    nats[most] += 1e-9  # of equals the number that is known
+    price = math.log(len(which) * len(counts)) + 2
+    hit, miss = math.log((max(most, 2) + 1) / 2), math.log(2)
+    numbers = seen.numbers(way)[which]
+    counts = counts[_promising(_bounds(numbers, seen.partition[which], weight, counts, hit, miss), price)]
+    hits = numbers % np.maximum(counts, 1)[:, None] == seen.partition[which]
+    nats = np.where(hits, hit, -miss) * weight
+    nats[counts == most] += 1e-9  # of equals the number that is known
     nats[counts == 0] = 0
     explained = np.zeros((len(counts), len(which) + 1))
     np.cumsum(nats, axis=1, out=explained[:, 1:])
@@ -392,7 +398,6 @@ def _spells(seen: Sightings, way: Way, most: int) -> tuple[float, tuple[Spell, .
         fewer = np.full_like(explained, -np.inf)
         np.maximum.accumulate(gains[-1][:-1], axis=0, out=fewer[1:])
         gains.append(explained + np.maximum.accumulate(fewer - explained, axis=1))
-    price = math.log(len(which) * len(counts)) + 2
     totals = [float(gain[:, -1].max()) - price * number for number, gain in enumerate(gains)]
     number = int(np.argmax(totals))
     count, end, found = int(np.argmax(gains[number][:, -1])), len(which), []
@@ -405,6 +410,55 @@ def _spells(seen: Sightings, way: Way, most: int) -> tuple[float, tuple[Spell, .
         count, end, number = before, cut, number - 1
     found = [spell for spell in (Spell(int(counts[count]), int(at[0])), *reversed(found)) if spell.partitions]
     return max(totals), (found[0]._replace(since=int(at[0])), *found[1:]) if found else ()
+
+
+def _promising(bounds: NDArray[np.float64], price: float) -> Ints:
+    """The numbers of partitions that may have a part in what explains the most, by the ``_bounds`` of each. Such a
+    number is the first, the middle or the last of at most three, or the only one; the others explain no more than the
+    best of their kind."""
+    whole, begin, middle, end = bounds
+    begins, middles, ends = (float(each.max()) for each in (begin, middle, end))
+    most = np.max(
+        [
+            whole,
+            begin + ends - price,
+            begins + end - price,
+            begin + middles + ends - 2 * price,
+            begins + middle + ends - 2 * price,
+            begins + middles + end - 2 * price,
+        ],
+        axis=0,
+    )
+    most[[0, -1]] = np.inf  # which are no number
+    return np.flatnonzero(most + _ROUNDING >= whole.max())
+
+
+@compiled
+def _bounds(
+    numbers: Ints, partition: Ints, weight: NDArray[np.float64], counts: Ints, hit: float, miss: float
+) -> NDArray[np.float64]:  # pragma: no cover - compiled
+    """What each number of partitions explains at the most, in nats: of all sightings, of some first ones, of some in a
+    row, and of some last ones. Between two that it explains it only loses, so only at those is anything reckoned."""
+    lost = np.zeros(len(numbers) + 1)  # if nothing is explained
+    for i in range(len(numbers)):
+        lost[i + 1] = lost[i] + miss * weight[i]
+    rest = (numbers - partition).astype(np.float64)
+    found = np.zeros((4, len(counts)))
+    for row in range(len(counts)):
+        count = counts[row]
+        won, lowest = 0.0, 0.0
+        begin, middle = 0.0, 0.0
+        for i in range(len(numbers)):
+            if partition[i] < count and rest[i] >= 0:
+                times = rest[i] / count
+                if times == np.floor(times):
+                    lowest = min(lowest, won - lost[i])
+                    won += (hit + miss) * weight[i]
+                    begin, middle = max(begin, won - lost[i + 1]), max(middle, won - lost[i + 1] - lowest)
+        found[0, row] = won - lost[-1] if count else 0.0
+        found[1, row], found[2, row] = begin, middle
+        found[3, row] = max(0.0, won - lost[-1] - min(lowest, won - lost[-1]))
+    return found
 
 
 def _fits(seen: Sightings, way: Way, spells: Sequence[Spell]) -> Flags:

@@ -332,7 +332,6 @@ JUDGED: Final = pa.schema(
         pa.field("owner_witness", _WITNESS),  # the delivery at another consumer
         pa.field("holder_witness", _WITNESS),  # the delivery that held others back
         _required("shown", pa.int64()),  # bits of findings that do not fail and are kept as examples
-        pa.field("load", LOAD),  # not null: no delivery or message, but a sum of what a consumer was given
     ]
 )
 
@@ -349,7 +348,7 @@ AUDITED: Final = pa.schema(
         *[
             field.with_type(nullable_parts(field.type))
             for field in JUDGED
-            if field.name not in ("key_id", "hash", "checkpoint", "load")
+            if field.name not in ("key_id", "hash", "checkpoint")
         ],
         pa.field("subscription", pa.string()),
         pa.field("delivered_at", TIME),

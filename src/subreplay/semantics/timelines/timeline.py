@@ -6,11 +6,11 @@ story; the ``OwnerIndex`` answers for millions of messages at once and is all th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ BEGINNING = Instant(-(2**63), -(2**63))
 """The start of epoch 0: before everything."""
 
 Ints: TypeAlias = NDArray[np.int64]
+T = TypeVar("T")
 FEW: Final = 16
 """Slots that are looked up without compiled code: who asks for one key does not wait until that is loaded."""
 
@@ -275,6 +276,15 @@ class Timeline:
                 joined[epoch.joined.index] = epoch.index
             left[[consumer.index for consumer in epoch.left]] = epoch.index
         return joined, left
+
+
+def once_each(timelines: Iterable[Timeline], make: Callable[[Timeline], T]) -> Iterator[T]:
+    """What is made of each timeline, once for those that share their index, as those of the same events do."""
+    known: dict[int, tuple[OwnerIndex, T]] = {}
+    for timeline in timelines:
+        if id(timeline.index) not in known:
+            known[id(timeline.index)] = timeline.index, make(timeline)
+        yield known[id(timeline.index)][1]
 
 
 class _Fold:
