@@ -17,7 +17,6 @@ from subreplay.audit.codes import Code
 from subreplay.audit.passes import loads as loads_of_batches
 from subreplay.audit.passes.loads import REPEATED, Given, Span
 from subreplay.rows.model.columns import UNKNOWN
-from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.tables import LOAD, TIME
 
 VIOLATIONS = pa.schema(
@@ -69,14 +68,11 @@ def test_loads(width: int, slide: int, few: int, monkeypatch: pytest.MonkeyPatch
             (window, consumer, len(mine), sum(row[4] for row in mine), sum(row[5] for row in mine),
              sum(row[6] == Code.UNACKED.bit for row in mine), len({row[3] for row in mine} - {None}))
         )  # fmt: skip
-    given_out, added = Given(Scope("t", 0), (Span(width, slide),), 1_000_000_000), []
+    counting = Given((Span(width, slide),), 1_000_000_000)
     rows.sort(key=lambda row: (not row[0], row[1]))  # as they are judged
-    for parts in ((rows[:30], rows[30:50]), (rows[50 : len(given)],), (rows[len(given) :],)):
-        for part in parts:
-            given_out.add(facts(part), codes(part))
-        added.append(given_out.sums())
-    loads = pa.concat_tables(added)["load"].combine_chunks().flatten()
-    mine = pa.table(loads, schema=pa.schema(list(LOAD)))
+    for part in (rows[:30], rows[30:50], rows[50 : len(given)], rows[len(given) :]):
+        counting.add(facts(part), codes(part))
+    mine = counting.together()
     assert rows_of(sums.loads(mine, Span(width, slide))) == expected
 
 
