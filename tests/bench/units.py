@@ -1,8 +1,8 @@
 """What many small units cost: ``python -m tests.bench.units [deliveries]`` prints a table.
 
 The same deliveries lie in 8, 1,000 and 5,000 topic partitions, and go to 1,000 consumers instead of eight. Each audit
-is a program of its own on the local engine, and runs once before it is measured, so that compiled code is there. Counted
-are CPU seconds of the program and of all processes that it has started; the last column is how many times as many they
+is a program of its own on the local engine. It runs once before it is measured, so that compiled code is there. Counted
+are CPU seconds of the program and of the processes that it has started. The last column is how many times as many they
 are as those of 8 partitions.
 """
 
