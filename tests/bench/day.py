@@ -7,8 +7,9 @@ consumer that does not own them, so that there is something to find.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,24 +31,30 @@ STRAYS = 100
 SECOND = 1_000_000  # µs
 MIDNIGHT = 20_000 * 86_400 * SECOND
 QUIET = 5 * SECOND  # before a join or a leave, so that nothing is outstanding when keys move
-# second of the day, event, consumer
-MEMBERS = (
+Members: TypeAlias = Sequence[tuple[int, str, str]]
+"""Second of the day, event, consumer."""
+MEMBERS: Members = (
     *((second, "join", f"c{second}") for second in range(1, 7)),
     (20_000, "join", "c7"), (40_000, "join", "c8"), (60_000, "leave", "c3"), (70_000, "join", "c3"),
 )  # fmt: skip
 
 
 def write(
-    folder: Path, deliveries: int, of_one_key: int = 0, partitions: int = PARTITIONS, strays: int = STRAYS
+    folder: Path,
+    deliveries: int,
+    of_one_key: int = 0,
+    partitions: int = PARTITIONS,
+    strays: int = STRAYS,
+    members: Members = MEMBERS,
 ) -> None:
     """Write the tables ``messages``, ``membership`` and ``deliveries``; ``of_one_key`` messages share a key. Keys are
-    spread over ``partitions`` of the topic; ``strays`` deliveries go astray."""
+    spread over ``partitions`` of the topic; ``strays`` deliveries go astray; ``members`` come and go."""
     draw = np.random.default_rng(7)
     n = deliveries - deliveries // 100
     keys = draw.integers(0, KEYS, n)
     keys[draw.permutation(n)[:of_one_key]] = 0
     published = MIDNIGHT + np.sort(draw.integers(100 * SECOND, 86_000 * SECOND, n))
-    for second, _, _ in MEMBERS:
+    for second, _, _ in members:
         at = MIDNIGHT + second * SECOND
         published[(published > at - QUIET) & (published <= at)] = at + 1
     partition = (keys % partitions).astype(np.int32)
@@ -62,12 +69,12 @@ def write(
         "producer": _word("p", n), "sequence_id": index, "publish_time": published, "size": draw.integers(100, 2000, n),
     }  # fmt: skip
     _write(folder / "messages", messages, MESSAGES)
-    _write(folder / "membership", _membership(), MEMBERSHIP)
-    _write(folder / "deliveries", _deliveries(messages, keys, words, draw, strays), DELIVERIES)
+    _write(folder / "membership", _membership(members), MEMBERSHIP)
+    _write(folder / "deliveries", _deliveries(messages, keys, words, draw, strays, members), DELIVERIES)
 
 
 def _deliveries(
-    messages: dict[str, Any], keys: Ints, words: pa.Array, draw: np.random.Generator, strays: int
+    messages: dict[str, Any], keys: Ints, words: pa.Array, draw: np.random.Generator, strays: int, members: Members
 ) -> dict[str, Any]:
     """The deliveries of messages to the owners of their keys, in order of time; ``strays`` of them to another."""
     n = len(keys)
@@ -83,10 +90,10 @@ def _deliveries(
     given_back[back] = True
     nacked = first & given_back[row]
     end = np.where(first, acked[row], at + SECOND // 5)
-    consumer = _owners(keys[row], at, words)
+    consumer = _owners(keys[row], at, words, members)
     astray = draw.permutation(len(at))[:strays]
     consumer[astray] = (consumer[astray] + 1) % 6
-    names = pa.array([f"c{number}" for number in range(1, 9)])
+    names = pa.array([f"c{number}" for number in range(1, len(members) + 1)])
     m = len(at)
     return {
         "date": _day(m), "subscription": _word(SUBSCRIPTION, m), "topic": _word(TOPIC, m),
@@ -98,31 +105,34 @@ def _deliveries(
     }  # fmt: skip
 
 
-def timeline(partition: int) -> Timeline:
+def timeline(partition: int, members: Members = MEMBERS) -> Timeline:
     """The consumers of a topic partition."""
     policy: Policy = make(POLICY, PROFILE)
     scope = Scope(TOPIC, partition)
-    instants = [Instant((MIDNIGHT + second * SECOND) * 1_000) for second, _, _ in MEMBERS]
+    instants = [Instant((MIDNIGHT + second * SECOND) * 1_000) for second, _, _ in members]
     events = [
         MembershipEvent(scope, event, name, instant, instant)  # type: ignore[arg-type]
-        for (_, event, name), instant in zip(MEMBERS, instants, strict=True)
+        for (_, event, name), instant in zip(members, instants, strict=True)
     ]
     return Timeline.fold(policy, scope, events)
 
 
-def _owners(keys: Ints, at: Ints, words: pa.Array) -> Ints:
+def _owners(keys: Ints, at: Ints, words: pa.Array, members: Members) -> Ints:
     """The number of the consumer that owns each key at each time, from 0."""
-    members = timeline(0)
+    folded = timeline(0, members)
     hashes = murmur3_32_array(words)
-    slots = members.policy.slots(hashes)
-    epochs = [members.owner_at(slots, hashes, np.full(KEYS, e.index, np.int32)) for e in members.epochs]
-    number = np.array([int(consumer.name[1:]) - 1 for consumer in members.consumers])
-    return number[np.stack(epochs)[members.epoch_at(at * 1_000, np.zeros(len(at), np.int64)), keys]]
+    slots = folded.policy.slots(hashes)
+    number = np.array([int(consumer.name[1:]) - 1 for consumer in folded.consumers])
+    epoch, found = folded.epoch_at(at * 1_000, np.zeros(len(at), np.int64)), np.empty(len(keys), np.int64)
+    for each in np.unique(epoch).tolist():
+        owners, mine = folded.owner_at(slots, hashes, np.full(KEYS, each, np.int32)), epoch == each
+        found[mine] = number[owners[keys[mine]]]
+    return found
 
 
-def _membership() -> dict[str, Any]:
-    n = len(MEMBERS)
-    seconds, kinds, names = zip(*MEMBERS, strict=True)
+def _membership(members: Members) -> dict[str, Any]:
+    n = len(members)
+    seconds, kinds, names = zip(*members, strict=True)
     return {
         "date": _day(n), "subscription": _word(SUBSCRIPTION, n), "topic": _word(TOPIC, n),
         "type": _word("Key_Shared", n), "consumer": pa.array(names), "event": pa.array(kinds),

@@ -7,13 +7,15 @@ surrogates become visible escapes; everything else is left as it is. HTML escapi
 from __future__ import annotations
 
 import dataclasses
+import operator
 import re
-from functools import lru_cache
-from typing import Any, TypeVar
+from functools import cache, lru_cache
+from typing import Any, Final, TypeVar, cast
 
 UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]")
 
 T = TypeVar("T")
+_PLAIN: Final = frozenset({int, float, bool, type(None)})
 
 
 def _visible(match: re.Match[str]) -> str:
@@ -32,12 +34,23 @@ def clean(text: str) -> str:
 
 
 def cleaned(value: T) -> T:
-    """A frozen value (dataclass, tuple, string, number) with every string in it cleaned."""
+    """A frozen value (dataclass, tuple, string, number) with every string in it cleaned; a part in which no string
+    changes is the same object."""
     out: Any = value
     if isinstance(value, str):
-        out = clean(value)
+        out = value if value.isascii() and value.isprintable() else clean(value)
     elif isinstance(value, tuple):
-        out = tuple([cleaned(item) for item in value])
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        out = type(value)(**{f.name: cleaned(getattr(value, f.name)) for f in dataclasses.fields(value)})
+        items = [cleaned(item) for item in value]
+        out = value if all(map(operator.is_, items, value)) else tuple(items)
+    elif names := _fields(cast(Any, type(value))):
+        before = [getattr(value, name) for name in names]
+        parts = [part if type(part) in _PLAIN else cleaned(part) for part in before]
+        if not all(map(operator.is_, parts, before)):
+            out = type(value)(**dict(zip(names, parts, strict=True)))
     return out  # type: ignore[no-any-return]
+
+
+@cache
+def _fields(kind: type[Any]) -> tuple[str, ...]:
+    """The fields of a dataclass; none of another type."""
+    return tuple([field.name for field in dataclasses.fields(kind)]) if dataclasses.is_dataclass(kind) else ()

@@ -7,6 +7,8 @@ The fields are those of ``ReportData``, in the order they are declared, so the J
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
@@ -20,7 +22,31 @@ REPORT: Final = TypeAdapter(ReportData)
 
 def to_json(data: ReportData) -> str:
     """The report as indented ASCII JSON ending in a newline; the same data gives the same bytes."""
-    return json.dumps(REPORT.dump_python(data, mode="json"), indent=1, allow_nan=False) + "\n"
+    return "".join(_indented(REPORT.dump_python(data, mode="json"), "\n")) + "\n"
+
+
+def _indented(value: Any, line: str) -> Iterator[str]:
+    """What ``json.dumps(value, indent=1)`` gives, in parts; ``line`` begins a line at this depth. With an indent,
+    ``json`` would encode each value in Python; so what holds no other values is encoded without one."""
+    inner = f"{line} "
+    if not isinstance(value, dict | list) or not value:
+        yield json.dumps(value, allow_nan=False)
+    elif not any(isinstance(part, dict | list) for part in (value.values() if isinstance(value, dict) else value)):
+        text = _encoder(inner).encode(value)
+        yield f"{text[0]}{inner}{text[1:-1]}{line}{text[-1]}"
+    else:
+        named = isinstance(value, dict)
+        begin = "{" if named else "["
+        for key in value if named else range(len(value)):
+            yield f"{begin}{inner}{json.dumps(key)}: " if named else f"{begin}{inner}"
+            yield from _indented(value[key], inner)
+            begin = ","
+        yield f"{line}}}" if named else f"{line}]"
+
+
+@cache
+def _encoder(line: str) -> json.JSONEncoder:
+    return json.JSONEncoder(separators=(f",{line}", ": "), allow_nan=False)
 
 
 def from_json(text: str) -> ReportData:

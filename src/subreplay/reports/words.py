@@ -153,6 +153,7 @@ def early(count_: int, delayed: int, least: int, most: int) -> str:
     return f"{count(count_)} of {plural(delayed, 'delayed message')} come {by} too early"
 
 
+@lru_cache(maxsize=1 << 14)
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     """Sort key that puts c2 before c10."""
     parts = re.findall(r"[0-9]+|[^0-9]+", text)

@@ -18,7 +18,7 @@ from subreplay.rows.model.range_table import RangeTable
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.words import instant
 from subreplay.semantics.timelines.event_text import change_words
-from subreplay.semantics.timelines.timeline import Epoch, Timeline
+from subreplay.semantics.timelines.timeline import Epoch, Timeline, once_each
 from subreplay.whatif.handovers import changes
 
 SLOT_MAPS, PARTITION_MAPS = 6, 40
@@ -39,15 +39,17 @@ def range_maps(figures: Figures) -> tuple[tuple[RangeMap, ...], int]:
     begin, end = _extent(figures)
     low, high = policy.space
     several = len({scope.topic for scope in timelines}) > 1
+    drawn = dict(islice(timelines.items(), most))
+    views = once_each(drawn.values(), lambda timeline: _views(timeline, begin, end))
     maps = tuple(
         RangeMap(
             _short(scope, several),
             axis,  # type: ignore[arg-type]
             low,
             high,
-            *_views(timeline, begin, end),
+            *of_scope,
         )
-        for scope, timeline in islice(timelines.items(), most)
+        for scope, of_scope in zip(drawn, views, strict=True)
     )
     return maps, max(0, len(timelines) - most)
 

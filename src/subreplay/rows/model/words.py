@@ -26,6 +26,7 @@ _HEX: Final = np.array([f"{byte:02x}".encode() for byte in range(256)])
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
+@lru_cache(maxsize=1 << 14)
 def instant(at: int) -> str:
     """A time in ns as ISO 8601 UTC, to the microsecond.
 

@@ -1,0 +1,68 @@
+"""What many small units cost: ``python -m tests.bench.units [deliveries]`` prints a table.
+
+The same deliveries lie in 8, 1,000 and 5,000 topic partitions, and go to 1,000 consumers instead of eight. Each audit
+is a program of its own on the local engine. It runs once before it is measured, so that compiled code is there. Counted
+are CPU seconds of the program and of the processes that it has started. The last column is how many times as many they
+are as those of 8 partitions.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from tests.bench import day, figures
+
+CONSUMERS: Final = 1_000
+FIRST: Final = "audit, 8 partitions"
+ROWS: Final[dict[str, dict[str, Any]]] = {
+    FIRST: {},
+    "audit, 1,000 partitions": {"partitions": 1_000},
+    "audit, 5,000 partitions": {"partitions": 5_000},
+    "audit, 1,000 consumers": {
+        "members": [(1 + number * 99 // CONSUMERS, "join", f"c{number + 1}") for number in range(CONSUMERS)]
+    },
+}
+MOST: Final = {"audit, 1,000 partitions": 1.5, "audit, 5,000 partitions": 3.0, "audit, 1,000 consumers": 2.0}
+"""How many times as much as 8 partitions each may cost."""
+
+
+def main(deliveries: int = 500_000) -> None:
+    first = 0.0
+    with tempfile.TemporaryDirectory() as scratch:
+        for number, (row, made) in enumerate(ROWS.items()):
+            folder = Path(scratch, str(number))
+            day.write(folder / "tables", deliveries, **made)
+            run = {
+                "traffic": {"path": str(folder / "tables"), "format": "parquet"},
+                "windows": {"width": "1m"},
+                "output": {"tables": str(folder / "found"), "report": str(folder / "report"), "audited": "findings"},
+            }
+            (folder / "run.yaml").write_text(json.dumps(run))
+            cpu = min(_cpu_seconds(folder / "run.yaml") for _ in range(2))
+            first = first or cpu
+            figures.tell(row, cpu=cpu)
+            goal = f", at most {MOST[row]:g}" if row in MOST else ""
+            print(f"{row:30} {cpu:7.1f} s CPU {cpu / first:6.1f} x{goal}", flush=True)
+
+
+def _cpu_seconds(run: Path) -> float:
+    """CPU seconds of an audit, with those of its processes, which have ended when it has."""
+    before = _spent()
+    command = [sys.executable, "-m", "subreplay", "audit", "--config", str(run), "--quiet"]
+    assert subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode in (0, 1)
+    return _spent() - before
+
+
+def _spent() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
