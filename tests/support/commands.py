@@ -86,14 +86,14 @@ def read_run(engine: Engine, run_file: Path, out: Path) -> dict[str, list[str]]:
 
 
 def whole_run(tables: Mapping[str, pa.Table], subscription: str) -> dict[str, list[str]]:
-    """The rows of a subscription in each table, in order and without their attempt. Fails unless all of them are of the
-    attempt that table ``runs`` names."""
+    """The rows of a subscription in each table, in order, without their attempt and the versions of the engine. Fails
+    unless all of them are of the attempt that table ``runs`` names."""
     mine = {name: rows.filter(pc.equal(rows["subscription"], subscription)) for name, rows in tables.items()}
     (attempt,) = mine[RUNS][ATTEMPT].to_pylist()
     assert {each for rows in mine.values() for each in rows[ATTEMPT].to_pylist()} == {attempt}
-    return {name: _as_texts(rows.drop([ATTEMPT])) for name, rows in mine.items()}
+    return {name: _as_texts(rows) for name, rows in mine.items()}
 
 
 def _as_texts(rows: pa.Table) -> list[str]:
     """Rows in order, with their columns in order: of a new table the engine chooses where the partitions' are."""
-    return sorted(map(str, rows.select(sorted(rows.column_names)).to_pylist()))
+    return sorted(map(str, rows.select(sorted({*rows.column_names} - {ATTEMPT, "versions"})).to_pylist()))
