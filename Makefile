@@ -16,7 +16,7 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test quick slow oldest-numba brokers bench bench-compare check fmt wheel clean distclean
+.PHONY: help setup run demo test quick slow oldest-numba brokers stores cluster bench bench-compare check fmt wheel clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -34,9 +34,9 @@ test: $(READY) ## run every test but slow ones (some of them only: ARGS="-k fail
 
 quick: $(READY) ## run one case of each test of the pure core, and few examples of its properties
 	@$(BIN)/python -m pytest -q -n auto --dist loadfile --few 1 --hypothesis-profile=few \
-		-m "not spark and not long and not slow and not brokers" --ignore-glob='*/spark/*' $(ARGS)
+		-m "not spark and not long and not slow and not brokers and not stores" --ignore-glob='*/spark/*' $(ARGS)
 
-slow: $(READY) ## run what test leaves out: spark-submit, Spark Connect, large keys, faults of an older broker
+slow: $(READY) ## run what test leaves out: kills, a cluster, spark-submit, Spark Connect, large keys, faults of an older broker
 	@$(SPARK) $(BIN)/python -m pytest -m slow $(ARGS)
 
 oldest-numba: build/oldest-numba/.ready ## run the tests of the kernels with the oldest numba that pyproject.toml takes
@@ -48,8 +48,19 @@ build/oldest-numba/.ready: $(READY)
 
 brokers: $(READY) ## fetch a real Kafka and a real Pulsar with their clients, and run the tests that start them
 	@$(PIP) install -q -c constraints.txt -e '.[brokers]'
-	@$(SPARK) $(BIN)/python .ci/fetch_broker_jars.py
+	@$(SPARK) $(BIN)/python .ci/fetch_test_jars.py brokers
 	@$(SPARK) $(BIN)/python -m pytest -m brokers $(ARGS)
+
+stores: $(READY) build/stores/.ready ## fetch an S3 server (moto) and Hadoop's client for S3 (640 MB), run the tests that use them
+	@$(SPARK) $(BIN)/python .ci/fetch_test_jars.py stores
+	@$(SPARK) $(BIN)/python -m pytest -m stores $(ARGS)
+
+build/stores/.ready: $(READY)
+	@$(PIP) install -q --upgrade --target build/stores moto==5.2.5 flask==3.1.3 flask-cors==6.0.5 py-partiql-parser==0.6.3
+	@touch $@
+
+cluster: $(READY) ## start a standalone cluster of two workers on loopback, and run the tests that disturb it
+	@$(SPARK) $(BIN)/python -m pytest -m slow tests/cluster $(ARGS)
 
 bench: $(READY) ## print what folds, replays and audits cost here, write it to build/bench (less of it: ARGS=--quick)
 	@$(SPARK) $(BIN)/python -m tests.bench $(ARGS)

@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from subreplay.config.run import RunConfig, parse
 from subreplay.engine import delta_files
@@ -118,6 +120,21 @@ def test_of_two_runs_that_end_at_the_same_moment_one_holds_and_the_other_fails(
     everything = engine.tables(str(tmp_path)).find("violations")
     assert everything is not None
     assert everything.table()[ATTEMPT].to_pylist() == [other.attempt]
+
+
+def test_a_commit_whose_answer_is_lost_is_not_taken_for_that_of_another_run(
+    engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished(engine, tmp_path, "first")
+    commit = DeltaTable.create_write_transaction
+
+    def lose_answer(table: DeltaTable, *given: Any, **named: Any) -> None:
+        commit(table, *given, **named)
+        raise CommitFailedError
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", lose_answer)
+    finished(engine, tmp_path, "second")
+    assert seen(engine, tmp_path) == {"violations": ["second"], "loads": ["second"], "runs": ["second"]}
 
 
 class Killed(BaseException):

@@ -9,14 +9,16 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from subreplay import __version__
 from subreplay.cli.main import main
 from subreplay.config.run import Spark
-from subreplay.engine.spark.session import CLASSES, _jars, _java, _local, _workers, cores, partitions
+from subreplay.engine.spark.session import CLASSES, _jars, _java, _local, _workers, cores, partitions, require_package
 from subreplay.errors import EnvironmentFailed
 
 
@@ -48,6 +50,44 @@ def test_workers_on_this_machine_have_what_judges_before_a_task_begins(spark: Sp
         yield pa.RecordBatch.from_pydict({"judges": ["subreplay.audit.judge" in sys.modules], "read": [len(archives)]})
 
     assert set(spark.range(1).mapInArrow(told, "judges boolean, read long").collect()) == {(True, 0)}
+
+
+class OfCluster:
+    """A session of which the settings say that tasks run on other machines."""
+
+    conf: ClassVar = {"spark.master": "yarn"}
+
+    def __init__(self, session: SparkSession) -> None:
+        self.jobs = 0
+        self._session = session
+
+    def range(self, *given: int) -> DataFrame:
+        self.jobs += 1
+        return self._session.range(*given)
+
+
+@pytest.mark.spark
+def test_executors_are_asked_for_the_package_once_in_a_session(spark: SparkSession) -> None:
+    session = OfCluster(spark)
+    for _ in range(2):
+        require_package(session)  # type: ignore[arg-type]
+    assert session.jobs == 1
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("changed", "value", "said"),
+    [
+        ("_PACKAGE", "subrepeat.story", "Spark's executors cannot import Python package subrepeat. Install it on each"),
+        ("__version__", "999", rf"Spark's executors have subreplay {__version__}, and this program is 999. Install it"),
+    ],
+)
+def test_executors_without_the_package_or_with_another_are_refused(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, changed: str, value: str, said: str
+) -> None:
+    monkeypatch.setattr(f"subreplay.engine.spark.session.{changed}", value)
+    with pytest.raises(EnvironmentFailed, match=said):
+        require_package(OfCluster(spark))  # type: ignore[arg-type]
 
 
 def test_a_pyspark_that_no_delta_fits_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -28,6 +29,7 @@ from subreplay.rows.model.columns import MOST_BYTES, ROWS
 _KNOWN: Final = 2
 """The latest version of Delta's protocol for writers of which all that a table may ask for is done here."""
 RETRIES: Final = 30  # where runs write other rows of the table at the same moment
+_LONGEST_PAUSE: Final = 1.0  # seconds between two of them
 _NO_PARTITION = ("", "__HIVE_DEFAULT_PARTITION__")  # as names of partitions both stand for null
 CONFIGURATION: Final = {
     # runs find their rows by partition; statistics of every column cost as much as writing it
@@ -98,9 +100,13 @@ class NewFiles(NewRows):
             for file in self.written
         ]
         mine = [(column, "=", value) for column, value in self.where.items()]
-        for _ in range(1 + RETRIES):
+        written = frozenset(file.name for file in self.written)
+        for attempt in range(1 + RETRIES):
             table = DeltaTable(self.path, storage_options=_options(self.access))
-            if _names(table, self.where) != self.replaced:
+            names = _names(table, self.where)
+            if attempt and names == written:
+                return  # the previous attempt succeeded, and the store's answer was lost
+            if names != self.replaced:
                 break
             # delta-rs would not notice rows that another run adds where there were none; that somebody has written
             # anything, it does
@@ -110,6 +116,7 @@ class NewFiles(NewRows):
                     added, "overwrite", table.schema(), [*self.partitions], mine, commit_properties=once
                 )
                 return
+            time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.02 * 2**attempt)))  # so that writers take turns
         raise EnvironmentFailed(
             f"{self.path}: another run is writing the same date, subscription and topic; "
             "run this one again when it has ended"

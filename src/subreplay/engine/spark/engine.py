@@ -22,7 +22,7 @@ from subreplay.engine.spark.datasets import BlocksDataset, PackedDataset, SparkD
 from subreplay.engine.spark.packing import FAILED, SORTED, Merge, raise_first
 from subreplay.engine.spark.partitioning import dealt
 from subreplay.engine.spark.schemas import arrow_schema
-from subreplay.engine.spark.session import KeptRows, as_it_was, cores, partitions
+from subreplay.engine.spark.session import KeptRows, as_it_was, cores, partitions, require_package
 from subreplay.engine.spark.tables import KeptFrames, NewFrame, SparkTables
 from subreplay.rows.sorted_blocks import Order
 
@@ -37,6 +37,7 @@ class SparkEngine(Engine):
     name = "spark"
 
     def __init__(self, session: SparkSession) -> None:
+        require_package(session)
         self.session = session
         self.version = session.version
         self.cores = _cores(session)

@@ -97,6 +97,53 @@ def open_session(options: Spark) -> SparkSession:
     return session
 
 
+_CHECKED: Final[WeakSet[Any]] = WeakSet()
+_PACKAGE: Final = "subreplay.pipeline.story"  # imports all that a task needs
+
+
+def require_package(session: SparkSession) -> None:
+    """Check once per session that executors of a cluster have this package; without it each task fails, and Spark
+    retries tasks for half a minute. Raises ``EnvironmentFailed`` where they lack it or have another version."""
+    local = not is_remote() and str(session.conf.get("spark.master", "")).startswith("local")
+    if local or session in _CHECKED:
+        return
+    (found,) = session.range(0, 1, 1, 1).mapInArrow(_report_version(_PACKAGE), "version string, lacks string").collect()
+    remedy = (
+        "Install it on each node (pip install), or ship an environment that contains it (spark.archives with a packed "
+        "environment, and PYSPARK_PYTHON inside it)."
+    )
+    if found["lacks"] is not None:
+        raise EnvironmentFailed(f"Spark's executors cannot import Python package {found['lacks']}. {remedy}")
+    if found["version"] != __version__:
+        raise EnvironmentFailed(
+            f"Spark's executors have subreplay {found['version']}, and this program is {__version__}. {remedy}"
+        )
+    _CHECKED.add(session)
+
+
+def _report_version(module: str) -> Any:
+    """The function of a task that reports the version of this package there, or which package it lacks. It is local, so
+    that it is sent whole: a worker without the package could not look it up."""
+
+    def report(batches: Any) -> Any:
+        from importlib import import_module
+
+        import pyarrow
+
+        version = lacks = None
+        try:
+            import_module(module)
+            version = import_module(module.partition(".")[0]).__version__
+        except ModuleNotFoundError as error:
+            lacks = error.name
+        for _ in batches:
+            yield pyarrow.RecordBatch.from_pydict(
+                {"version": pyarrow.array([version], "string"), "lacks": pyarrow.array([lacks], "string")}
+            )
+
+    return report
+
+
 def active() -> SparkSession | None:
     """The session that the thread, or else the program, has already."""
     try:
