@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from subreplay.reports.data import MoveView
 from subreplay.reports.figures import Figures
 from subreplay.rows.model.columns import Ints
-from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.words import instant
 from subreplay.semantics.timelines.event_text import change_words
 from subreplay.semantics.timelines.timeline import Timeline, once_each
@@ -52,19 +51,23 @@ class Moves:
         timelines = figures.plan.timelines
         passed = tuple(once_each(timelines.values(), _InWords))
         counts = [len(each.handovers.slots) for each in passed]
-        first = dict(zip(timelines, np.cumsum([0, *counts]).tolist(), strict=False))
-        of = dict(zip(timelines, passed, strict=True))
+        begins = np.cumsum([0, *counts]).tolist()
+        of = {
+            (scope.topic, scope.partition): (begin, each.numbers)
+            for scope, begin, each in zip(timelines, begins, passed, strict=False)
+        }
         keys, messages = np.zeros((2, sum(counts)), np.int64)
-        published: dict[tuple[Scope, int], int] = defaultdict(int)
-        found: dict[int, tuple[Scope, int]] = {}
+        published: dict[tuple[str, int, int], int] = defaultdict(int)
+        found: dict[int, tuple[str, int, int]] = {}
         for row in figures.traffic:
             if row["level"] == "move" and row["scenario"] == figures.plan.name:
-                scope, epoch = Scope(row["topic"], row["partition"]), row["epoch"]
-                published[scope, epoch] += row["messages"]
-                number = of[scope].numbers.get((epoch, row["before"], row["consumer"]))
+                topic, partition, epoch = row["topic"], row["partition"], row["epoch"]
+                published[topic, partition, epoch] += row["messages"]
+                begin, numbers = of[topic, partition]
+                number = numbers.get((epoch, row["before"], row["consumer"]))
                 if number is not None:
-                    at = first[scope] + number
-                    keys[at], messages[at], found[at] = row["keys"], row["messages"], (scope, epoch)
+                    at = begin + number
+                    keys[at], messages[at], found[at] = row["keys"], row["messages"], (topic, partition, epoch)
         share = np.zeros(len(messages))
         for at, change in found.items():
             share[at] = int(messages[at]) / published[change] if messages[at] else 0.0
