@@ -10,7 +10,7 @@ import pytest
 
 from subreplay.audit.codes import Code
 from subreplay.audit.context import Dispatcher
-from subreplay.audit.selectors import FEW, MOST_COMPARED, OwnerFit, OwnerFits, best_fit, other_selectors
+from subreplay.audit.selectors import FEW, MOST_COMPARED, OtherTimelines, OwnerFit, OwnerFits, best_fit, other_selectors
 from subreplay.rows.model.columns import Ints
 from subreplay.semantics.policies import make
 from subreplay.semantics.policies.base import Policy
@@ -31,7 +31,7 @@ def fit(run: Policy, broker: Policy, astray: int = 0, rows: int = 900, story: st
     session[:astray] = (session[:astray] + 1) % len(real.consumers)
     expected = mine.owner_at(run.slots(hashes), hashes, mine.epoch_at(at, seq))
     codes = np.where(expected == session, 0, Code.WRONG_OWNER.bit)
-    fits = OwnerFits(run, Dispatcher.of(mine))
+    fits = OwnerFits(run, Dispatcher.of(mine), OtherTimelines())
     for part in np.array_split(np.arange(rows), 3):
         fits.add(facts(hashes[part], at[part], session[part]), codes[part])
     counted = fits.rows()

@@ -137,7 +137,7 @@ class Judge(Context):
         state: DispatcherState | None = None
         explained = Explained((), None)
         if given is not None:
-            given.begin(OwnerFits(self.policy, dispatcher))
+            given.begin(OwnerFits(self.policy, dispatcher, given.others))
         begun, still = False, Open(self.horizon) if self.carries else None
         for part in parts:
             facts = checkpoint.take(part)

@@ -59,11 +59,30 @@ def other_selectors(policy: Policy) -> Iterator[Policy]:
                     continue
 
 
+class OtherTimelines:
+    """The timeline of a dispatcher under other selectors. Dispatchers of the same events, of which one comes after the
+    other, share it."""
+
+    def __init__(self) -> None:
+        self._of: Timeline | None = None
+        self._known: dict[str, Timeline] = {}
+
+    def under(self, policy: Policy, timeline: Timeline) -> Timeline:
+        """What ``timeline`` would be under another policy."""
+        if self._of is None or self._of.index is not timeline.index:
+            self._of, self._known = timeline, {}
+        if name_of(policy) not in self._known:
+            causes = (epoch.cause for epoch in timeline.epochs)
+            events = (event for event in causes if event is not None)
+            self._known[name_of(policy)] = Timeline.fold(policy, timeline.scope, events)
+        return self._known[name_of(policy)]
+
+
 class OwnerFits:
     """The first deliveries of a dispatcher outside of membership changes, by which selectors are compared."""
 
-    def __init__(self, policy: Policy, dispatcher: Dispatcher) -> None:
-        self._policy, self._timeline = policy, dispatcher.timeline
+    def __init__(self, policy: Policy, dispatcher: Dispatcher, others: OtherTimelines) -> None:
+        self._policy, self._timeline, self._others = policy, dispatcher.timeline, others
         self._parts: list[Ints] = []
         self._left = 0 if next(other_selectors(policy), None) is None else MOST_COMPARED
 
@@ -92,8 +111,7 @@ class OwnerFits:
         return {"selector": [*found], "outside": [len(wrong)] * len(found), "at_owner": [*found.values()]}
 
     def _fitting(self, policy: Policy, hashes: Ints, at: Ints, seq: Ints, session: Ints) -> int:
-        causes = (epoch.cause for epoch in self._timeline.epochs)
-        timeline = Timeline.fold(policy, self._timeline.scope, (event for event in causes if event is not None))
+        timeline = self._others.under(policy, self._timeline)
         unsigned = hashes.astype(np.uint32)
         owner = timeline.owner_at(policy.slots(unsigned), unsigned, timeline.epoch_at(at, seq))
         # by name: of consumers of equal names nobody knows which one it was

@@ -17,7 +17,7 @@ from subreplay.audit.checkpoint import filled
 from subreplay.audit.codes import Code
 from subreplay.audit.passes.lags import Lags
 from subreplay.audit.passes.states import NOWHERE, States
-from subreplay.audit.selectors import OwnerFits
+from subreplay.audit.selectors import OtherTimelines, OwnerFits
 from subreplay.hashing.identity import key_identity
 from subreplay.kernels.compiled import compiled
 from subreplay.rows.groups import AddingUp
@@ -78,6 +78,7 @@ class Given:
         self._numbers: dict[str, int] = {}  # of consumers
         self._dispatchers = 0
         self._fits: OwnerFits | None = None
+        self.others = OtherTimelines()  # what selectors are compared by
         self._keys = States(len(self._spans))  # the last pane of a key at a consumer, in each span
         self._waiting: list[tuple[pa.Table, Ints, int]] = []  # facts, their findings, the number of their dispatcher
         self._rows = 0  # of these
