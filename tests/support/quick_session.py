@@ -87,7 +87,8 @@ def hide_from_commands(patch: Any) -> None:
         return opened(options)
 
     patch.setattr(main, "run_command", run)
-    patch.setattr(sessions, "is_there", lambda: SparkContext._active_spark_context is not None)
+    active = sessions.active
+    patch.setattr(sessions, "active", lambda: None if SparkContext._active_spark_context is None else active())
     patch.setattr(sessions, "open_session", open_session)
 
 
