@@ -168,3 +168,9 @@ def test_records_of_text_have_their_lines_and_why_they_cannot_be_read(
     assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
     assert {*found["subreplay_file"].to_pylist()} == {f"one/{name}", f"two/{name}"}
     assert found["subreplay_line"].null_count == 0
+
+
+def test_a_folder_that_cannot_be_made_is_named_in_one_line(local: Engine) -> None:
+    tables = local.tables("/proc/no such place")
+    with pytest.raises(InputError, match=r"^/proc/no such place/rows: cannot be written: .*is the name right\?$"):
+        tables.new("rows", NUMBERS, {})

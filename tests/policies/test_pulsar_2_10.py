@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from subreplay.errors import ConfigError
 from subreplay.hashing.profiles import BASED_ON, PULSAR_2_10, PULSAR_3_2
 from subreplay.hashing.profiles.releases import NEAREST, describe_nearest, nearest_profile
 from subreplay.semantics.policies import make
@@ -136,3 +137,8 @@ def test_what_is_no_release_of_a_known_system_has_no_nearest_profile():
     assert [describe_nearest(name) for name in ("documented-2", "rabbit-3", "pulsar", "")] == [""] * 4
     assert "pulsar-4.2" in describe_nearest("pulsar-5.0")
     assert describe_nearest("kafka-4.0.1") == "The profile of kafka 4.0.1 is kafka-4.0."
+
+
+def test_a_profile_of_another_system_is_called_that() -> None:
+    with pytest.raises(ConfigError, match=r"it has: kafka-2.3, .*\. pulsar-4.0 is a profile of Pulsar, another system"):
+        make("kafka.range", "pulsar-4.0")

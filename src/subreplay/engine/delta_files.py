@@ -24,6 +24,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from subreplay.engine.interface import NewRows
 from subreplay.errors import EnvironmentFailed, InputError
+from subreplay.failures import of_system
 from subreplay.rows.model.columns import MOST_BYTES, ROWS
 
 _KNOWN: Final = 2
@@ -186,6 +187,8 @@ def begin(
     mine = kept_by_delta(pa.schema([f for f in columns if f.name not in partitions]))
     whole = pa.schema([*mine, *(pa.field(c, pa.string()) for c in partitions[:-1]), pa.field("date", pa.date32())])
     try:
+        if access is None:
+            os.makedirs(path, exist_ok=True)
         _make(path, whole, partitions, access)
         table = DeltaTable(path, storage_options=_options(access))
         if table.protocol().min_writer_version > _KNOWN or table.metadata().partition_columns != partitions:
@@ -200,6 +203,8 @@ def begin(
         return NewFiles(name, columns, dict(where), path, mine, tuple(partitions), _names(table, where), access)
     except DeltaError as error:
         raise EnvironmentFailed(f"{path}: the table cannot be written: {error}") from error
+    except OSError as error:
+        raise of_system(error, path, "written") from error
 
 
 def replace(path: str, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:

@@ -105,4 +105,7 @@ def rule_of(subject: str, rules: Mapping[str, Rule], profile: str) -> Rule:
         from subreplay.hashing.profiles.releases import describe_nearest  # which needs this module
 
         known = f"{subject} has no profile {profile!r}; it has: {', '.join(rules)}"
+        system = profile.partition("-")[0]
+        if system in ("kafka", "pulsar") and not any(name.startswith(f"{system}-") for name in rules):
+            raise ConfigError(f"{known}. {profile} is a profile of {system.title()}, another system.") from None
         raise ConfigError(". ".join(filter(None, (known, describe_nearest(profile))))) from None
