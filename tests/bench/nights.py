@@ -19,10 +19,9 @@ from subreplay.rows.model.tables import LOG
 from subreplay.rows.sorted_blocks import (
     BY_POSITION,
     BY_TIME,
-    WAITING_BLOCK,
     external_merge,
     shuffle_blocks,
-    sorted_on_disk,
+    sorted_rows,
 )
 from subreplay.semantics.policies import make
 from subreplay.semantics.timelines.timeline import Timeline
@@ -89,8 +88,8 @@ def _log(keys: int) -> pa.Table:
 def _night(judge: Judge, log: pa.Table) -> pa.Table:
     """Judge a log; what is handed on, as the ``LOG`` rows that the next night begins with."""
     blocks = sorted(shuffle_blocks(log.to_batches(BATCH), BY_POSITION), key=lambda block: block.first_key)
-    facts = shuffle_blocks(judge.by_position(external_merge(blocks, BY_POSITION)), BY_TIME, WAITING_BLOCK)
-    found = [b.column("checkpoint").drop_null() for b in judge.by_time(external_merge(sorted_on_disk(facts), BY_TIME))]
+    facts = sorted_rows(judge.by_position(external_merge(blocks, BY_POSITION)), BY_TIME)
+    found = [b.column("checkpoint").drop_null() for b in judge.by_time(facts, judge.given())]
     carried = pa.concat_arrays([some for some in found if len(some)])
     told = {"topic": SCOPE.topic, "partition": -1, "batch_index": 0, "seq": 0, "kind": CARRY, "ledger": UNKNOWN,
             "entry": 0, "at": 0}  # fmt: skip

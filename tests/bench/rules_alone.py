@@ -31,10 +31,9 @@ from subreplay.rows.model.tables import LOG
 from subreplay.rows.sorted_blocks import (
     BY_POSITION,
     BY_TIME,
-    WAITING_BLOCK,
     external_merge,
     shuffle_blocks,
-    sorted_on_disk,
+    sorted_rows,
 )
 from tests.bench import day
 
@@ -69,9 +68,9 @@ def codes_of(judge: Judge, rows: list[list[pa.RecordBatch]]) -> Ints:
     blocks = sorted(
         chain.from_iterable(shuffle_blocks(some, BY_POSITION) for some in rows), key=lambda block: block.first_key
     )
-    facts = shuffle_blocks(judge.by_position(external_merge(blocks, BY_POSITION)), BY_TIME, WAITING_BLOCK)
-    judged = pa.Table.from_batches(judge.by_time(external_merge(sorted_on_disk(facts), BY_TIME)))
-    return judged.filter(pc.is_null(judged["load"]))["codes"].to_numpy()
+    facts = sorted_rows(judge.by_position(external_merge(blocks, BY_POSITION)), BY_TIME)
+    judged = pa.Table.from_batches(judge.by_time(facts, judge.given()))
+    return judged["codes"].to_numpy()
 
 
 def judge_of(partition: int) -> Judge:
