@@ -69,7 +69,8 @@ def codes_of(judge: Judge, rows: list[list[pa.RecordBatch]]) -> Ints:
         chain.from_iterable(shuffle_blocks(some, BY_POSITION) for some in rows), key=lambda block: block.first_key
     )
     facts = sorted_rows(judge.by_position(external_merge(blocks, BY_POSITION)), BY_TIME)
-    return pa.Table.from_batches(judge.by_time(facts, judge.given()))["codes"].to_numpy()
+    judged = pa.Table.from_batches(judge.by_time(facts, judge.given()))
+    return judged["codes"].to_numpy()
 
 
 def judge_of(partition: int) -> Judge:
