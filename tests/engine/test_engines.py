@@ -88,7 +88,7 @@ def test_rows_of_an_output_table_replace_those_of_the_same_run(engine: Engine, t
         assert len(found["rows"].table()) == n
         tables.commit(new)
         tables.put("sums", found["sum"].table(), where)
-    tables.settle()
+        tables.settle()  # what is put at once has no order
     counted, sums = tables.find("counted"), tables.find("sums")
     assert counted is not None
     assert sums is not None

@@ -238,7 +238,7 @@ def test_a_setting_that_a_platform_refuses_stays_as_it_is() -> None:
     def refused(*_: object) -> None:
         raise PySparkException("[CONFIG_NOT_AVAILABLE] Configuration is not available")
 
-    fit_batches(SimpleNamespace(conf=SimpleNamespace(set=refused)), 0)  # type: ignore[arg-type]
+    fit_batches(SimpleNamespace(conf=SimpleNamespace(set=refused)))  # type: ignore[arg-type]
 
 
 def test_members_that_nobody_recorded_need_no_table() -> None:

@@ -90,7 +90,7 @@ class RunTables(Tables):
         return self.tables.written if self._written is None else self._written
 
     def find(self, name: str) -> Dataset | None:
-        """A table as finished attempts left it, as far as it tells the attempts of its rows."""
+        """A table as finished attempts left it, if its rows have the ids of attempts; else as it is."""
         found = self.tables.find(name)
         if found is None or name == RUNS or ATTEMPT not in found.schema.names:
             return found

@@ -233,21 +233,12 @@ def _audited(source: Source, written: Written) -> tuple[Dataset | None, str]:
     if not len(mine) or audited is None or loads is None or "commit" not in audited.schema.names:
         return None, f"this command: no audit of this policy and topic has written {where} as this run file asks"
     known_secret.require_as_shown(mine, config)
-    audited = audited.where(of_run & _is_delivery(audited))
+    audited = audited.where(of_run)
     in_all = loads.where(of_run & (field("width") == ALL_TIME.width)).select(LOADS_OF_RUN.names).table()
     totals = sums.totals(in_all)
     if _number_of(audited) < totals["deliveries"] + totals["undelivered"]:
         return None, f"this command: {where} has deliveries with findings only"
     return audited, f"the audit that wrote {where}"
-
-
-def _is_delivery(audited: Dataset) -> Condition:
-    """Which rows of table ``audited`` hold neither state nor sums, as those of earlier releases do."""
-    mine = ALL
-    for name in ("checkpoint", "load"):
-        if name in audited.schema.names:
-            mine = mine & field(name).is_null
-    return mine
 
 
 def _number_of(rows: Dataset) -> int:

@@ -265,12 +265,12 @@ def _csv_table(part: Part) -> tuple[pa.Table, dict[str, pa.DataType]]:
     rows = len(table) + len(broken)
     if quote and not escape and text.count(quote) % 2:  # the last one begins a value, which takes all that follows
         begin, end = (part.line + text.count("\n", 0, to) for to in (text.rfind(quote), len(text.rstrip("\n"))))
-        told = f"the quote in line {begin} is not closed, so its value takes all that follows, to line {end}; close it"
+        reason = f"the quote in line {begin} is not closed, so its value goes on to line {end}; close it"
         if broken and broken[-1][0] == rows + header:
             broken.pop()
         else:
             table = table.slice(0, len(table) - 1)
-        broken.append((rows + header, told))
+        broken.append((rows + header, reason))
     valid = np.setdiff1d(np.arange(1, rows + 1), [n - header for n, _ in broken]) + header
     first = part.line  # else lines are within values
     at = numbers if len(numbers) == rows + header else range(first, first + rows + header)

@@ -80,7 +80,7 @@ def _files(spark: SparkSession, folder: str, schema: pa.Schema) -> list[NewFile]
 
 
 def access(spark: SparkSession, path: str) -> dict[str, str]:
-    """How delta-rs reaches a bucket, as far as the session tells."""
+    """How delta-rs reaches a bucket, as far as the settings of the session say."""
     bucket = urlsplit(path).netloc
 
     def setting(name: str) -> str | None:

@@ -63,7 +63,6 @@ CLASSES = "spark-classes.jsa"
 DEFAULT_PARTITIONS = 200  # Spark's own
 READ = 128  # rows of Parquet that a task reads at a time, whose keys may have megabytes
 BATCH = 1024  # rows that go to Python at a time
-MOST_BYTES = 1 << 25  # of the keys of so many rows
 _TO_PYTHON = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _TO_READ = "spark.sql.parquet.columnarReaderBatchSize"
 
@@ -91,7 +90,7 @@ def open_session(options: Spark) -> SparkSession:
         session.conf.set("spark.sql.shuffle.partitions", str(shuffles))
     # times in ns, as pandas writes them, are then numbers; else Spark refuses to read them
     session.conf.set("spark.sql.legacy.parquet.nanosAsLong", "true")
-    fit_batches(session, 0)
+    fit_batches(session)
     # the number of rows sees to it; to look after the bytes of each row costs more than all rules
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
     return session
@@ -173,11 +172,10 @@ def _memory(master: str) -> str:
     return f"{max(1, min(cores(master), quarter))}g"
 
 
-def fit_batches(session: SparkSession, widest: int) -> None:
-    """Let so many rows be read, and go to Python, at a time that their keys fit, of which a message has at most
-    ``widest`` bytes. A platform that lets nobody set this knows better."""
-    rows = max(1, min(BATCH, MOST_BYTES // max(widest, 1)))
-    for name, value in {_TO_PYTHON: rows, _TO_READ: min(READ, rows)}.items():
+def fit_batches(session: SparkSession) -> None:
+    """Let so few rows be read, and go to Python, at a time that large keys fit. A platform that lets nobody set this
+    knows better."""
+    for name, value in {_TO_PYTHON: BATCH, _TO_READ: READ}.items():
         with suppress(PySparkException):
             session.conf.set(name, str(value))
 

@@ -34,6 +34,8 @@ def opened(spark: SparkSession, source: TableSource) -> DataFrame | None:
         return None
     files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(source.path)
     largest = files.agg(F.max("length")).collect()[0][0]
+    if largest is not None and largest > MOST and source.options.get("multiLine") == "true":
+        raise InputError(f"{source.key}: {source.path}: more than {MOST >> 20} MiB; write one object a line (jq -c .)")
     if largest is None or largest > MOST:
         return None
     read = _Read(source.path, source.format, tuple(sorted(source.options.items())))
