@@ -16,7 +16,7 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test quick slow oldest-numba brokers stores cluster bench bench-compare check fmt wheel clean distclean
+.PHONY: help setup run demo test quick slow oldest-numba brokers stores cluster bench bench-compare check messages fmt wheel clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -72,6 +72,9 @@ check: $(READY) ## lint (ruff), types (mypy), import contracts (import-linter)
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+messages: $(READY) ## print every string that a user may see, with its place
+	@$(BIN)/python -m tests.language messages
 
 fmt: $(READY) ## format the code, apply the linter's safe fixes
 	@$(BIN)/ruff format
