@@ -68,10 +68,11 @@ bench: $(READY) ## print what folds, replays and audits cost here, write it to b
 bench-compare: $(READY) ## print two files of build/bench side by side: OLD=file NEW=file
 	@$(BIN)/python -m tests.bench.compare $(OLD) $(NEW)
 
-check: $(READY) ## lint (ruff), types (mypy), import contracts (import-linter)
+check: $(READY) ## lint (ruff), types (mypy), import contracts (import-linter), spelling (codespell)
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/codespell src docs jobs conf *.md
 
 messages: $(READY) ## print every string that a user may see, with its place
 	@$(BIN)/python -m tests.language messages

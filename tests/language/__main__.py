@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from tests.language.messages import collect_messages, format_messages
+from tests.language.prose import find_prose_faults, list_pages
 from tests.language.words import MOST_WORDS, find_long_sentences, find_replaced_names, find_replaced_phrases
 
 
@@ -19,8 +20,11 @@ def main(command: str) -> int:
     replaced = [*find_replaced_names(), *find_replaced_phrases(messages)]
     if replaced:
         print("Words that the project replaced:", *replaced, sep="\n  ")
+    prose = list(find_prose_faults(list_pages(), messages))
+    if prose:
+        print("What proselint found:", *prose, sep="\n  ")
     print(f"Language: {len(messages)} visible strings, {len(long)} long sentences, {len(replaced)} replaced words.")
-    return bool(replaced)
+    return bool(replaced or prose)
 
 
 if __name__ == "__main__":

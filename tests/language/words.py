@@ -50,7 +50,7 @@ PHRASES: Final[dict[str, str]] = {
     r"by turn|brought|dealt": "round robin, collected",
     r"strangers?|namesakes?": "unknown consumers, consumers with equal names",
     r"even share|unowned": "fair share, messages without an owner",
-    r"the least|not below": "lower bound",
+    r"not below": "lower bound",
     r"waits? for nobody": "is connected and idle",
 }
 """A pattern of words in a visible string, and what to say instead."""
