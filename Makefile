@@ -16,7 +16,7 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test quick slow oldest-numba brokers stores cluster bench bench-compare check messages fmt wheel clean distclean
+.PHONY: help setup run demo test quick slow oldest-numba brokers stores cluster bench bench-compare check docs messages fmt wheel clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -68,11 +68,14 @@ bench: $(READY) ## print what folds, replays and audits cost here, write it to b
 bench-compare: $(READY) ## print two files of build/bench side by side: OLD=file NEW=file
 	@$(BIN)/python -m tests.bench.compare $(OLD) $(NEW)
 
-check: $(READY) ## lint (ruff), types (mypy), import contracts (import-linter), spelling (codespell)
+check: $(READY) docs ## lint (ruff), types (mypy), import contracts (import-linter), spelling (codespell), the docs
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell src docs jobs conf *.md
+
+docs: $(READY) ## build the documentation into build/docs; a broken link or a page that no menu names fails
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
 
 messages: $(READY) ## print every string that a user may see, with its place
 	@$(BIN)/python -m tests.language messages

@@ -1,4 +1,4 @@
-"""``docs/extending.md`` is followed literally: its files are written into a copy of the package, and each works."""
+"""The pages of ``docs/extending`` are followed literally: their files go into a copy of the package, and each works."""
 
 from __future__ import annotations
 
@@ -14,23 +14,15 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^`([\w/.]+)`(?:, new)?:\n\n```(python|diff)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-CHAPTERS = {
-    title: BLOCK.findall(text)
-    for title, text in re.findall(
-        r"^## (.+?)\n(.*?)(?=^## |\Z)", (ROOT / "docs/extending.md").read_text(encoding="utf-8"), re.M | re.S
-    )
+PAGES = {
+    page.stem: BLOCK.findall(page.read_text(encoding="utf-8"))
+    for page in (ROOT / "docs/extending").glob("*.md")
+    if page.stem != "index"
 }
-MOST_FILES = {
-    "A policy": 2,
-    "A rule": 2,
-    "A column that a rule uses": 3,
-    "An adapter": 2,
-    "A figure of the report": 4,
-    "A profile": 1,
-}
+MOST_FILES = {"policy": 2, "rule": 2, "column": 3, "adapter": 2, "figure": 4, "profile": 1}
 
 CHECKS = {
-    "A policy": """
+    "policy": """
 from subreplay.audit.codes import Code
 from subreplay.audit.rules.registry import standing
 from subreplay.simulation.pulsar.broker.rules import DispatcherKind
@@ -47,7 +39,7 @@ assert policy.leave(state, Consumer(0, "C0")).table.rows() == [(0, 32767, 1), (3
 assert dispatcher_of(policy) is DispatcherKind.KEY_SHARED_DRAINING
 assert standing(Code.KEY_ORDER, policy) is Standing.PROMISED
 """,
-    "A rule": """
+    "rule": """
 import pyarrow as pa
 from subreplay.audit.codes import Code
 from subreplay.audit.judge import Judge
@@ -76,7 +68,7 @@ assert told["code"] == "HOUR_LATE" and told["verdict"] == "valid"
 assert told["explanation"] == "5:7 of key k1, due at 01:00:00.000000, reached C1 at 03:00:00.000000"
 assert told["cause"] == "nobody took messages for so long, or there were too many of them"
 """,
-    "A column that a rule uses": """
+    "column": """
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pathlib import Path
@@ -108,7 +100,7 @@ assert {row.code: row.count for row in report.codes if row.count} == {"URGENT_LA
     pq.ParquetFile(file).read(["explanation"])["explanation"].to_pylist()]
 assert said.startswith("0:1 of key (none), urgent and due at 00:00:00.000000, reached C1 at 00:00:02"), said
 """,
-    "An adapter": """
+    "adapter": """
 import tempfile
 from pathlib import Path
 from subreplay.adapters import ADAPTERS
@@ -134,7 +126,7 @@ assert (count.rows_in, count.valid, count.quarantined) == (3, 2, 1)
 assert str(rejected) == "messages.csv, row 3: offset = one: it is a whole number (correct it in the file)"
 assert "secret" not in rejected.raw
 """,
-    "A figure of the report": """
+    "figure": """
 from pathlib import Path
 from subreplay.reports.figures import Figures
 from subreplay.semantics.policies import make
@@ -147,9 +139,9 @@ totals = {"deliveries": 8, "messages": 6, "at_owner": 8, "outside": 8, "in_trans
 extent = {"messages": 6, "deliveries": 8, "first": 0, "last": 1}
 figures = Figures("t", (), extent, 1, Plan("s", policy, {}), (), totals=totals, consumers=[{"redelivered": 2}])
 assert ("Delivered once", "75.00%") in [(fact.label, fact.value) for fact in facts(policy, figures, ())]
-assert METRICS["delivered once"] in Path("docs/metrics.md").read_text()
+assert METRICS["delivered once"] in Path("docs/reference/metrics.md").read_text()
 """,
-    "A profile": """
+    "profile": """
 from subreplay.simulation.pulsar.broker.rules import dispatch_rule
 from subreplay.semantics.policies import REGISTRY, make
 from subreplay.hashing.profiles import KEYLESS
@@ -180,9 +172,9 @@ def copy(tmp_path: Path) -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("chapter", MOST_FILES)
-def test_the_page_is_followed_literally(copy: Path, chapter: str) -> None:
-    for name, kind, text in CHAPTERS[chapter]:
+@pytest.mark.parametrize("page", MOST_FILES)
+def test_the_page_is_followed_literally(copy: Path, page: str) -> None:
+    for name, kind, text in PAGES[page]:
         path = copy / name
         assert path.exists() == (kind == "diff")
         path.write_text(changed(path.read_text(encoding="utf-8"), text) if kind == "diff" else text, encoding="utf-8")
@@ -190,16 +182,16 @@ def test_the_page_is_followed_literally(copy: Path, chapter: str) -> None:
             ast.parse(path.read_text(encoding="utf-8"))
     environment = os.environ | {"PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     run = subprocess.run(
-        [sys.executable, "-c", CHECKS[chapter]], cwd=copy, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", CHECKS[page]], cwd=copy, env=environment, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
 
 
-@pytest.mark.parametrize("chapter", MOST_FILES)
-def test_an_addition_touches_few_files(chapter: str) -> None:
-    files = {name for name, _, _ in CHAPTERS[chapter] if name.startswith("src/")}
-    assert 0 < len(files) <= MOST_FILES[chapter]
+@pytest.mark.parametrize("page", MOST_FILES)
+def test_an_addition_touches_few_files(page: str) -> None:
+    files = {name for name, _, _ in PAGES[page] if name.startswith("src/")}
+    assert 0 < len(files) <= MOST_FILES[page]
 
 
-def test_every_chapter_is_followed() -> None:
-    assert list(CHAPTERS) == list(MOST_FILES)
+def test_every_page_is_followed() -> None:
+    assert PAGES.keys() == MOST_FILES.keys()

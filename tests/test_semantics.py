@@ -1,4 +1,4 @@
-"""``docs/semantics.md`` holds every row that code and tests name, and every row of it has a test."""
+"""``docs/explanation/semantics.md`` holds every row that code and tests name, and every row of it has a test."""
 
 import ast
 import re
@@ -9,7 +9,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ID = re.compile(r"\b[DKLP](?:-[A-Z]+)+-\d+\b")
 ROW = re.compile(r"^\| (\S+) \| (.+) \| .+ \| `(tests/\S+?)(?:::(\w+))?` \|$")
-ROWS = [m.groups() for line in (ROOT / "docs/semantics.md").read_text().splitlines() if (m := ROW.match(line))]
+ROWS = [
+    m.groups() for line in (ROOT / "docs/explanation/semantics.md").read_text().splitlines() if (m := ROW.match(line))
+]
 SOURCES = [path for part in ("src", "tests", "conf", "README.md") for path in sorted((ROOT / part).rglob("*"))]
 
 

@@ -1,4 +1,4 @@
-"""Where the time of the rules goes: ``python -m tests.bench.flame [number of deliveries]`` draws ``docs/flame.svg``.
+"""Where the time of the rules goes: ``python -m tests.bench.flame [deliveries]`` draws ``docs/assets/flame.svg``.
 
 The rules judge rows in memory, as in ``rules_alone``. A thread looks every few milliseconds at which function the main
 one is in. A bar is a function of this package, or what it calls of a library; its width is the share of looks that met
@@ -22,7 +22,7 @@ from tests.bench import day, rules_alone
 
 EVERY = 0.002  # seconds between two looks
 PACKAGE = str(Path(subreplay.__file__).parent)
-PICTURE = Path(__file__).parents[2] / "docs" / "flame.svg"
+PICTURE = Path(__file__).parents[2] / "docs" / "assets" / "flame.svg"
 WIDTH, ROW, LEAST = 1_200, 20, 0.004  # px, px, share of the looks
 COLOURS = {"audit": "#d95f02", "model": "#7570b3", "kernels": "#1b9e77", "hashing": "#66a61e"}
 Stack = tuple[str, ...]

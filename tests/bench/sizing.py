@@ -1,7 +1,7 @@
 """How large a cluster a day needs: ``python -m tests.bench.sizing FIGURES.json [deliveries a day]`` prints Markdown.
 
 It takes what ``make bench`` measured: the core seconds of a million deliveries, and the seconds of a million in one
-topic partition, which no number of cores makes shorter. ``docs/performance.md`` has the answer for a billion a day.
+topic partition, which no number of cores makes shorter. ``docs/explanation/performance.md`` has the figures.
 """
 
 from __future__ import annotations

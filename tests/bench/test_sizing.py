@@ -29,8 +29,8 @@ def test_tables_say_what_a_million_costs_and_a_day():
 
 
 def test_the_chapter_says_what_the_figures_beside_it_say():
-    told = json.loads((DOCS / "figures.json").read_text(encoding="utf-8"))
-    assert "\n".join(sizing.lines(told)) in (DOCS / "performance.md").read_text(encoding="utf-8")
+    told = json.loads((DOCS / "assets" / "figures.json").read_text(encoding="utf-8"))
+    assert "\n".join(sizing.lines(told)) in (DOCS / "explanation" / "performance.md").read_text(encoding="utf-8")
 
 
 def test_tasks_of_one_wave_share_cores_and_no_number_of_cores_makes_the_longest_shorter():

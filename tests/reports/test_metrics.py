@@ -7,7 +7,7 @@ import pytest
 
 from subreplay.reports.metrics import METRICS
 
-GLOSSARY = Path("docs/metrics.md").read_text(encoding="utf-8")
+GLOSSARY = Path("docs/reference/metrics.md").read_text(encoding="utf-8")
 CHAPTERS = dict(re.findall(r"^## (.+)\n\n((?:.+\n)+)", GLOSSARY, re.MULTILINE))
 
 

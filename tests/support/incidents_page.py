@@ -18,7 +18,7 @@ from subreplay.audit.explain.incidents import Circumstance, Incident, incidents,
 
 ROOT: Final = Path(__file__).parents[2]
 CASES: Final = ROOT / "tests" / "incidents"
-PAGE: Final = ROOT / "docs" / "incidents.md"
+PAGE: Final = ROOT / "docs" / "incidents" / "index.md"
 SYSTEMS: Final = {"pulsar": "Pulsar", "kafka": "Kafka", "files": "Files"}
 MOST_SHOWN: Final = 3  # sentences of an answer
 INTRODUCTION: Final = """\

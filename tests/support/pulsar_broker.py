@@ -95,7 +95,7 @@ class Broker:
 
     @contextmanager
     def polled(self, topic: str) -> Iterator[None]:
-        """Keep the statistics of a topic meanwhile, each half second, as docs/sources.md says."""
+        """Keep the statistics of a topic meanwhile, each half second, as docs/guides/sources.md says."""
         ended = Event()
 
         def poll() -> None:

@@ -46,7 +46,7 @@ def lines(location: str, found: Look, rules: tuple[list[str], dict[str, list[str
     if rules is None:
         return
     seen, blind = rules
-    yield "evidence: messages only. A what-if needs nothing else; an audit needs deliveries, too (docs/sources.md)"
+    yield "evidence: messages only. A what-if needs nothing else; an audit needs deliveries, too"
     yield f"rules that an audit could look for: {', '.join(seen)}"
     for why, codes in blind.items():
         yield f"not applicable: {', '.join(codes)}: {why}"

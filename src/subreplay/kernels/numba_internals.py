@@ -1,4 +1,4 @@
-"""Everything of numba that numba does not promise, and what it gains (docs/performance.md has the seconds).
+"""Everything of numba that numba does not promise, and what it gains (docs/explanation/performance.md).
 
 * ``PartCompiler``, ``OperationCompiler``: parts get into the operations that are made of them, linked and optimised
   once. numba links each function with all that it calls, optimises the lot and makes machine code of it. Of hundreds of

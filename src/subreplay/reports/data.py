@@ -223,7 +223,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioView:
-    """One scenario of a what-if, replayed over the same traffic. ``docs/metrics.md`` defines its figures."""
+    """One scenario of a what-if, replayed over the same traffic; see ``docs/reference/metrics.md``."""
 
     name: str
     policy: str
@@ -253,7 +253,7 @@ class ScenarioView:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Which scenarios of a what-if are best by one measure. ``metric`` is its name in ``docs/metrics.md``."""
+    """Which scenarios of a what-if are best by one measure. ``metric`` is its name in ``docs/reference/metrics.md``."""
 
     title: str
     metric: str

@@ -1,4 +1,4 @@
-"""What the report's figures mean, in one sentence each: beside the figure, and in ``docs/metrics.md`` word for word."""
+"""What the report's figures mean, in one sentence each, which ``docs/reference/metrics.md`` repeats word for word."""
 
 from __future__ import annotations
 
