@@ -24,10 +24,10 @@ MOST_FILES = {"policy": 2, "rule": 2, "column": 3, "adapter": 2, "figure": 4, "p
 CHECKS = {
     "policy": """
 from subreplay.audit.codes import Code
-from subreplay.audit.rules.registry import standing
+from subreplay.audit.rules.registry import find_rule_status
 from subreplay.simulation.pulsar.broker.rules import DispatcherKind
 from subreplay.simulation.pulsar.choice import dispatcher_of
-from subreplay.rows.model.rows import Consumer, Scope, Standing
+from subreplay.rows.model.rows import Consumer, Scope, RuleStatus
 from subreplay.semantics.policies import make
 
 policy = make("pulsar.key_shared.even", "pulsar-4.2")
@@ -37,16 +37,16 @@ for index in range(3):
 assert state.table.rows() == [(0, 21844, 0), (21845, 43689, 1), (43690, 65535, 2)]
 assert policy.leave(state, Consumer(0, "C0")).table.rows() == [(0, 32767, 1), (32768, 65535, 2)]
 assert dispatcher_of(policy) is DispatcherKind.KEY_SHARED_DRAINING
-assert standing(Code.KEY_ORDER, policy) is Standing.PROMISED
+assert find_rule_status(Code.KEY_ORDER, policy) is RuleStatus.PROMISED
 """,
     "rule": """
 import pyarrow as pa
 from subreplay.audit.codes import Code
 from subreplay.audit.judge import Judge
 from subreplay.audit.explain.findings import Explainer
-from subreplay.audit.rules.registry import BY_ROW, standing
+from subreplay.audit.rules.registry import BY_ROW, find_rule_status
 from subreplay.audit.terms import Terms
-from subreplay.rows.model.rows import Standing
+from subreplay.rows.model.rows import RuleStatus
 from subreplay.rows.model.tables import JUDGED
 from subreplay.semantics.policies import make
 
@@ -54,7 +54,7 @@ HOUR, policy = 3_600_000_000_000, make("pulsar.shared", "pulsar-4.0")
 late = BY_ROW[Code.HOUR_LATE.bit]
 facts = pa.table({"due": [0, 0, 0, -(2**63)], "nth": [0, 0, 1, 0], "at": [HOUR, HOUR + 1, HOUR + 1, 5]})
 assert late(facts, Terms()).tolist() == [False, True, False, False]
-assert standing(Code.HOUR_LATE, policy) is Standing.ALLOWED
+assert find_rule_status(Code.HOUR_LATE, policy) is RuleStatus.ALLOWED
 
 found = dict.fromkeys(JUDGED.names) | {
     "topic": "t", "partition": -1, "ledger": 5, "entry": 7, "batch_index": -1, "delivered": True, "before": False,

@@ -11,7 +11,7 @@ import pytest
 
 from subreplay.adapters import ADAPTERS
 from subreplay.audit.acts import Reset, acts_of, acts_seen
-from subreplay.audit.codes import Code, Excuse, excuse_of, unexcused
+from subreplay.audit.codes import Code, Exemption, drop_exempt, find_exemption
 from subreplay.audit.explain.causes import Causes
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.sums import acts as counts_of_acts
@@ -209,20 +209,20 @@ SKIPPED = "+C1 =C1 a1>C1 a1! a3>C1 a3!"
 
 
 @pytest.mark.parametrize(
-    ("entries", "aborted", "terms", "excuse"),
+    ("entries", "aborted", "terms", "exemption"),
     [
-        ([0, 2, 4], (), NOTHING_TOLD, Excuse.MAY_BE_ABORTED),
-        ([0, 2, 4], (2,), NOTHING_TOLD, Excuse.ABORTED),
-        ([0, 2, 4], (), Terms(isolation="read_uncommitted"), Excuse.NONE),
-        ([0, 2, 4], (2,), Terms(isolation="read_uncommitted"), Excuse.NONE),
-        ([0, 1, 2], (), NOTHING_TOLD, Excuse.NONE),  # no marker follows
+        ([0, 2, 4], (), NOTHING_TOLD, Exemption.MAY_BE_ABORTED),
+        ([0, 2, 4], (2,), NOTHING_TOLD, Exemption.ABORTED),
+        ([0, 2, 4], (), Terms(isolation="read_uncommitted"), Exemption.NONE),
+        ([0, 2, 4], (2,), Terms(isolation="read_uncommitted"), Exemption.NONE),
+        ([0, 1, 2], (), NOTHING_TOLD, Exemption.NONE),  # no marker follows
     ],
 )
-def test_a_skipped_record_before_a_marker_may_be_of_an_aborted_transaction(entries, aborted, terms, excuse):
+def test_a_skipped_record_before_a_marker_may_be_of_an_aborted_transaction(entries, aborted, terms, exemption):
     tables = with_offsets(entries, aborted)(history("a1 a2 a3", SKIPPED))
     rows = audit_by(judge_of(RANGE, tables, terms), tables)
     lost = rows.filter(pa.array(rows["codes"].to_numpy() & Code.LOST.bit != 0))
-    assert [excuse_of(Code.LOST, row["excuses"]) for row in lost.to_pylist()] == [excuse]
+    assert [find_exemption(Code.LOST, row["excuses"]) for row in lost.to_pylist()] == [exemption]
 
 
 INTERLEAVED = "+C1 =C1 b1>C1 b1! ~{} a2>C1 a2! a4>C1 a4! a5>C1 a5!"
@@ -231,14 +231,14 @@ INTERLEAVED = "+C1 =C1 b1>C1 b1! ~{} a2>C1 a2! a4>C1 a4! a5>C1 a5!"
 @pytest.mark.parametrize(
     ("entries", "late", "lost"),
     [
-        ([0, 1, 2, 3, 4, 7], {}, [Excuse.MAY_BE_ABORTED] * 2),  # two markers end both transactions
-        ([0, 1, 2, 3, 5, 7], {}, [Excuse.MAY_BE_ABORTED] * 2),
-        ([0, 1, 2, 3, 4, 6], {5: 3}, [Excuse.NONE] * 2),  # the one marker is that of what was delivered
-        ([0, 3, 4, 5, 6, 7], {}, [Excuse.NONE] * 2),  # the markers are of transactions before
+        ([0, 1, 2, 3, 4, 7], {}, [Exemption.MAY_BE_ABORTED] * 2),  # two markers end both transactions
+        ([0, 1, 2, 3, 5, 7], {}, [Exemption.MAY_BE_ABORTED] * 2),
+        ([0, 1, 2, 3, 4, 6], {5: 3}, [Exemption.NONE] * 2),  # the one marker is that of what was delivered
+        ([0, 3, 4, 5, 6, 7], {}, [Exemption.NONE] * 2),  # the markers are of transactions before
         # markers that were written after a later record was delivered, or after every timeout
-        ([0, 1, 2, 3, 5, 7], {4: 3, 5: 3}, [Excuse.NONE, Excuse.MAY_BE_ABORTED]),
-        ([0, 1, 2, 3, 4, 7], {4: 901, 5: 901}, [Excuse.NONE] * 2),
-        ([0, 1, 2, 3, 4, 7], {4: 899, 5: 899}, [Excuse.MAY_BE_ABORTED] * 2),
+        ([0, 1, 2, 3, 5, 7], {4: 3, 5: 3}, [Exemption.NONE, Exemption.MAY_BE_ABORTED]),
+        ([0, 1, 2, 3, 4, 7], {4: 901, 5: 901}, [Exemption.NONE] * 2),
+        ([0, 1, 2, 3, 4, 7], {4: 899, 5: 899}, [Exemption.MAY_BE_ABORTED] * 2),
     ],
 )
 def test_skipped_records_of_interleaved_transactions_may_be_aborted(entries, late, lost):
@@ -252,7 +252,7 @@ def test_skipped_records_of_interleaved_transactions_may_be_aborted(entries, lat
     tables = with_offsets(entries)(tables)
     rows = audit_by(judge_of(RANGE, tables), tables)
     found = rows.filter(pa.array(rows["codes"].to_numpy() & Code.LOST.bit != 0)).sort_by("entry").to_pylist()
-    assert [excuse_of(Code.LOST, row["excuses"]) for row in found] == lost
+    assert [find_exemption(Code.LOST, row["excuses"]) for row in found] == lost
 
 
 def replicated(clusters):
@@ -294,7 +294,9 @@ def test_causes_name_the_act_and_sums_count_it():
     cause = set(causes.of(again, Code.DUP_DELIVERY, causes.epochs(again)).to_pylist())
     assert len(cause) == 1
     assert "consumer C1 left at 2023-11-14T22:13:21" in cause.pop()
-    assert {excuse_of(Code.DUP_DELIVERY, excuses) for excuses in again["excuses"].to_pylist()} == {Excuse.RESET}
+    assert {find_exemption(Code.DUP_DELIVERY, exemptions) for exemptions in again["excuses"].to_pylist()} == {
+        Exemption.RESET
+    }
 
 
 @pytest.mark.parametrize(
@@ -355,7 +357,7 @@ def seen_in(policy, tables):
     sums = sums_by(judge, tables)
     acts = {scope.partition: judge.acts(one.timeline) for scope, one in judge.dispatchers.items()}
     seen = [(one.title, one.acknowledged, one.redelivered) for one in acts_seen(acts, counts_of_acts(sums))]
-    fails = unexcused(rows["codes"].to_numpy(), rows["excuses"].to_numpy()) & judge.promised
+    fails = drop_exempt(rows["codes"].to_numpy(), rows["excuses"].to_numpy()) & judge.promised
     return seen, {code.name for code in Code if (fails & code.bit).any()}
 
 

@@ -1,7 +1,7 @@
 """Every finding says whose doing it is."""
 
-from subreplay.audit.attribution import _OF_CODES, attributed
-from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.attribution import _OF_CODES, find_party
+from subreplay.audit.codes import Code, Exemption
 
 
 def test_every_rule_names_a_party_of_its_own():
@@ -9,10 +9,10 @@ def test_every_rule_names_a_party_of_its_own():
 
 
 def test_a_cursor_that_was_reset_is_the_operators_doing():
-    assert attributed(Code.DUP_DELIVERY, Excuse.RESET) == "operator"
+    assert find_party(Code.DUP_DELIVERY, Exemption.RESET) == "operator"
 
 
 def test_what_a_kafka_consumer_does_not_receive_it_did_not_fetch():
-    assert attributed(Code.STALLED) == "broker"
-    assert attributed(Code.STALLED, of_group=True) == "consumer application"
-    assert attributed(Code.PARTITION_ORDER, of_group=True) == "consumer application"
+    assert find_party(Code.STALLED) == "broker"
+    assert find_party(Code.STALLED, of_group=True) == "consumer application"
+    assert find_party(Code.PARTITION_ORDER, of_group=True) == "consumer application"

@@ -9,7 +9,7 @@ from typing import get_args
 import pyarrow as pa
 import pytest
 
-from subreplay.audit.codes import Code, Excuse, excuse_of
+from subreplay.audit.codes import Code, Exemption, find_exemption
 from tests.audit.rules.test_faults import found
 from tests.support import faults, further_faults, recordings
 from tests.support.cuts import Messages, cut, some_moment
@@ -59,7 +59,7 @@ def test_a_fault_well_inside_of_cut_data_is_found(
     capture.__dict__["once"] = [d for d in capture.once if faults.position_of(d) not in settled]
     expected = fault(capture, rng)
     failing = found(capture).failing
-    assert expected.witness in failing[expected.code]
+    assert expected.evidence in failing[expected.code]
     assert set(failing) <= {expected.code} | expected.implied
 
 
@@ -71,15 +71,19 @@ def test_what_may_have_come_before_is_out_of_order_with_an_excuse() -> None:
     tables = history(LOG, f"+C1 ~50 {SINCE}")
     assert judge_of(auto_split(), tables).begins
     (found,) = (row for row in audit(auto_split(), tables).to_pylist() if row["codes"] & Code.KEY_ORDER.bit)
-    assert excuse_of(Code.KEY_ORDER, found["excuses"]) is Excuse.DELIVERED_EARLIER
+    assert find_exemption(Code.KEY_ORDER, found["excuses"]) is Exemption.DELIVERED_EARLIER
 
 
 def test_nothing_came_before_the_first_join() -> None:
     assert findings(auto_split(), LOG, f"+C1 {SINCE}") == ["KEY_ORDER a1"]
 
 
-@pytest.mark.parametrize(("ledger", "excuse"), [(6, Excuse.STORED_EARLIER), (7, Excuse.NONE), (8, Excuse.NONE)])
-def test_a_message_of_a_ledger_before_the_first_stored_one_was_deleted_with_it(ledger: int, excuse: Excuse) -> None:
+@pytest.mark.parametrize(
+    ("ledger", "exemption"), [(6, Exemption.STORED_EARLIER), (7, Exemption.NONE), (8, Exemption.NONE)]
+)
+def test_a_message_of_a_ledger_before_the_first_stored_one_was_deleted_with_it(
+    ledger: int, exemption: Exemption
+) -> None:
     """A broker deletes whole ledgers, as after an unload; a message that is missing within a ledger, or behind, is not
     explained by that."""
     tables = history("a1 a2", "+C1 a1>C1 a1! a2>C1 a2!")
@@ -88,4 +92,4 @@ def test_a_message_of_a_ledger_before_the_first_stored_one_was_deleted_with_it(l
     rows[1] |= {"ledger": stored - 7 + ledger, "entry": 9}
     tables["deliveries"] = pa.Table.from_pylist(rows, tables["deliveries"].schema)
     (unknown,) = (row for row in audit(auto_split(), tables).to_pylist() if row["codes"] & Code.UNKNOWN_MESSAGE.bit)
-    assert excuse_of(Code.UNKNOWN_MESSAGE, unknown["excuses"]) is excuse
+    assert find_exemption(Code.UNKNOWN_MESSAGE, unknown["excuses"]) is exemption

@@ -13,10 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from subreplay.audit.clocks import LAGS, Clocks, Shift, failing, may_be_off, shifts, sizes
-from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.codes import Code, Exemption
 from subreplay.audit.passes.lags import Lags
 from subreplay.rows.model.columns import UNKNOWN
-from subreplay.rows.model.rows import Standing
+from subreplay.rows.model.rows import RuleStatus
 from tests.support.clocks import OWN_LOG, lag, lags, off
 from tests.support.recordings import ROOT, ingested
 
@@ -171,22 +171,22 @@ def test_lags_are_counted_while_deliveries_are_judged() -> None:
     ]
 
 
-STANDINGS = dict.fromkeys(Code, Standing.PROMISED)
+STANDINGS = dict.fromkeys(Code, RuleStatus.PROMISED)
 
 
 def test_what_is_broken_either_way_is_no_matter_of_clocks() -> None:
     recorded = failing(
         [
-            {"code": "KEY_ORDER", "excuse": Excuse.NONE, "count": 2},
-            {"code": "KEY_ORDER", "excuse": Excuse.NONE, "count": 3},
-            {"code": "WRONG_OWNER", "excuse": Excuse.NONE, "count": 100},
-            {"code": "LOST", "excuse": Excuse.DELIVERY_REJECTED, "count": 7},
+            {"code": "KEY_ORDER", "excuse": Exemption.NONE, "count": 2},
+            {"code": "KEY_ORDER", "excuse": Exemption.NONE, "count": 3},
+            {"code": "WRONG_OWNER", "excuse": Exemption.NONE, "count": 100},
+            {"code": "LOST", "excuse": Exemption.DELIVERY_REJECTED, "count": 7},
         ],
         STANDINGS,
     )
     assert recorded == {Code.KEY_ORDER: 5, Code.WRONG_OWNER: 100}
     clocks = Clocks((Shift("c2", -5 * SECOND, ALL),), recorded, {Code.KEY_ORDER: 1})
-    assert (clocks.explain, clocks.doubtful) == ({Code.WRONG_OWNER}, True)
+    assert (clocks.explain, clocks.inconclusive) == ({Code.WRONG_OWNER}, True)
     assert clocks.sentence == (
         "the clock of c2 is 5.00 s behind the broker's: 105 findings as recorded, 1 with it corrected"
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from subreplay.audit.codes import Code, Excuse, excuse_of
+from subreplay.audit.codes import Code, Exemption, find_exemption
 from subreplay.audit.dead_letters import DeadLetters
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.terms import Terms
@@ -29,7 +29,7 @@ def test_a_count_that_starts_anew_is_named_and_the_message_is_found_once():
     assert "was delivered 4 times, last to C1" in row["explanation"]
     assert "under a policy of 2 redeliveries" in row["explanation"]
     assert "its redelivery count started anew once, and was last 1" in row["explanation"]
-    assert row["cause"] == Excuse.COUNT_RESTARTED.sentence
+    assert row["cause"] == Exemption.COUNT_RESTARTED.sentence
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_message_that_was_acknowledged_in_the_end_is_counted_and_does_not_fail
     tables = history("a1", RESTARTS + " a1>C1 a1!")
     rows = audit_by(judge_of(SHARED, tables, TWICE), tables).to_pylist()
     (row,) = (row for row in rows if row["codes"] & Code.DLQ_MISSED.bit)
-    assert excuse_of(Code.DLQ_MISSED, row["excuses"]) is Excuse.LAST_ATTEMPT
+    assert find_exemption(Code.DLQ_MISSED, row["excuses"]) is Exemption.LAST_ATTEMPT
 
 
 def test_a_dead_letter_is_not_unacked():

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.codes import Code, Exemption
 from subreplay.audit.definitions.messages import dead_letters_behind
 from subreplay.audit.findings import violations_of
 from subreplay.audit.routing import Routing
 from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS, STREAM, disorder, incomplete
 from subreplay.audit.rules.partitions import FIRST_MESSAGES, keyless_strays, keys_in_two_partitions
 from subreplay.audit.rules.ranges import sticky_ranges
-from subreplay.audit.rules.registry import RULES, standings
+from subreplay.audit.rules.registry import RULES, find_rule_statuses
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.partitioners import Part, Partitioners, Spell, Way
-from subreplay.rows.model.rows import Scope, Standing
+from subreplay.rows.model.rows import RuleStatus, Scope
 from subreplay.rows.model.tables import VIOLATIONS
 from subreplay.semantics.policies import make
 from tests.support.joins import fold
@@ -89,7 +89,7 @@ class TestRanges:
     def test_slots_asked_for_twice_are_an_overlap(self) -> None:
         (found,) = sticky_ranges(fold(STICKY, "+C1[0-65535] +C2[5-9]"))
         assert (found.code, found.consumer, found.slot) == (Code.STICKY_OVERLAP, "C2", 5)
-        assert found.witness == ("C1 serves 0..65535",)
+        assert found.evidence == ("C1 serves 0..65535",)
 
     def test_full_cover_is_neither_and_other_policies_have_no_such_ranges(self) -> None:
         assert [*sticky_ranges(fold(STICKY, "+C1[0-9] +C2[10-65535]"))][1:] == []
@@ -107,34 +107,34 @@ def letter(entry: int, of: int, key: str = "k", judged: bool = True) -> dict[str
     return position | origin | {"key": key, "published": SECOND, "judged": judged}
 
 
-def judged(exhausted: list[dict[str, Any]], letters: list[dict[str, Any]]) -> list[tuple[Code, int, Excuse]]:
+def judged(exhausted: list[dict[str, Any]], letters: list[dict[str, Any]]) -> list[tuple[Code, int, Exemption]]:
     arrived = {row["origin_entry"] for row in letters}
     missing = [row for row in exhausted if row["entry"] not in arrived]
     found = [
         *incomplete(pa.Table.from_pylist(missing, schema=EXHAUSTED).to_batches(), 3),
         *disorder(pa.Table.from_pylist(letters, schema=LETTERS).to_batches()),
     ]
-    return [(f.code, f.position[1], f.excuse) for f in found]
+    return [(f.code, f.position[1], f.exemption) for f in found]
 
 
 class TestDeadLetters:
     def test_what_was_given_up_is_on_the_dead_letter_topic(self) -> None:
         assert judged([given_up(7)], [letter(0, 7)]) == []
-        assert judged([given_up(7)], []) == [(Code.DLQ_INCOMPLETE, 7, Excuse.NONE)]
-        assert judged([given_up(7, count=4, nacked=False)], []) == [(Code.DLQ_INCOMPLETE, 7, Excuse.NONE)]
+        assert judged([given_up(7)], []) == [(Code.DLQ_INCOMPLETE, 7, Exemption.NONE)]
+        assert judged([given_up(7, count=4, nacked=False)], []) == [(Code.DLQ_INCOMPLETE, 7, Exemption.NONE)]
 
     def test_the_last_attempt_may_have_succeeded_or_be_under_way(self) -> None:
-        assert judged([given_up(7, nacked=False, acked=True)], []) == [(Code.DLQ_INCOMPLETE, 7, Excuse.LAST_ATTEMPT)]
+        assert judged([given_up(7, nacked=False, acked=True)], []) == [(Code.DLQ_INCOMPLETE, 7, Exemption.LAST_ATTEMPT)]
         assert judged([given_up(7, nacked=False)], []) == []
 
     def test_dead_letters_of_a_key_may_change_places(self) -> None:
         assert judged([], [letter(0, 7), letter(1, 8)]) == []
-        assert judged([], [letter(0, 8), letter(1, 7)]) == [(Code.DLQ_ORDER, 7, Excuse.NONE)]
+        assert judged([], [letter(0, 8), letter(1, 7)]) == [(Code.DLQ_ORDER, 7, Exemption.NONE)]
         assert judged([], [letter(0, 8, "k"), letter(1, 7, "q")]) == []
         assert judged([], [letter(0, 7), letter(1, 7)]) == []  # a second copy stands behind no later message
-        assert judged([], [letter(0, 8, judged=False), letter(1, 7)]) == [(Code.DLQ_ORDER, 7, Excuse.NONE)]
+        assert judged([], [letter(0, 8, judged=False), letter(1, 7)]) == [(Code.DLQ_ORDER, 7, Exemption.NONE)]
         assert judged([], [letter(0, 8), letter(1, 7, judged=False)]) == []  # of another day
-        assert standings(SHARED, Terms(max_redeliveries=3))[Code.DLQ_ORDER] is Standing.ALLOWED
+        assert find_rule_statuses(SHARED, Terms(max_redeliveries=3))[Code.DLQ_ORDER] is RuleStatus.ALLOWED
 
 
 @examples(50)
@@ -149,7 +149,7 @@ def test_dead_letters_are_found_out_of_order_as_the_definition_says(told: list[t
 @pytest.mark.parametrize(("terms", "rows"), [(Terms(max_redeliveries=3), 1), (Terms(), 0)])
 def test_they_become_rows_of_the_violations_table_where_the_rule_applies(terms: Terms, rows: int) -> None:
     found = incomplete(pa.Table.from_pylist([given_up(7)], schema=EXHAUSTED).to_batches(), 3)
-    table = violations_of(found, "sub", RULES, standings(SHARED, terms))
+    table = violations_of(found, "sub", RULES, find_rule_statuses(SHARED, terms))
     assert table.schema == VIOLATIONS
     assert [(r["code"], r["verdict"], r["entry"]) for r in table.to_pylist()] == [
         ("DLQ_INCOMPLETE", "invalid", 7)

@@ -13,7 +13,7 @@ import pytest
 
 from subreplay.adapters import Options
 from subreplay.adapters.kafka_recording.adapter import read
-from subreplay.audit.codes import Code, Excuse, excuse_of
+from subreplay.audit.codes import Code, Exemption, find_exemption
 from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.audit.explain.causes import NOT_COMMITTED, OF_GROUP, Causes
 from subreplay.audit.explain.findings import Explainer
@@ -86,21 +86,21 @@ def test_k_again_1_why_it_was_not_committed_is_told_where_commits_tell_it(story,
 def test_k_again_1_where_no_callbacks_are_recorded_nobody_knows_whether_the_application_sought_back():
     tables = history("a1 a2", "+C1 =C1 a1>C1 a1! C1!1 a1>C1")
     told, untold = judge_of(RANGE, tables), replace(judge_of(RANGE, tables), lacking=frozenset({Need.CALLBACKS}))
-    for judge, excuse in ((told, Excuse.NONE), (untold, Excuse.SEEKS_UNTOLD)):
+    for judge, exemption in ((told, Exemption.NONE), (untold, Exemption.SEEKS_NOT_RECORDED)):
         rows = audit_by(judge, tables).to_pylist()
         found = [row for row in rows if row["codes"] & Code.DUP_DELIVERY.bit]
-        assert [excuse_of(Code.DUP_DELIVERY, row["excuses"]) for row in found] == [excuse]
+        assert [find_exemption(Code.DUP_DELIVERY, row["excuses"]) for row in found] == [exemption]
 
 
 @pytest.mark.row("K-OWNER-1")
 def test_k_owner_1_a_consumer_that_was_too_slow_owns_its_partitions_beside_their_next_owner():
-    assert audit_of("k16_slow").excused["TWO_OWNERS DID_NOT_KNOW"] == 2
-    assert audit_of("k22_modern_crash_slow").excused["TWO_OWNERS DID_NOT_KNOW"] == 3
+    assert audit_of("k16_slow").exempt["TWO_OWNERS LEFT_UNAWARE"] == 2
+    assert audit_of("k22_modern_crash_slow").exempt["TWO_OWNERS LEFT_UNAWARE"] == 3
 
 
 @pytest.mark.row("K-COMMIT-1")
 def test_k_commit_1_the_commit_of_a_consumer_that_was_too_slow_is_refused():
-    assert audit_of("k16_slow").excused["COMMIT_NOT_OWNER REFUSED"] == 2
+    assert audit_of("k16_slow").exempt["COMMIT_NOT_OWNER REFUSED"] == 2
 
 
 @pytest.mark.long
@@ -119,7 +119,7 @@ def test_k_commit_1_a_log_read_from_its_end_does_not_excuse_the_commit_of_anothe
 @pytest.mark.row("K-COMMIT-2")
 def test_k_commit_2_commits_go_back_where_the_application_sought_back():
     found = audit_of("k28_rewind")
-    assert found.excused == {"COMMIT_BACK SOUGHT_BACK": 2, "DUP_DELIVERY SOUGHT_BACK": 151}
+    assert found.exempt == {"COMMIT_BACK SOUGHT_BACK": 2, "DUP_DELIVERY SOUGHT_BACK": 151}
 
 
 @pytest.mark.row("K-COMMIT-2")
@@ -129,7 +129,7 @@ def test_k_commit_2_a_copy_of_the_commits_alone_tells_not_whether_the_applicatio
     it = whole("kafka-group", folder / "consumer_offsets.jsonl.gz", options)
     messages = {"messages": read(folder).tables["messages"]}
     found = audit_ingested(_with(it, it.tables["membership"], messages), frozenset({Need.DELIVERIES, Need.CALLBACKS}))
-    assert (found.failing, found.excused) == ({}, {"COMMIT_BACK SEEKS_UNTOLD": 2})
+    assert (found.failing, found.exempt) == ({}, {"COMMIT_BACK SEEKS_NOT_RECORDED": 2})
 
 
 @pytest.mark.row("K-COMMIT-3")
@@ -152,7 +152,7 @@ def test_a_part_of_the_log_may_hold_only_commits(batch_rows):
 @pytest.mark.row("K-LATEST-1")
 def test_k_latest_1_what_was_written_before_a_new_partition_was_read_is_lost():
     found = audit_of("k44_grow_latest")
-    assert (found.failing, found.lost) == ({"LOST": 62}, {Excuse.NOT_READ_YET.sentence: 62})
+    assert (found.failing, found.lost) == ({"LOST": 62}, {Exemption.NOT_READ_YET.sentence: 62})
 
 
 @pytest.mark.row("K-LATEST-1")

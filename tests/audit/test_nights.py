@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.audit.codes import Code, excuse_of, mask
+from subreplay.audit.codes import Code, find_exemption, mask
 from subreplay.audit.rules import undelivered as undelivered_rules
 from subreplay.audit.rules.undelivered import MIDNIGHT
 from subreplay.audit.terms import Terms
@@ -144,9 +144,9 @@ def proof(code: Code, row: dict[str, Any]) -> str:
     (but for when that ended, which a later night may know better)."""
     if code.bit & OF_MESSAGES:
         return str(row["twin"])
-    witness = row[WITNESSES[code]] if code in WITNESSES else None
-    told = [row["at"], row["consumer"], row["nth"], row["previous"], excuse_of(code, row["excuses"])]
-    return str([*told, witness and {k: v for k, v in witness.items() if k != "held_until"}])
+    evidence = row[WITNESSES[code]] if code in WITNESSES else None
+    told = [row["at"], row["consumer"], row["nth"], row["previous"], find_exemption(code, row["excuses"])]
+    return str([*told, evidence and {k: v for k, v in evidence.items() if k != "held_until"}])
 
 
 def lost_for_good(nights: list[pa.Table]) -> set[tuple[int, int]]:

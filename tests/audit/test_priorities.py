@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from subreplay.adapters.pulsar_policies import unranked
-from subreplay.audit.codes import Code, Excuse, excuse_of
+from subreplay.audit.codes import Code, Exemption, find_exemption
 from subreplay.audit.needs import Need
 from subreplay.semantics.policies import make
 from tests.support.audits import changed
@@ -17,13 +17,15 @@ from tests.support.pure import audit_by, judge_of
 TO_THE_SECOND = history("a1 a2", "+C1 +C2 a1>C2 a1! a2>C2 a2!")
 
 
-@pytest.mark.parametrize(("lacking", "excuse"), [(set(), Excuse.NONE), ({Need.PRIORITIES}, Excuse.PRIORITIES_UNTOLD)])
-def test_who_is_active_is_unknown_where_priority_levels_are(lacking: set[Need], excuse: Excuse) -> None:
+@pytest.mark.parametrize(
+    ("lacking", "exemption"), [(set(), Exemption.NONE), ({Need.PRIORITIES}, Exemption.PRIORITIES_NOT_RECORDED)]
+)
+def test_who_is_active_is_unknown_where_priority_levels_are(lacking: set[Need], exemption: Exemption) -> None:
     judge = replace(judge_of(make("pulsar.failover", "pulsar-4.0"), TO_THE_SECOND), lacking=frozenset(lacking))
     rows = audit_by(judge, TO_THE_SECOND)
     wrong = [row for row in rows.to_pylist() if row["codes"] & Code.WRONG_OWNER.bit]
     assert wrong
-    assert {excuse_of(Code.WRONG_OWNER, row["excuses"]) for row in wrong} == {excuse}
+    assert {find_exemption(Code.WRONG_OWNER, row["excuses"]) for row in wrong} == {exemption}
 
 
 @pytest.mark.parametrize(
@@ -36,4 +38,4 @@ def test_a_run_over_failover_says_where_levels_are_not_told(told: dict[str, obje
 
 
 def test_nothing_is_legal_for_it() -> None:
-    assert Excuse.PRIORITIES_UNTOLD.doubtful
+    assert Exemption.PRIORITIES_NOT_RECORDED.inconclusive

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from subreplay.audit.codes import Code, Excuse, excuse_of, not_of_the_beginning
+from subreplay.audit.codes import Code, Exemption, drop_left_truncated, find_exemption
 from subreplay.audit.rejects import Reject, Rejects
 from subreplay.rows.model.rows import Scope
 from tests.support.history import START, STEP, TOPIC, History, auto_split, history
@@ -16,13 +16,13 @@ from tests.support.pure import audit_by, judge_of
 POLICY = auto_split()
 
 
-def doubts(code: Code, tables: History, *rejected: Reject, uncovered: bool = False) -> set[Excuse]:
+def doubts(code: Code, tables: History, *rejected: Reject, uncovered: bool = False) -> set[Exemption]:
     """The excuses of all findings of a rule."""
     judge = replace(judge_of(POLICY, tables), rejects=Rejects(rejected))
     judge = replace(judge, uncovered=frozenset({Scope(TOPIC)})) if uncovered else judge
     rows = [row for row in audit_by(judge, tables).to_pylist() if row["codes"] & code.bit]
     assert rows
-    return {excuse_of(code, row["excuses"]) for row in rows}
+    return {find_exemption(code, row["excuses"]) for row in rows}
 
 
 LOST = history("a1 a2 a3", "+C1 a1>C1 a1! a3>C1 a3!")
@@ -56,45 +56,45 @@ LONG_AGO, LATER = START * 1_000, (START + 10_000 * STEP) * 1_000
 
 
 @pytest.mark.parametrize(
-    ("code", "tables", "rejected", "excuse"),
+    ("code", "tables", "rejected", "exemption"),
     [
-        (Code.LOST, LOST, Reject("deliveries", -1, 5, 1), Excuse.DELIVERY_REJECTED),
-        (Code.LOST, LOST, Reject("deliveries"), Excuse.DELIVERY_REJECTED),
-        (Code.LOST, LOST, Reject("deliveries", -1, 5, 2), Excuse.NONE),
-        (Code.LOST, LOST, Reject("deliveries", 3), Excuse.NONE),
-        (Code.LOST, LOST, Reject("messages"), Excuse.NONE),
-        (Code.NOT_CONNECTED, STRAY, Reject("membership", consumer="C9", at=LONG_AGO), Excuse.MEMBER_REJECTED),
-        (Code.NOT_CONNECTED, STRAY, Reject("membership"), Excuse.MEMBER_REJECTED),
-        (Code.NOT_CONNECTED, STRAY, Reject("membership", consumer="C3", at=LONG_AGO), Excuse.NONE),
-        (Code.NOT_CONNECTED, STRAY, Reject("membership", consumer="C9", at=LATER), Excuse.NONE),
-        (Code.NOT_CONNECTED, STRAY, Reject("deliveries"), Excuse.NONE),
-        (Code.KEY_ORDER, DISORDER, Reject("deliveries", -1, 5, 0), Excuse.DELIVERY_REJECTED),
-        (Code.KEY_ORDER, DISORDER, Reject("deliveries", -1, 5, 7), Excuse.NONE),
-        (Code.KEY_ORDER, DISORDER, Reject("membership"), Excuse.NONE),
-        (Code.UNSEEN, WAITS, Reject("deliveries", -1, 5, 1), Excuse.DELIVERY_REJECTED),
-        (Code.UNSEEN, WAITS, Reject("deliveries", -1, 5, 0), Excuse.NONE),
-        (Code.UNKNOWN_MESSAGE, NOT_STORED, Reject("messages"), Excuse.MESSAGES_REJECTED),
-        (Code.UNKNOWN_MESSAGE, NOT_STORED, Reject("deliveries"), Excuse.NONE),
-        (Code.DUP_OUTSTANDING, AGAIN, Reject("membership", consumer="C1"), Excuse.MEMBERSHIP_REJECTED),
+        (Code.LOST, LOST, Reject("deliveries", -1, 5, 1), Exemption.DELIVERY_REJECTED),
+        (Code.LOST, LOST, Reject("deliveries"), Exemption.DELIVERY_REJECTED),
+        (Code.LOST, LOST, Reject("deliveries", -1, 5, 2), Exemption.NONE),
+        (Code.LOST, LOST, Reject("deliveries", 3), Exemption.NONE),
+        (Code.LOST, LOST, Reject("messages"), Exemption.NONE),
+        (Code.NOT_CONNECTED, STRAY, Reject("membership", consumer="C9", at=LONG_AGO), Exemption.MEMBER_REJECTED),
+        (Code.NOT_CONNECTED, STRAY, Reject("membership"), Exemption.MEMBER_REJECTED),
+        (Code.NOT_CONNECTED, STRAY, Reject("membership", consumer="C3", at=LONG_AGO), Exemption.NONE),
+        (Code.NOT_CONNECTED, STRAY, Reject("membership", consumer="C9", at=LATER), Exemption.NONE),
+        (Code.NOT_CONNECTED, STRAY, Reject("deliveries"), Exemption.NONE),
+        (Code.KEY_ORDER, DISORDER, Reject("deliveries", -1, 5, 0), Exemption.DELIVERY_REJECTED),
+        (Code.KEY_ORDER, DISORDER, Reject("deliveries", -1, 5, 7), Exemption.NONE),
+        (Code.KEY_ORDER, DISORDER, Reject("membership"), Exemption.NONE),
+        (Code.UNSEEN, WAITS, Reject("deliveries", -1, 5, 1), Exemption.DELIVERY_REJECTED),
+        (Code.UNSEEN, WAITS, Reject("deliveries", -1, 5, 0), Exemption.NONE),
+        (Code.UNKNOWN_MESSAGE, NOT_STORED, Reject("messages"), Exemption.MESSAGES_REJECTED),
+        (Code.UNKNOWN_MESSAGE, NOT_STORED, Reject("deliveries"), Exemption.NONE),
+        (Code.DUP_OUTSTANDING, AGAIN, Reject("membership", consumer="C1"), Exemption.MEMBERSHIP_REJECTED),
     ],
 )
-def test_what_a_rejected_row_could_explain(code: Code, tables: History, rejected: Reject, excuse: Excuse) -> None:
+def test_what_a_rejected_row_could_explain(code: Code, tables: History, rejected: Reject, exemption: Exemption) -> None:
     ledger = tables["messages"]["ledger"][0].as_py()
     mine = rejected._replace(ledger=ledger) if rejected.ledger is not None else rejected
-    assert doubts(code, tables, mine) == {excuse}
+    assert doubts(code, tables, mine) == {exemption}
 
 
 def test_what_a_rejected_row_could_be_did_not_surely_happen_before_the_data_begin() -> None:
     """A null in the first rows of a table is no log that begins in mid-life."""
     pairs = {
-        Excuse.DELIVERY_REJECTED: Excuse.DELIVERED_EARLIER,
-        Excuse.MESSAGES_REJECTED: Excuse.STORED_EARLIER,
-        Excuse.MEMBER_REJECTED: Excuse.JOINED_EARLIER,
+        Exemption.DELIVERY_REJECTED: Exemption.DELIVERED_EARLIER,
+        Exemption.MESSAGES_REJECTED: Exemption.STORED_EARLIER,
+        Exemption.MEMBER_REJECTED: Exemption.JOINED_EARLIER,
     }
     every = sum(earlier.bit for earlier in pairs.values())
-    found = not_of_the_beginning(np.array([rejected.bit | every for rejected in pairs] + [every], np.int64))
+    found = drop_left_truncated(np.array([rejected.bit | every for rejected in pairs] + [every], np.int64))
     assert found.tolist() == [r.bit | (every & ~earlier.bit) for r, earlier in pairs.items()] + [every]
 
 
 def test_where_nobody_joined_before_the_deliveries_nobody_is_a_stranger() -> None:
-    assert doubts(Code.NOT_CONNECTED, history("a1", "a1>C1 a1! +C1"), uncovered=True) == {Excuse.NOBODY_JOINED}
+    assert doubts(Code.NOT_CONNECTED, history("a1", "a1>C1 a1! +C1"), uncovered=True) == {Exemption.NOBODY_JOINED}

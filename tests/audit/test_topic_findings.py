@@ -82,7 +82,7 @@ def test_keys_and_strays_are_found_as_by_loops(
     reported = {(mine.words.word(b"k1"), 2), (mine.words.word(b"k2"), 3)}
     in_partitions = pa.array([partition for _, partition in reported], pa.int32())
     earlier = pa.table({"topic": ["t"] * 2, "partition": in_partitions, "key": [key for key, _ in reported]})
-    expected = FindingRows("s", mine.standings)
+    expected = FindingRows("s", mine.rule_statuses)
     with LocalEngine(1) as engine:
         parts = [pa.Table.from_pylist(rows[begin::3], FIELDS) for begin in range(3)]
         log = engine.together([engine.of(part) for part in parts])

@@ -242,7 +242,7 @@ def test_an_audit_that_keeps_findings_only_tells_the_same(
 
 def test_a_moved_delivery_fails_the_run_with_its_witness(tmp_path: Path) -> None:
     recording = Recording.load("3.2.3/s5_failover_partitioned")
-    code, witness = recordings.move_a_delivery(recording, random.Random(5))
+    code, evidence = recordings.move_a_delivery(recording, random.Random(5))
     assert (
         main(
             ["ingest", str(recording.save(tmp_path / "recording")), "--to", str(tmp_path / "in"), "--format", "parquet"]
@@ -251,8 +251,8 @@ def test_a_moved_delivery_fails_the_run_with_its_witness(tmp_path: Path) -> None
     )
     assert main(["audit", "--config", str(tmp_path / "in/audit.yaml"), "--out", str(tmp_path)]) == 1
     (row,) = table_of(tmp_path, "violations").filter(pl.col("verdict") == "invalid").to_dicts()
-    assert (row["code"], f"{row['ledger']}:{row['entry']}") == (code, witness)
-    assert row["explanation"].startswith(witness)
+    assert (row["code"], f"{row['ledger']}:{row['entry']}") == (code, evidence)
+    assert row["explanation"].startswith(evidence)
     assert "its owner was" in row["explanation"]
 
 

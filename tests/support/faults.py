@@ -36,12 +36,12 @@ SECOND = 1_000_000_000
 @dataclass
 class Expected:
     """The code a fault must show as, the message it must be about (``ledger:entry``; None: any), the other codes that
-    it brings with it, and whether it is found and ``excused``."""
+    it brings with it, and whether it is found and ``exempt``."""
 
     code: str
-    witness: str | None
+    evidence: str | None
     implied: frozenset[str] = frozenset()
-    excused: bool = False
+    exempt: bool = False
 
 
 @dataclass
@@ -177,9 +177,9 @@ def swap_two_deliveries_of_a_key(c: Capture, rng: Random) -> Expected:
     """Two messages of one key change places in one consumer's stream, maybe one before it was published."""
     pairs = [(a, b) for ds in c.by_key for a, b in pairwise(ds) if a["consumer"] == b["consumer"] and _after(a, b)]
     a, b = rng.choice(pairs)
-    witness = position_of(a)
+    evidence = position_of(a)
     exchange(a, b, "ledger", "entry")
-    return Expected("PARTITION_ORDER" if c.active else "KEY_ORDER", witness, frozenset({"BEFORE_PUBLICATION"}))
+    return Expected("PARTITION_ORDER" if c.active else "KEY_ORDER", evidence, frozenset({"BEFORE_PUBLICATION"}))
 
 
 def _after(a: Row, b: Row) -> bool:
@@ -286,7 +286,7 @@ def acknowledge_after_the_next_owner_was_served(c: Capture, rng: Random) -> Expe
 def key_goes_on_too_soon(c: Capture, rng: Random) -> Expected:
     """The same, looked at from the key that goes on."""
     expected = acknowledge_after_the_next_owner_was_served(c, rng)
-    return Expected("BEFORE_PREDECESSOR_ACK", expected.witness, frozenset({"KEY_TWO_OWNERS"}))
+    return Expected("BEFORE_PREDECESSOR_ACK", expected.evidence, frozenset({"KEY_TWO_OWNERS"}))
 
 
 def forget_a_join(c: Capture, rng: Random) -> Expected:

@@ -163,7 +163,7 @@ def let_a_message_expire(c: Capture, rng: Random) -> Expected:
     c.terms = replace(c.terms, ttl=MILLISECOND // 1000)
     d = rng.choice(c.once[: len(c.once) // 2])
     c.deliveries.remove(d)
-    return Expected("LOST", position_of(d), excused=True)
+    return Expected("LOST", position_of(d), exempt=True)
 
 
 def compact_a_message_away(c: Capture, rng: Random) -> Expected:
@@ -171,7 +171,7 @@ def compact_a_message_away(c: Capture, rng: Random) -> Expected:
     c.terms = replace(c.terms, compacted=True)
     d, _ = rng.choice([pair for ds in c.by_key for pair in pairwise(ds) if pair[0]["ledger"] <= pair[1]["ledger"]])
     c.deliveries.remove(d)
-    return Expected("LOST", position_of(d), excused=True)
+    return Expected("LOST", position_of(d), exempt=True)
 
 
 def change_a_key(c: Capture, rng: Random) -> Expected:

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from subreplay.adapters.base import Ingested
 from subreplay.adapters.kafka_recording.adapter import read
-from subreplay.audit.codes import Code, Excuse, excuse_of
+from subreplay.audit.codes import Code, Exemption, find_exemption
 from subreplay.audit.explain.causes import Causes
 from subreplay.audit.needs import Need
 from subreplay.audit.rules.assignments import GroupStory, assignment_findings
-from subreplay.rows.model.rows import Standing
+from subreplay.rows.model.rows import RuleStatus
 from subreplay.semantics.policies import make
 from subreplay.semantics.timelines.membership import dispatcher_events
 from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
@@ -26,7 +26,7 @@ RECORDED = [*sorted(p for p in (DATA / "kafka_groups").iterdir() if p.is_dir()),
 
 
 class Audited(NamedTuple):
-    """``findings``: how many of each code and excuse that are promised; ``causes``: of records that came again;
+    """``findings``: how many of each code and exemption that are promised; ``causes``: of records that came again;
     ``lost``: of records that never came."""
 
     findings: Counter[tuple[str, str]]
@@ -37,12 +37,12 @@ class Audited(NamedTuple):
     @property
     def failing(self) -> dict[str, int]:
         """Findings that fail, by code."""
-        return {code: count for (code, excuse), count in sorted(self.findings.items()) if not excuse}
+        return {code: count for (code, exemption), count in sorted(self.findings.items()) if not exemption}
 
     @property
-    def excused(self) -> dict[str, int]:
+    def exempt(self) -> dict[str, int]:
         """Findings that are legal, by code and excuse."""
-        return {f"{code} {excuse}": count for (code, excuse), count in sorted(self.findings.items()) if excuse}
+        return {f"{code} {exemption}": count for (code, exemption), count in sorted(self.findings.items()) if exemption}
 
 
 def audited(folder: Path) -> Audited:
@@ -64,17 +64,20 @@ def audit_ingested(it: Ingested, lacking: frozenset[Need] = frozenset()) -> Audi
         }
         judge = replace(judge_of(policy, tables, terms), lacking=lacking)
         rows = audit_by(judge, tables)
-        codes, excuses = rows["codes"].to_numpy(), rows["excuses"].to_numpy()
-        for code in (code for code in Code if judge.standings[code] is Standing.PROMISED):
-            told = (excuse_of(code, int(excuse)) for excuse in excuses[codes & code.bit != 0])
-            found.findings.update((code.name, excuse.name if excuse else "") for excuse in told)
+        codes, exemptions = rows["codes"].to_numpy(), rows["excuses"].to_numpy()
+        for code in (code for code in Code if judge.rule_statuses[code] is RuleStatus.PROMISED):
+            told = (find_exemption(code, int(exemption)) for exemption in exemptions[codes & code.bit != 0])
+            found.findings.update((code.name, exemption.name if exemption else "") for exemption in told)
         causes = Causes(judge)
         for code, counted in ((Code.REDELIVERED, found.causes), (Code.LOST, found.lost)):
             mine = rows.filter(pa.array(codes & code.bit != 0))
             if mine.num_rows:
                 counted.update(causes.of(mine, code, causes.epochs(mine)).to_pylist())
         story = _story(it, topic, tables)
-        told_of = ((f.code.name, Excuse(f.excuse).name if f.excuse else "") for f in assignment_findings(policy, story))
+        told_of = (
+            (f.code.name, Exemption(f.exemption).name if f.exemption else "")
+            for f in assignment_findings(policy, story)
+        )
         found.findings.update(told_of)
     return found
 

@@ -26,10 +26,10 @@ from typing import Any
 import pyarrow as pa
 
 from subreplay.adapters.canonical import day, to_table
-from subreplay.audit.codes import Code, Excuse, excuse_of
+from subreplay.audit.codes import Code, Exemption, find_exemption
 from subreplay.audit.terms import Terms
 from subreplay.hashing.murmur3 import murmur3_32
-from subreplay.rows.model.rows import Standing
+from subreplay.rows.model.rows import RuleStatus
 from subreplay.semantics.policies import make
 from subreplay.semantics.policies.base import Policy
 from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
@@ -190,7 +190,7 @@ def findings_of(policy: Policy, tables: History, terms: Terms = NOTHING_TOLD) ->
     for row in audit_by(judge, tables).to_pylist():
         for code in Code:
             if row["codes"] & code.bit:
-                excused = excuse_of(code, row["excuses"]) is not Excuse.NONE
-                fails = judge.standings[code] is Standing.PROMISED and not excused
+                exempt = find_exemption(code, row["excuses"]) is not Exemption.NONE
+                fails = judge.rule_statuses[code] is RuleStatus.PROMISED and not exempt
                 found.append((code.name if fails else code.name.lower(), (row["entry"], row["batch_index"])))
     return found

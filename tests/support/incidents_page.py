@@ -111,7 +111,9 @@ def _conditions(incident: Incident) -> str:
         [f"the cause contains {_any(tuple(part.strip() for part in incident.causes))}"] if incident.causes else []
     )
     clauses += (
-        [f"it is exempt: {' or '.join(excuse.sentence for excuse in incident.excuses)}"] if incident.excuses else []
+        [f"it is exempt: {' or '.join(exemption.sentence for exemption in incident.exemptions)}"]
+        if incident.exemptions
+        else []
     )
     return f", where {'; '.join(clauses)}" if clauses else ""
 

@@ -107,10 +107,10 @@ def swap_two_deliveries_of_a_key(r: Recording, rng: random.Random) -> tuple[str,
         if a["consumer"] == b["consumer"] and entry(a) < entry(b) and {entry(a), entry(b)} <= once
     ]
     a, b = rng.choice(pairs)
-    witness = place(a)
+    evidence = place(a)
     for name in ("ledger", "entry"):
         a[name], b[name] = b[name], a[name]
-    return ("PARTITION_ORDER" if _single_active(r) else "KEY_ORDER"), witness
+    return ("PARTITION_ORDER" if _single_active(r) else "KEY_ORDER"), evidence
 
 
 def _once(r: Recording, dispatches: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

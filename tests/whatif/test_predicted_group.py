@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from subreplay.audit.codes import Code, unexcused
+from subreplay.audit.codes import Code, drop_exempt
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.judge import Judge
 from subreplay.config.group_dispatch import GroupDispatch
-from subreplay.rows.model.rows import Scope, Standing
+from subreplay.rows.model.rows import RuleStatus, Scope
 from subreplay.rows.model.tables import LOG
 from subreplay.semantics.policies import ASSIGNORS, make
 from subreplay.simulation.pulsar.service import Fixed
@@ -93,8 +93,8 @@ def test_every_record_ends_once_and_no_promise_is_broken(policy):
     position = ("partition", "ledger", "entry", "batch_index")
     ended = Counter(zip(*(done[name].to_pylist() for name in position), strict=True))
     judge, rows = judged(group, log, found)
-    open_ = unexcused(np.asarray(rows["codes"]), np.asarray(rows["excuses"]))
-    broken = [c.name for c in Code if judge.standings[c] is Standing.PROMISED and (open_ & c.bit).any()]
+    open_ = drop_exempt(np.asarray(rows["codes"]), np.asarray(rows["excuses"]))
+    broken = [c.name for c in Code if judge.rule_statuses[c] is RuleStatus.PROMISED and (open_ & c.bit).any()]
 
     assert set(ended.values()) == {1}
     assert len(ended) == log.num_rows == pc.sum(of_kind(found, INTERVAL)["messages_published"]).as_py()
@@ -116,7 +116,7 @@ def test_the_judge_knows_the_members_and_would_find_what_is_wrong():
     judge, rows = judged(group, log, wrong)
 
     assert (np.asarray(rows["codes"]) & Code.WRONG_OWNER.bit).any()
-    assert judge.standings[Code.WRONG_OWNER] is Standing.PROMISED
+    assert judge.rule_statuses[Code.WRONG_OWNER] is RuleStatus.PROMISED
 
 
 @pytest.mark.long

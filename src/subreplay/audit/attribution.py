@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.codes import Code, Exemption
 
 Party = Literal[
     "broker", "consumer application", "producer", "operator", "client library", "coordinator", "data", "nobody"
 ]
 
-_OF_CODES: Final[Mapping[Code, Party]] = {
+_PARTY_OF_CODE: Final[Mapping[Code, Party]] = {
     **dict.fromkeys(
         (
             Code.WRONG_OWNER, Code.KEY_ORDER, Code.PARTITION_ORDER, Code.KEY_TWO_OWNERS, Code.DUP_OUTSTANDING,
@@ -43,21 +43,21 @@ _OF_CODES: Final[Mapping[Code, Party]] = {
     Code.DROPPED: "broker",
 }  # fmt: skip
 # A broker pushes; a Kafka consumer polls: what it is not given, it did not fetch
-_OF_A_GROUP: Final[Mapping[Code, Party]] = dict.fromkeys(
+_PARTY_IN_GROUP: Final[Mapping[Code, Party]] = dict.fromkeys(
     (
         Code.STARVED, Code.STALLED, Code.LATE, Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.SKIP, Code.LOST,
         Code.PARTITION_ORDER, Code.REDELIVERY_ORDER,  # a fetch returns records in the order of the log
     ),
     "consumer application",
 )  # fmt: skip
-_OF_EXCUSES: Final[Mapping[Excuse, Party]] = {
-    Excuse.SOUGHT_BACK: "consumer application",
-    Excuse.EXPIRED: "operator",
-    Excuse.COMPACTED: "operator",
-    Excuse.RESET: "operator",
-    Excuse.RESENT: "client library",
-    Excuse.ABORTED: "producer",
-    Excuse.MAY_BE_ABORTED: "producer",
+_PARTY_OF_EXEMPTION: Final[Mapping[Exemption, Party]] = {
+    Exemption.SOUGHT_BACK: "consumer application",
+    Exemption.EXPIRED: "operator",
+    Exemption.COMPACTED: "operator",
+    Exemption.RESET: "operator",
+    Exemption.RESENT: "client library",
+    Exemption.ABORTED: "producer",
+    Exemption.MAY_BE_ABORTED: "producer",
 }
 
 
@@ -65,10 +65,12 @@ UNASSIGNED: Final[Party] = "coordinator"
 """Who assigns the partitions of a Kafka group."""
 
 
-def attributed(code: Code, excuse: Excuse = Excuse.NONE, of_group: bool = False, sought: bool = False) -> Party:
+def find_party(
+    code: Code, exemption: Exemption = Exemption.NONE, of_group: bool = False, sought: bool = False
+) -> Party:
     """Whose doing a finding is; ``of_group``: of a Kafka consumer group, ``sought``: the act behind it is a seek. Where
     no member owns the partition, it is that of ``UNASSIGNED``."""
-    if sought and excuse is Excuse.RESET:
+    if sought and exemption is Exemption.RESET:
         return "consumer application"
-    by_group = _OF_A_GROUP.get(code) if of_group else None
-    return _OF_EXCUSES.get(excuse) or by_group or _OF_CODES.get(code, "data")
+    by_group = _PARTY_IN_GROUP.get(code) if of_group else None
+    return _PARTY_OF_EXEMPTION.get(exemption) or by_group or _PARTY_OF_CODE.get(code, "data")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.audit.codes import unexcused
+from subreplay.audit.codes import drop_exempt
 from subreplay.audit.judge import Judge
 from subreplay.rows.model.columns import DAY, ints
 from subreplay.rows.model.tables import JUDGED, nullable_parts
@@ -44,6 +44,6 @@ def deliveries(rows: pa.Table) -> pa.Table:
 
 def worth_words(rows: pa.Table, judge: Judge) -> pa.Table:
     """Rows with a finding that fails, or that is kept as an example."""
-    failing = unexcused(ints(rows, "codes"), ints(rows, "excuses")) & judge.promised
+    failing = drop_exempt(ints(rows, "codes"), ints(rows, "excuses")) & judge.promised
     worth = rows.filter(pa.array((failing | ints(rows, "shown")) != 0, pa.bool_()))
     return worth.select([name for name in JUDGED.names if name in rows.column_names])

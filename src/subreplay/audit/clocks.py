@@ -25,10 +25,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.codes import Code, Exemption
 from subreplay.audit.rules.registry import RULES
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
-from subreplay.rows.model.rows import Standing, Verdict
+from subreplay.rows.model.rows import RuleStatus, Verdict
 
 FEW: Final = 20
 QUANTILES: Final = (0.01, 0.1, 0.5)
@@ -175,12 +175,12 @@ def _may_be_off(quickest: _Span, early: _Span, middle: _Span, usual: int, least:
     return name != "end" and shift >= least and (middle.least - quickest.most) * _STEADY <= shift
 
 
-def failing(rows: Iterable[Mapping[str, Any]], standings: Mapping[Code, Standing]) -> Counter[Code]:
-    """Findings that make a run *invalid*, by their rule; a row has ``code``, ``excuse`` and ``count``."""
+def failing(rows: Iterable[Mapping[str, Any]], rule_statuses: Mapping[Code, RuleStatus]) -> Counter[Code]:
+    """Findings that make a run *invalid*, by their rule; a row has ``code``, ``exemption`` and ``count``."""
     found: Counter[Code] = Counter()
     for row in rows:
         code = Code[row["code"]]
-        if RULES[code].verdict(standings[code], Excuse(row["excuse"])) is Verdict.INVALID:
+        if RULES[code].verdict(rule_statuses[code], Exemption(row["excuse"])) is Verdict.INVALID:
             found[code] += row["count"]
     return found
 
@@ -200,7 +200,7 @@ class Clocks:
         return frozenset(self.recorded) - frozenset(self.corrected)
 
     @property
-    def doubtful(self) -> bool:
+    def inconclusive(self) -> bool:
         """Whether a rule is broken by one of both only."""
         return set(self.recorded) != set(self.corrected)
 

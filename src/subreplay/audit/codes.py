@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from subreplay.audit.needs import Need
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.columns import Ints
-from subreplay.rows.model.rows import Standing, Verdict
+from subreplay.rows.model.rows import RuleStatus, Verdict
 from subreplay.semantics.policies.base import Policy
 
 
@@ -78,17 +78,17 @@ class Code(IntEnum):
         return 1 << self.value
 
 
-class Excuse(IntEnum):
-    """Why a finding of a promised rule does not fail the run; the value is the bit in a delivery's ``excuses``.
+class Exemption(IntEnum):
+    """Why a finding of a promised rule does not fail the run; the value is the bit in a delivery's ``exemptions``.
 
-    Most say that the finding is legal. One that is ``doubtful`` says that the data cannot tell: *unknown*.
+    Most say that the finding is legal. One that is ``inconclusive`` says that the data cannot tell: *unknown*.
     """
 
     NONE = 0
     CLOSING = 1
     READ_BEFORE_JOIN = 2
     MEMBERSHIP_INCOMPLETE = 3
-    BATCH_AGAIN = 4
+    WHOLE_BATCH_REDELIVERED = 4
     DELAYED = 5
     IN_TRANSITION = 6
     WHOLE_BATCH = 7
@@ -113,14 +113,14 @@ class Excuse(IntEnum):
     LETTERS_REJECTED = 26
     SOUGHT_BACK = 27
     REFUSED = 28
-    DID_NOT_KNOW = 29
+    LEFT_UNAWARE = 29
     NOT_READ_YET = 30
-    SEEKS_UNTOLD = 31
-    PRIORITIES_UNTOLD = 32
+    SEEKS_NOT_RECORDED = 31
+    PRIORITIES_NOT_RECORDED = 32
     RESET = 33
     DISCONNECTS_UNCOUNTED = 34
     COUNT_RESTARTED = 35
-    BATCH_INDEX_UNSAID = 36
+    BATCH_INDEX_ACKS_UNKNOWN = 36
     ABORTED = 37
     MAY_BE_ABORTED = 38
     RESENT = 39
@@ -132,210 +132,210 @@ class Excuse(IntEnum):
 
     @property
     def sentence(self) -> str:
-        return _EXCUSES[self][0]
+        return _EXEMPTIONS[self][0]
 
     @property
-    def doubtful(self) -> bool:
-        return self in _DOUBTFUL
+    def inconclusive(self) -> bool:
+        return self in _INCONCLUSIVE
 
     @property
     def codes(self) -> frozenset[Code]:
         """The codes it can excuse."""
-        return _EXCUSES[self][1]
+        return _EXEMPTIONS[self][1]
 
 
 _OWNERSHIP: Final = frozenset({Code.KEY_TWO_OWNERS, Code.BEFORE_PREDECESSOR_ACK})
-_EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
-    Excuse.NONE: ("", frozenset()),
-    Excuse.CLOSING: (
+_EXEMPTIONS: Final[Mapping[Exemption, tuple[str, frozenset[Code]]]] = {
+    Exemption.NONE: ("", frozenset()),
+    Exemption.CLOSING: (
         "the earlier holder was being closed at that instant, when a broker may already have taken its messages back",
         _OWNERSHIP,
     ),
-    Excuse.READ_BEFORE_JOIN: (
+    Exemption.READ_BEFORE_JOIN: (
         "the message was read before its new owner joined, and this profile holds back only later ones",
         _OWNERSHIP,
     ),
-    Excuse.MEMBERSHIP_INCOMPLETE: (
+    Exemption.MEMBERSHIP_INCOMPLETE: (
         "a consumer that the membership does not know received messages, so owners cannot be told",
         frozenset({Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.STARVED}),
     ),
-    Excuse.BATCH_AGAIN: (
+    Exemption.WHOLE_BATCH_REDELIVERED: (
         "without batch-index acknowledgements a whole batch is redelivered, acknowledged messages too",
         frozenset({Code.DUP_DELIVERY}),
     ),
-    Excuse.DELAYED: (
+    Exemption.DELAYED: (
         "the message was published with a delay, so later ones may overtake it",
         frozenset({Code.KEY_ORDER}),
     ),
-    Excuse.IN_TRANSITION: (
+    Exemption.IN_TRANSITION: (
         "a membership change was under way at that instant, when a broker may already have taken messages back",
         frozenset({Code.DUP_OUTSTANDING}),
     ),
-    Excuse.WHOLE_BATCH: (
+    Exemption.WHOLE_BATCH: (
         "a broker sends batches whole, so permits may fall below zero",
         frozenset({Code.OVER_PERMITS}),
     ),
-    Excuse.EXPIRED: ("it was older than the topic's time to live", frozenset({Code.LOST})),
-    Excuse.PART_OF_CHUNKS: (
+    Exemption.EXPIRED: ("it was older than the topic's time to live", frozenset({Code.LOST})),
+    Exemption.PART_OF_CHUNKS: (
         "it is a part of a chunked message, which reaches the application only as a whole",
         frozenset({Code.LOST}),
     ),
-    Excuse.COMPACTED: (
+    Exemption.COMPACTED: (
         "the topic is compacted: a newer message of its key replaces it",
         frozenset({Code.LOST, Code.UNKNOWN_MESSAGE}),
     ),
-    Excuse.DEDUPLICATED: (
+    Exemption.DEDUPLICATED: (
         "it is a second copy, which deduplication keeps from being delivered",
         frozenset({Code.LOST}),
     ),
-    Excuse.LAST_ATTEMPT: (
+    Exemption.LAST_ATTEMPT: (
         "it was acknowledged at its last attempt, which may have succeeded",
         frozenset({Code.DLQ_INCOMPLETE, Code.DLQ_MISSED}),
     ),
-    Excuse.FILTERED: (
+    Exemption.FILTERED: (
         "it lies outside of the ranges that its reader asked for, which skips it (row P-KR-1)",
         frozenset({Code.LOST, Code.UNSEEN}),
     ),
-    Excuse.INCOMPLETE_CHUNKS: (
+    Exemption.INCOMPLETE_CHUNKS: (
         "it is the last chunk of a chunked message, which a client acknowledges by itself where chunks are missing and "
         "the message expired",
         frozenset({Code.LOST}),
     ),
-    Excuse.READ_TWICE: (
+    Exemption.READ_TWICE: (
         "it was to come again, and was sent twice within 10 ms: two reads of what was given back had found it",
         frozenset({Code.DUP_OUTSTANDING}),
     ),
-    Excuse.DELIVERED_EARLIER: (
+    Exemption.DELIVERED_EARLIER: (
         "it may have been delivered before the data begin",
         frozenset({Code.KEY_ORDER, Code.PARTITION_ORDER, Code.LOST, Code.UNSEEN, Code.STARVED, Code.COMMIT_AHEAD}),
     ),
-    Excuse.STORED_EARLIER: (
+    Exemption.STORED_EARLIER: (
         "it was stored before the messages table begins",
         frozenset({Code.UNKNOWN_MESSAGE}),
     ),
-    Excuse.JOINED_EARLIER: (
+    Exemption.JOINED_EARLIER: (
         "it is not recorded who had joined before the data begin",
         frozenset({Code.NOT_CONNECTED, Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.STARVED, Code.COMMIT_NOT_OWNER}),
     ),
-    Excuse.SHARED_NAME: (
+    Exemption.SHARED_NAME: (
         "several consumers of that name were connected, and no instance tells whose queue it was",
         frozenset({Code.OVER_PERMITS}),
     ),
-    Excuse.NOBODY_JOINED: (
+    Exemption.NOBODY_JOINED: (
         "the membership of this topic partition begins after its deliveries, or has nobody join",
         frozenset({Code.NOT_CONNECTED, Code.NEVER_JOINED, Code.COMMIT_NOT_OWNER}),
     ),
-    Excuse.SOUGHT_BACK: (
+    Exemption.SOUGHT_BACK: (
         "the application had sought back to it, or before it",
         frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.COMMIT_BACK}),
     ),
-    Excuse.REFUSED: (
+    Exemption.REFUSED: (
         "the coordinator refused it, so nothing was committed",
         frozenset({Code.COMMIT_NOT_OWNER}),
     ),
-    Excuse.DID_NOT_KNOW: (
+    Exemption.LEFT_UNAWARE: (
         "the earlier owner had left the group (max.poll.interval.ms, or its session timed out) and did not know yet",
         frozenset({Code.TWO_OWNERS}),
     ),
-    Excuse.SEEKS_UNTOLD: (
+    Exemption.SEEKS_NOT_RECORDED: (
         "whether the application had sought back is not recorded",
         frozenset({Code.COMMIT_BACK, Code.DUP_DELIVERY}),
     ),
-    Excuse.PRIORITIES_UNTOLD: (
+    Exemption.PRIORITIES_NOT_RECORDED: (
         "the membership does not tell priority levels, which decide who is active",
         frozenset({Code.WRONG_OWNER, Code.STARVED}),
     ),
-    Excuse.RESET: (
+    Exemption.RESET: (
         "the cursor or the offsets had been reset, a consumer had sought, or messages were skipped or expired",
         _OWNERSHIP | {Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.COMMIT_BACK, Code.LOST, Code.UNSEEN},
     ),
-    Excuse.BATCH_INDEX_UNSAID: (
+    Exemption.BATCH_INDEX_ACKS_UNKNOWN: (
         "batch-index acknowledgements may be off, so that a whole batch is redelivered (they are on by default since "
         "4.1, PIP-391; topic.batch_index_acks says whether they are on)",
         frozenset({Code.DUP_DELIVERY}),
     ),
-    Excuse.ABORTED: (
+    Exemption.ABORTED: (
         "its transaction was aborted, so a read_committed group skips it",
         frozenset({Code.LOST}),
     ),
-    Excuse.MAY_BE_ABORTED: (
+    Exemption.MAY_BE_ABORTED: (
         "it could be a record of an aborted transaction, which a read_committed group skips: a marker follows it "
         "(column aborted, or subscription.isolation: read_uncommitted, says)",
         frozenset({Code.LOST}),
     ),
-    Excuse.RESENT: (
+    Exemption.RESENT: (
         "the topic was unloaded, and its producer sent again what was not confirmed",
         frozenset({Code.DUP_PUBLISH}),
     ),
-    Excuse.DISCONNECTS_UNCOUNTED: (
+    Exemption.DISCONNECTS_UNCOUNTED: (
         "its consumers left without a negative acknowledgement, and a disconnect does not raise the count",
         frozenset({Code.DLQ_MISSED}),
     ),
     # These two excuse nothing: they explain
-    Excuse.COUNT_RESTARTED: (
+    Exemption.COUNT_RESTARTED: (
         "its redelivery count started anew, as it does when consumers disconnect: reconsumeLater counts in the message",
         frozenset(),
     ),
-    Excuse.NOT_READ_YET: (
+    Exemption.NOT_READ_YET: (
         "the group began to read its partition behind it (auto.offset.reset is latest)",
         frozenset(),
     ),
     # What a row in quarantine could explain: a join or a leave changes owners, ends sessions and what they held
-    Excuse.MEMBERSHIP_REJECTED: (
+    Exemption.MEMBERSHIP_REJECTED: (
         "a row of the membership before it is in quarantine",
         _OWNERSHIP
         | {Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.DUP_OUTSTANDING, Code.SKIP, Code.LOST, Code.OVER_PERMITS}
         | {Code.COMMIT_NOT_OWNER},
     ),
-    Excuse.MEMBER_REJECTED: (
+    Exemption.MEMBER_REJECTED: (
         "a row of the membership that may be of this consumer is in quarantine",
         frozenset({Code.NOT_CONNECTED, Code.NEVER_JOINED}),
     ),
     # ... a delivery or an acknowledgement of the message itself: it came, came earlier, or had ended
-    Excuse.DELIVERY_REJECTED: (
+    Exemption.DELIVERY_REJECTED: (
         "a row of the deliveries that may be of this message is in quarantine",
         frozenset(
             {Code.LOST, Code.UNSEEN, Code.KEY_ORDER, Code.PARTITION_ORDER, Code.DUP_DELIVERY, Code.DUP_OUTSTANDING}
         ),
     ),
     # ... one of another message: what another consumer held had ended, what was jumped over had come
-    Excuse.DELIVERIES_REJECTED: (
+    Exemption.DELIVERIES_REJECTED: (
         "a row of the deliveries of this topic partition is in quarantine",
         _OWNERSHIP | {Code.SKIP, Code.OVER_PERMITS, Code.COMMIT_BACK, Code.COMMIT_AHEAD},
     ),
     # ... a message: its producer had started anew, or had begun elsewhere
-    Excuse.MESSAGES_REJECTED: (
+    Exemption.MESSAGES_REJECTED: (
         "a row of the messages of this topic partition is in quarantine",
         frozenset({Code.PRODUCER_ORDER, Code.DUP_PUBLISH, Code.UNKNOWN_MESSAGE}),
     ),
-    Excuse.LETTERS_REJECTED: (
+    Exemption.LETTERS_REJECTED: (
         "a row of the dead letter topic is in quarantine",
         frozenset({Code.DLQ_INCOMPLETE, Code.DLQ_MISSED}),
     ),
 }
-_DOUBTFUL: Final = frozenset(
+_INCONCLUSIVE: Final = frozenset(
     {
-        Excuse.NOBODY_JOINED,
-        Excuse.MEMBERSHIP_REJECTED,
-        Excuse.MEMBER_REJECTED,
-        Excuse.DELIVERY_REJECTED,
-        Excuse.DELIVERIES_REJECTED,
-        Excuse.MESSAGES_REJECTED,
-        Excuse.LETTERS_REJECTED,
-        Excuse.SEEKS_UNTOLD,
-        Excuse.PRIORITIES_UNTOLD,
-        Excuse.BATCH_INDEX_UNSAID,
-        Excuse.MAY_BE_ABORTED,
+        Exemption.NOBODY_JOINED,
+        Exemption.MEMBERSHIP_REJECTED,
+        Exemption.MEMBER_REJECTED,
+        Exemption.DELIVERY_REJECTED,
+        Exemption.DELIVERIES_REJECTED,
+        Exemption.MESSAGES_REJECTED,
+        Exemption.LETTERS_REJECTED,
+        Exemption.SEEKS_NOT_RECORDED,
+        Exemption.PRIORITIES_NOT_RECORDED,
+        Exemption.BATCH_INDEX_ACKS_UNKNOWN,
+        Exemption.MAY_BE_ABORTED,
     }
 )
-LEGAL: Final = tuple(e for e in Excuse if e and not e.doubtful)
+LEGAL: Final = tuple(e for e in Exemption if e and not e.inconclusive)
 """The excuses whose findings do not fail."""
 
 
-_SURER: Final = (
-    (Excuse.DELIVERY_REJECTED, Excuse.DELIVERED_EARLIER),
-    (Excuse.MESSAGES_REJECTED, Excuse.STORED_EARLIER),
-    (Excuse.MEMBER_REJECTED, Excuse.JOINED_EARLIER),
+_PREFERRED: Final = (
+    (Exemption.DELIVERY_REJECTED, Exemption.DELIVERED_EARLIER),
+    (Exemption.MESSAGES_REJECTED, Exemption.STORED_EARLIER),
+    (Exemption.MEMBER_REJECTED, Exemption.JOINED_EARLIER),
 )
 
 
@@ -343,17 +343,17 @@ LAST_CHUNK: Final = 1 << 62
 """A bit beside those of excuses, which excuses nothing: a message that was never delivered is the last of chunks."""
 
 
-def not_of_the_beginning(excuses: Ints) -> Ints:
+def drop_left_truncated(exemptions: Ints) -> Ints:
     """Excuses without those of data that begin in mid-life, where a row in quarantine could be what is missing."""
-    left = excuses.copy()
-    for rejected, earlier in _SURER:
-        left &= ~np.where(excuses & rejected.bit != 0, earlier.bit, 0)
+    left = exemptions.copy()
+    for rejected, earlier in _PREFERRED:
+        left &= ~np.where(exemptions & rejected.bit != 0, earlier.bit, 0)
     return left
 
 
-def excuse_of(code: Code, excuses: int) -> Excuse:
+def find_exemption(code: Code, exemptions: int) -> Exemption:
     """The first of a row's excuses that excuses ``code``; ``NONE`` if none does."""
-    return next((e for e in Excuse if excuses & e.bit and code in e.codes), Excuse.NONE)
+    return next((e for e in Exemption if exemptions & e.bit and code in e.codes), Exemption.NONE)
 
 
 def mask(codes: frozenset[Code]) -> int:
@@ -361,11 +361,11 @@ def mask(codes: frozenset[Code]) -> int:
     return sum(code.bit for code in codes)
 
 
-def unexcused(codes: Ints, excuses: Ints) -> Ints:
+def drop_exempt(codes: Ints, exemptions: Ints) -> Ints:
     """The findings of each row that no excuse of that row makes legal."""
     left = codes.copy()
-    for excuse in LEGAL:
-        left &= ~np.where(excuses & excuse.bit != 0, mask(excuse.codes), 0)
+    for exemption in LEGAL:
+        left &= ~np.where(exemptions & exemption.bit != 0, mask(exemption.codes), 0)
     return left
 
 
@@ -396,7 +396,7 @@ def kind_of(policy: Policy) -> Kind:
     return _BY_SERVING.get(policy.serving) or _KINDS[policy.routing, policy.ordered]
 
 
-Witness = Literal["order_witness", "owner_witness", "holder_witness", "twin", "skipped"]
+EvidenceColumn = Literal["order_witness", "owner_witness", "holder_witness", "twin", "skipped"]
 """A column with the delivery or the message that stands against the one of a finding."""
 
 
@@ -405,7 +405,7 @@ class Rule:
     """One rule: what it means, where that is written, and who promises or allows what it looks for.
 
     ``sentence`` is a finding about a delivery or a message in words, with the names of columns (``explain.sentences``)
-    in braces; a rule about something else makes its sentences itself. ``witness`` is the column that names the other
+    in braces; a rule about something else makes its sentences itself. ``evidence`` is the column that names the other
     side of a finding, and ``cause`` what explains every finding of this rule by itself; where it is empty, an event
     that explains the finding is looked for (``explain.causes``). ``by_row`` finds the deliveries (rows of ``FACTS``)
     that break a rule which needs no more than one row and the terms; other rules are steps of the passes.
@@ -421,18 +421,18 @@ class Rule:
     meaning: str
     source: str
     sentence: str = ""
-    witness: Witness | None = None
+    evidence: EvidenceColumn | None = None
     cause: str = ""
     by_row: Callable[[pa.Table, Terms], NDArray[np.bool_]] | None = None
     promised: frozenset[Kind] = frozenset()
     allowed: frozenset[Kind] = frozenset()
     only: frozenset[str] = frozenset()
-    profiles: Mapping[str, Standing] = field(default_factory=dict)
+    profiles: Mapping[str, RuleStatus] = field(default_factory=dict)
     needs: frozenset[Need] = frozenset()
     uncertain: bool = False
 
-    def verdict(self, standing: Standing, excuse: Excuse = Excuse.NONE) -> Verdict:
+    def verdict(self, rule_status: RuleStatus, exemption: Exemption = Exemption.NONE) -> Verdict:
         """What a finding with that excuse says of the run."""
-        if standing is not Standing.PROMISED or (excuse and not excuse.doubtful):
+        if rule_status is not RuleStatus.PROMISED or (exemption and not exemption.inconclusive):
             return Verdict.VALID
-        return Verdict.UNKNOWN if self.uncertain or excuse.doubtful else Verdict.INVALID
+        return Verdict.UNKNOWN if self.uncertain or exemption.inconclusive else Verdict.INVALID

@@ -11,7 +11,7 @@ import numpy as np
 
 from subreplay.audit.acts import Act, acts_of
 from subreplay.audit.checkpoint import Arrays
-from subreplay.audit.codes import MANY, Excuse, kind_of
+from subreplay.audit.codes import MANY, Exemption, kind_of
 from subreplay.audit.dead_letters import DeadLetters
 from subreplay.audit.needs import Need
 from subreplay.audit.rejects import Rejects
@@ -144,11 +144,17 @@ class Context:
         return acts_of(timeline, self.terms.resets, known)
 
     @property
-    def batch_again(self) -> int:
+    def batch_redelivery_bit(self) -> int:
         """The bit of what explains that a batch is redelivered whole, acknowledged messages too; 0: nothing does."""
         known = self.terms.batch_index_acks
         known = BATCH_INDEX_ACKS.get(self.policy.profile) if known is None else known
-        return 0 if known else Excuse.BATCH_INDEX_UNSAID.bit if known is None else Excuse.BATCH_AGAIN.bit
+        return (
+            0
+            if known
+            else Exemption.BATCH_INDEX_ACKS_UNKNOWN.bit
+            if known is None
+            else Exemption.WHOLE_BATCH_REDELIVERED.bit
+        )
 
     def drops(self, topic: str) -> bool:
         """Whether a topic drops what nobody can take at once (row L-NONPERS-1)."""

@@ -44,9 +44,9 @@ WHY: Final = FAILED_COMMIT | AUTOMATIC_COMMITS
 # application took it, CHANGING 1 while a membership change was under way.
 LEDGER, ENTRY, BATCH_INDEX, SESSION, AT, UNTIL, KEY, SLOT, ORDINAL, NTH, DUE, RECEIVED, EPOCH, CHANGING = range(14)
 DELIVERY: Final = 14
-WITNESS: Final = 6
+EVIDENCE_WIDTH: Final = 6
 # Behind a witness: 1 if it is of the same key as the finding; how many messages its consumer held
-HELD: Final = WITNESS + 1
+BLOCKER_COUNT: Final = EVIDENCE_WIDTH + 1
 
 # Which delivery proves a finding: the later one delivered before, the one at another consumer, the one that held others
 # back
@@ -57,29 +57,29 @@ ORDER, OWNER, HOLDER = range(3)
 class Found(NamedTuple):
     """What the rules find: a bit per code and per excuse in each row, and the delivery that proves it.
 
-    ``proof[kind, row]`` is a witness, with 1 behind it if it is of the same key, and ``HELD``, where ``proven[kind,
-    row]``.
+    ``proof[kind, row]`` is a witness, with 1 behind it if it is of the same key, and ``BLOCKER_COUNT``, where
+    ``proven[kind, row]``.
     """
 
     codes: Ints
-    excuses: Ints
+    exemptions: Ints
     proof: Ints
     proven: Flags
 
     @classmethod
-    def nothing(cls, codes: Ints, excuses: Ints) -> Found:
+    def nothing(cls, codes: Ints, exemptions: Ints) -> Found:
         n = len(codes)
-        return cls(codes, excuses, np.zeros((3, n, HELD + 1), np.int64), np.zeros((3, n), np.bool_))
+        return cls(codes, exemptions, np.zeros((3, n, BLOCKER_COUNT + 1), np.int64), np.zeros((3, n), np.bool_))
 
     def of(self, rows: Ints) -> Found:
         """What was found in some rows."""
-        return Found(self.codes[rows], self.excuses[rows], self.proof[:, rows], self.proven[:, rows])
+        return Found(self.codes[rows], self.exemptions[rows], self.proof[:, rows], self.proven[:, rows])
 
 
 @hot
 def remember(rows: Ints, row: int, column: int, d: Ints, i: int) -> None:  # pragma: no cover - compiled
     """Store delivery ``i`` as a witness."""
-    for w in range(WITNESS):
+    for w in range(EVIDENCE_WIDTH):
         rows[row, column + w] = d[w, i]
 
 
@@ -88,7 +88,7 @@ def prove(
     proof: Ints, proven: Flags, kind: int, i: int, rows: Ints, row: int, column: int, same_key: bool
 ) -> None:  # pragma: no cover - compiled
     """Put a stored witness beside delivery ``i``."""
-    for w in range(WITNESS):
+    for w in range(EVIDENCE_WIDTH):
         proof[kind, i, w] = rows[row, column + w]
-    proof[kind, i, WITNESS] = same_key
+    proof[kind, i, EVIDENCE_WIDTH] = same_key
     proven[kind, i] = True

@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from subreplay.audit.attribution import attributed
-from subreplay.audit.codes import Code, Excuse, Rule
-from subreplay.rows.model.rows import Scope, Standing
+from subreplay.audit.attribution import find_party
+from subreplay.audit.codes import Code, Exemption, Rule
+from subreplay.rows.model.rows import RuleStatus, Scope
 from subreplay.rows.model.tables import VIOLATIONS
 
 NO_MESSAGE = (-1, -1, -1)
@@ -37,11 +37,11 @@ class Finding:
     key: str | None = None
     slot: int = -1
     epoch: int = -1
-    witness: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
     circumstances: tuple[str, ...] = ()
-    excuse: Excuse = Excuse.NONE
+    exemption: Exemption = Exemption.NONE
 
-    def row(self, subscription: str, rule: Rule, standing: Standing) -> dict[str, Any]:
+    def row(self, subscription: str, rule: Rule, rule_status: RuleStatus) -> dict[str, Any]:
         """The row of table ``violations``."""
         ledger, entry, batch_index = self.position
         return {
@@ -53,8 +53,8 @@ class Finding:
             "entry": entry,
             "batch_index": batch_index,
             "code": self.code.name,
-            "verdict": str(rule.verdict(standing, self.excuse)),
-            "excuse": self.excuse.sentence or None,
+            "verdict": str(rule.verdict(rule_status, self.exemption)),
+            "excuse": self.exemption.sentence or None,
             "consumer": self.consumer,
             "moment": self.at // 1_000,
             "at": self.at // 1_000,
@@ -62,18 +62,18 @@ class Finding:
             "slot": self.slot,
             "epoch": self.epoch,
             "cause": self.cause,
-            "witness": list(self.witness),
-            "explanation": self.explanation + (f"; {self.excuse.sentence}" if self.excuse else ""),
+            "witness": list(self.evidence),
+            "explanation": self.explanation + (f"; {self.exemption.sentence}" if self.exemption else ""),
             "circumstances": SEPARATOR.join(self.circumstances) or None,
-            "attribution": attributed(self.code, self.excuse),
+            "attribution": find_party(self.code, self.exemption),
             "waited": None,
         }
 
 
 def violations_of(
-    findings: Iterable[Finding], subscription: str, rules: Mapping[Code, Rule], standings: Mapping[Code, Standing]
+    findings: Iterable[Finding], subscription: str, rules: Mapping[Code, Rule], rule_statuses: Mapping[Code, RuleStatus]
 ) -> pa.Table:
     """Findings as table ``violations``; what is not looked for is left out."""
-    applicable = [f for f in findings if standings[f.code].looks]
-    rows = [f.row(subscription, rules[f.code], standings[f.code]) for f in applicable]
+    applicable = [f for f in findings if rule_statuses[f.code].is_evaluated]
+    rows = [f.row(subscription, rules[f.code], rule_statuses[f.code]) for f in applicable]
     return pa.Table.from_pylist(rows, schema=VIOLATIONS)

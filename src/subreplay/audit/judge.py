@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.checkpoint import BASIS, OPEN, Arrays, Checkpoint, Open, checkpoint_rows, written
-from subreplay.audit.codes import Code, mask, unexcused
+from subreplay.audit.codes import Code, drop_exempt, mask
 from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import Found
 from subreplay.audit.passes.batches_of_one import with_batches_of_one
@@ -38,11 +38,11 @@ from subreplay.audit.passes.timed import (
 )
 from subreplay.audit.rules.commits import NONE, judge_commits
 from subreplay.audit.rules.liveness import finish, limits_of, note_commits, watched
-from subreplay.audit.rules.registry import standings
+from subreplay.audit.rules.registry import find_rule_statuses
 from subreplay.audit.rules.undelivered import judge_undelivered
 from subreplay.audit.selectors import OwnerFits
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, flags, ints
-from subreplay.rows.model.rows import Scope, Standing
+from subreplay.rows.model.rows import RuleStatus, Scope
 from subreplay.semantics.timelines.timeline import Timeline
 
 EXAMPLES = 8  # findings of each rule that do not fail and are still kept, a dispatcher
@@ -73,19 +73,19 @@ class Judge(Context):
     dates: bool = False
 
     @cached_property
-    def standings(self) -> Mapping[Code, Standing]:
+    def rule_statuses(self) -> Mapping[Code, RuleStatus]:
         """Every rule's standing in this audit."""
-        return standings(self.policy, self.terms, self.lacking)
+        return find_rule_statuses(self.policy, self.terms, self.lacking)
 
     @cached_property
     def applicable(self) -> int:
         """The bits of the rules that apply."""
-        return mask(frozenset(c for c, standing in self.standings.items() if standing.looks))
+        return mask(frozenset(c for c, rule_status in self.rule_statuses.items() if rule_status.is_evaluated))
 
     @cached_property
     def promised(self) -> int:
         """The bits of the rules whose findings fail unless they are excused."""
-        return mask(frozenset(c for c, standing in self.standings.items() if standing is Standing.PROMISED))
+        return mask(frozenset(c for c, rule_status in self.rule_statuses.items() if rule_status is RuleStatus.PROMISED))
 
     def by_position(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """``LOG`` rows sorted by topic, partition, ledger, entry, batch index, kind, time -> ``FACTS`` rows."""
@@ -245,7 +245,7 @@ class Examples:
     def choose(self, found: Found) -> Ints:
         """The bits to be shown in each row."""
         shown = np.zeros(len(found.codes), np.int64)
-        mild = found.codes & ~(unexcused(found.codes, found.excuses) & self._promised)
+        mild = found.codes & ~(drop_exempt(found.codes, found.exemptions) & self._promised)
         some = int(np.bitwise_or.reduce(mild))
         for code, left in self._left.items():
             if some & code.bit and left:

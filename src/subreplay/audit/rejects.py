@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from subreplay.audit.codes import Excuse
+from subreplay.audit.codes import Exemption
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
 
 _ENTRY: Final = np.dtype([("ledger", np.int64), ("entry", np.int64)])
@@ -60,36 +60,36 @@ class Rejects:
             for name, last in served.items()
         )
 
-    def excuses(self, partition: int, ledger: Ints, entry: Ints, at: Ints, consumer: pa.Array) -> Ints:
+    def exemptions(self, partition: int, ledger: Ints, entry: Ints, at: Ints, consumer: pa.Array) -> Ints:
         """The bits of what rejected rows could explain, for deliveries and for messages never delivered (``at`` is
         ``NEVER``)."""
         found = np.zeros(len(at), np.int64)
         if self.rows:
-            found |= Excuse.MESSAGES_REJECTED.bit if self.of("messages", partition) else 0
+            found |= Exemption.MESSAGES_REJECTED.bit if self.of("messages", partition) else 0
             found |= _by_entry(self.of("deliveries", partition), ledger, entry)
             found |= _by_member(self.of("membership", partition), at, consumer)
         return found
 
 
 def _by_entry(rejected: list[Reject], ledger: Ints, entry: Ints) -> Ints:
-    found = np.full(len(ledger), Excuse.DELIVERIES_REJECTED.bit if rejected else 0, np.int64)
+    found = np.full(len(ledger), Exemption.DELIVERIES_REJECTED.bit if rejected else 0, np.int64)
     known = [(r.ledger, r.entry) for r in rejected if r.ledger is not None and r.entry is not None]
     if len(known) < len(rejected):
-        return found | Excuse.DELIVERY_REJECTED.bit
+        return found | Exemption.DELIVERY_REJECTED.bit
     entries = np.empty(len(ledger), _ENTRY)
     entries["ledger"], entries["entry"] = ledger, entry
-    found[np.isin(entries, np.array(known, _ENTRY))] |= Excuse.DELIVERY_REJECTED.bit
+    found[np.isin(entries, np.array(known, _ENTRY))] |= Exemption.DELIVERY_REJECTED.bit
     return found
 
 
 def _by_member(rejected: list[Reject], at: Ints, consumer: pa.Array) -> Ints:
     if not rejected:
         return np.zeros(len(at), np.int64)
-    found = np.where(at >= _earliest(rejected), Excuse.MEMBERSHIP_REJECTED.bit, 0)
+    found = np.where(at >= _earliest(rejected), Exemption.MEMBERSHIP_REJECTED.bit, 0)
     names = consumer.dictionary_encode()
     since = [_earliest(r for r in rejected if r.consumer in (None, name)) for name in names.dictionary.to_pylist()]
     of_row = np.array([*since, NEVER], np.int64)[np.asarray(names.indices.fill_null(-1))]
-    found[at >= of_row] |= Excuse.MEMBER_REJECTED.bit
+    found[at >= of_row] |= Exemption.MEMBER_REJECTED.bit
     return found
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.audit.codes import Code, Excuse, excuse_of
+from subreplay.audit.codes import Code, Exemption, find_exemption
 from subreplay.audit.passes.loads import ACT, ADDED, ALL_TIME, REPEATED, Span
 from subreplay.rows.groups import AddingUp, in_order, with_columns
 from subreplay.rows.model.columns import Ints, flags, ints
@@ -155,14 +155,14 @@ def violations(panes: pa.Table, width: int, slide: int) -> pa.Table:
 
 def finding_counts(rows: pa.Table, applicable: int, width: int) -> pa.Table:
     """Findings of judged rows counted by window, consumer, code and excuse: all of them, whether they fail or not."""
-    codes, excuses = ints(rows, "codes"), ints(rows, "excuses")
+    codes, exemptions = ints(rows, "codes"), ints(rows, "excuses")
     window = _floor(np.where(flags(rows, "delivered"), ints(rows, "at"), ints(rows, "published")), width)
     parts = []
     for code in Code:
         mine = np.flatnonzero(codes & code.bit) if applicable & code.bit else np.zeros(0, np.int64)
         if len(mine):
-            distinct, which = np.unique(excuses[mine], return_inverse=True)
-            of_each = np.array([excuse_of(code, excuse).value for excuse in distinct.tolist()], np.int32)
+            distinct, which = np.unique(exemptions[mine], return_inverse=True)
+            of_each = np.array([find_exemption(code, exemption).value for exemption in distinct.tolist()], np.int32)
             consumer = rows["consumer"].take(pa.array(mine))
             parts.append(_findings(window[mine], consumer, pa.repeat(code.name, len(mine)), of_each[which]))
     return _counts(parts)
@@ -174,11 +174,11 @@ def counts_of_others(found: pa.Table, width: int) -> pa.Table:
     stray = pc.and_(pc.equal(found["code"], Code.ROUTING_MISMATCH.name), found["consumer"].is_null())
     stray = pc.and_(stray, found["at"].is_valid())
     mine = found.filter(pc.or_(pc.is_in(found["code"], pa.array([code.name for code in NOT_OF_DELIVERIES])), stray))
-    told = [excuse for excuse in Excuse if excuse]
-    which_excuse = pc.index_in(mine["excuse"], pa.array([excuse.sentence for excuse in told]))
-    values = np.array([*(excuse.value for excuse in told), Excuse.NONE.value], np.int32)
-    excuse = values[np.asarray(which_excuse.fill_null(len(told)))]
-    return _counts([_findings(_floor(_nanos(mine, "moment"), width), mine["consumer"], mine["code"], excuse)])
+    told = [exemption for exemption in Exemption if exemption]
+    exemption_numbers = pc.index_in(mine["excuse"], pa.array([exemption.sentence for exemption in told]))
+    values = np.array([*(exemption.value for exemption in told), Exemption.NONE.value], np.int32)
+    exemption = values[np.asarray(exemption_numbers.fill_null(len(told)))]
+    return _counts([_findings(_floor(_nanos(mine, "moment"), width), mine["consumer"], mine["code"], exemption)])
 
 
 def scattered_keys(rows: pa.Table) -> tuple[int, int]:
@@ -294,8 +294,8 @@ def _rows(table: pa.Table) -> Rows:
     return rows
 
 
-def _findings(window: Ints, consumer: pa.Array, code: pa.Array, excuse: np.ndarray) -> pa.Table:
-    return pa.table({"window": window, "consumer": consumer, "code": code, "excuse": excuse})
+def _findings(window: Ints, consumer: pa.Array, code: pa.Array, exemption: np.ndarray) -> pa.Table:
+    return pa.table({"window": window, "consumer": consumer, "code": code, "excuse": exemption})
 
 
 def _counts(parts: Sequence[pa.Table]) -> pa.Table:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.codes import Code, Exemption
 from subreplay.audit.findings import Finding, violations_of
 from subreplay.audit.judge import Judge
 from subreplay.audit.routing import Routing
@@ -25,7 +25,7 @@ from subreplay.audit.rules.registry import RULES
 from subreplay.rows.groups import added_up, hashes, in_groups, whole_groups, with_columns
 from subreplay.rows.model.columns import UNKNOWN, Ints, column
 from subreplay.rows.model.partitioners import Partitioners
-from subreplay.rows.model.rows import Standing
+from subreplay.rows.model.rows import RuleStatus
 from subreplay.rows.model.words import KeyWords
 from subreplay.rows.sorted_blocks import grouped
 
@@ -59,10 +59,10 @@ class FindingRows:
     """Puts findings into rows of table ``violations``."""
 
     subscription: str
-    standings: Mapping[Code, Standing]
+    rule_statuses: Mapping[Code, RuleStatus]
 
     def table(self, findings: Iterable[Finding]) -> pa.Table:
-        return violations_of(findings, self.subscription, RULES, self.standings)
+        return violations_of(findings, self.subscription, RULES, self.rule_statuses)
 
     def batches(self, findings: Iterable[Finding]) -> Iterator[pa.RecordBatch]:
         """The same of any number of findings."""
@@ -92,7 +92,7 @@ def of_ranges(judge: Judge, subscription: str, since: int = UNKNOWN, others: Ite
     """Findings about sticky ranges, and ``others``, which are about a Kafka group; what happened before ``since`` (ns)
     an earlier run has reported."""
     ranges = (f for d in judge.dispatchers.values() for f in sticky_ranges(d.timeline, judge.dates))
-    return FindingRows(subscription, judge.standings).table(f for f in (*ranges, *others) if f.at >= since)
+    return FindingRows(subscription, judge.rule_statuses).table(f for f in (*ranges, *others) if f.at >= since)
 
 
 def may_stray(judge: Judge) -> bool:
@@ -178,13 +178,13 @@ class KeylessStrays:
 
     rows: FindingRows
     routing: Routing
-    excuse: Excuse = Excuse.NONE
+    exemption: Exemption = Exemption.NONE
     dates: bool = False
 
     def __call__(self, firsts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in _in_several(firsts):
             found = keyless_strays(self.routing, rows, self.dates)
-            yield from self.rows.batches(replace(finding, excuse=self.excuse) for finding in found)
+            yield from self.rows.batches(replace(finding, exemption=self.exemption) for finding in found)
 
 
 def keyless_strays_of(judge: Judge, subscription: str) -> KeylessStrays:
@@ -193,8 +193,8 @@ def keyless_strays_of(judge: Judge, subscription: str) -> KeylessStrays:
     assert routing is not None
     # where a rejected message is, its producer may have begun
     rejected = any(judge.rejects.of("messages", scope.partition) for scope in judge.dispatchers)
-    excuse = Excuse.MESSAGES_REJECTED if rejected else Excuse.NONE
-    return KeylessStrays(FindingRows(subscription, judge.standings), routing, excuse, judge.dates)
+    exemption = Exemption.MESSAGES_REJECTED if rejected else Exemption.NONE
+    return KeylessStrays(FindingRows(subscription, judge.rule_statuses), routing, exemption, judge.dates)
 
 
 def _whose(messages: Iterable[pa.RecordBatch], keyed: bool) -> Iterator[pa.Table]:

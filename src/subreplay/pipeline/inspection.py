@@ -25,7 +25,7 @@ from subreplay.adapters.source.receive_logs import Recognised, member_list, poli
 from subreplay.adapters.source.recognise import BY_NAME, CANONICAL, Candidate, recognise
 from subreplay.adapters.source.text_files import csv_options
 from subreplay.audit.needs import Need, told
-from subreplay.audit.rules.registry import missing, standings
+from subreplay.audit.rules.registry import find_rule_statuses, missing
 from subreplay.config import live
 from subreplay.config import run as config
 from subreplay.config.live import LIVE
@@ -392,5 +392,5 @@ def applying(found: Look) -> tuple[list[str], dict[str, list[str]]]:
     reasons: dict[str, list[str]] = {}
     for code, needs in blind.items():
         reasons.setdefault(told(needs), []).append(code.name)
-    standing = standings(policy, run.terms, frozenset(lacking))
-    return [code.name for code, says in standing.items() if says.looks], reasons
+    rule_status = find_rule_statuses(policy, run.terms, frozenset(lacking))
+    return [code.name for code, says in rule_status.items() if says.is_evaluated], reasons

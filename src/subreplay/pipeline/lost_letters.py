@@ -52,7 +52,7 @@ def dead_letter_findings(
     limit = judge.terms.max_redeliveries
     if letters is None or limit is None:
         return None
-    rows = FindingRows(subscription, judge.standings)
+    rows = FindingRows(subscription, judge.rule_statuses)
     missing = _exhausted(engine, deliveries, messages, letters, limit, judge.words)
     lost = rows.by(partial(incomplete, max_redeliveries=limit, rejected=rejected, dates=judge.dates))
     streams = engine.sorted([letters.map(LettersOf(judge.words, day), LETTER_STREAMS.schema)], LETTER_STREAMS)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from subreplay.audit import sums
 from subreplay.audit.acts import Seen, acts_seen
 from subreplay.audit.clocks import Clocks, Shift, failing, may_be_off, shifts
-from subreplay.audit.codes import Excuse
+from subreplay.audit.codes import Exemption
 from subreplay.audit.judge import Judge
 from subreplay.audit.retractions import CODES
 from subreplay.audit.rules.registry import Code
@@ -149,7 +149,7 @@ def _clocks(source: Source, judge: Judge, of_others: pa.Table, findings: sums.Ro
     """Consumers whose clocks are off, and what fails with these corrected: the log is judged once more where there are
     any. Where table ``audited`` keeps findings only, they are looked for where one of them fails. How many ``lags``
     there are of each size tells of most logs that there are none."""
-    recorded = failing(findings, judge.standings)
+    recorded = failing(findings, judge.rule_statuses)
     if source.config.output.audited == "findings" and not recorded:
         return Clocks()
     if not may_be_off(counted, judge.terms.clock_skew):
@@ -166,12 +166,12 @@ def _clocks(source: Source, judge: Judge, of_others: pa.Table, findings: sums.Ro
 def _corrected(source: Source, judge: Judge, of_others: pa.Table, off: Sequence[Shift]) -> Mapping[Code, int]:
     """What fails with clocks corrected, by rule."""
     counts = judged_again(source, judge, off).counts(source.width)
-    return failing([*counts.to_pylist(), *of_others.to_pylist()], judge.standings)
+    return failing([*counts.to_pylist(), *of_others.to_pylist()], judge.rule_statuses)
 
 
 def _needless(source: Source, findings: sums.Rows) -> frozenset[str]:
     """The membership, where rows of it are in quarantine, explain no finding and hide none."""
-    doubted = any(row["excuse"] in (Excuse.MEMBERSHIP_REJECTED, Excuse.MEMBER_REJECTED) for row in findings)
+    doubted = any(row["excuse"] in (Exemption.MEMBERSHIP_REJECTED, Exemption.MEMBER_REJECTED) for row in findings)
     hides = doubted or source.rejects.may_hide_a_leave(source.statistics.last_served)
     return frozenset() if hides else frozenset({"membership"})
 

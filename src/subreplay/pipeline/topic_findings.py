@@ -37,7 +37,7 @@ def keys_in_two_partitions(
     ``partitioners`` may explain them."""
     earlier = [] if reported is None else [reported.select(["topic", "partition", "key"])]
     firsts = _firsts(engine, messages, True, judge.words, earlier)
-    step = KeysInTwoPartitions(FindingRows(subscription, judge.standings), partitioners, judge.dates)
+    step = KeysInTwoPartitions(FindingRows(subscription, judge.rule_statuses), partitioners, judge.dates)
     return engine.of(VIOLATIONS.empty_table()) if firsts is None else firsts.map(step, VIOLATIONS)
 
 

@@ -12,12 +12,12 @@ from subreplay.audit.acts import Seen
 from subreplay.audit.clocks import Clocks
 from subreplay.audit.codes import Code
 from subreplay.audit.needs import Need
-from subreplay.audit.rules.registry import standings
+from subreplay.audit.rules.registry import find_rule_statuses
 from subreplay.audit.selectors import OwnerFit
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.held import Stored
 from subreplay.rows.model.partitioner_words import Statement
-from subreplay.rows.model.rows import Standing
+from subreplay.rows.model.rows import RuleStatus
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.balance import Connected
 
@@ -67,9 +67,9 @@ class Figures:
     traffic: Sequence[Row] = ()  # rows of `whatif.assign.TRAFFIC`
 
     @cached_property
-    def standings(self) -> Mapping[Code, Standing]:
+    def rule_statuses(self) -> Mapping[Code, RuleStatus]:
         """What the policy says of each rule, with these terms and data."""
-        return standings(self.plan.policy, self.terms, self.lacking)
+        return find_rule_statuses(self.plan.policy, self.terms, self.lacking)
 
     @property
     def unsure(self) -> Mapping[Code, str]:

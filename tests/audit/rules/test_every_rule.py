@@ -20,10 +20,10 @@ from subreplay.audit.rules.assignments import GroupStory, assignment_findings
 from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS, disorder, incomplete
 from subreplay.audit.rules.partitions import FIRST_MESSAGES, keys_in_two_partitions
 from subreplay.audit.rules.ranges import sticky_ranges
-from subreplay.audit.rules.registry import RULES, standings
+from subreplay.audit.rules.registry import RULES, find_rule_statuses
 from subreplay.audit.terms import Terms
 from subreplay.hashing.producer_routing import producer_partition
-from subreplay.rows.model.rows import Standing
+from subreplay.rows.model.rows import RuleStatus
 from subreplay.semantics.policies import make
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.membership import dispatcher_events
@@ -64,11 +64,11 @@ class Told(NamedTuple):
     terms: Terms = NOTHING_TOLD
 
     def found(self) -> set[str]:
-        standing = standings(self.policy, self.terms)
+        rule_status = find_rule_statuses(self.policy, self.terms)
         fails = {
-            f.code: standing[f.code] is Standing.PROMISED and not f.excuse
+            f.code: rule_status[f.code] is RuleStatus.PROMISED and not f.exemption
             for f in self.findings
-            if standing[f.code].looks
+            if rule_status[f.code].is_evaluated
         }
         return {code.name if failing else code.name.lower() for code, failing in fails.items()}
 

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 
 from subreplay.adapters import ADAPTERS
-from subreplay.audit.codes import Code, unexcused
+from subreplay.audit.codes import Code, drop_exempt
 from subreplay.audit.findings import Finding
 from subreplay.audit.judge import Judge
 from subreplay.audit.rules.dead_letters import disorder, incomplete
 from subreplay.audit.rules.partitions import keys_in_two_partitions
 from subreplay.audit.rules.ranges import sticky_ranges
 from subreplay.audit.terms import Terms
-from subreplay.rows.model.rows import Standing
+from subreplay.rows.model.rows import RuleStatus
 from subreplay.semantics.policies import make
 from tests.support import faults, further_faults, recordings
 from tests.support.faults import FAULTS, S1, S1B, S1E, S2, S3, S7, S7B, Capture, Expected, first_messages
@@ -39,13 +39,13 @@ class Findings:
 
     failing: Found
     allowed: Found
-    standings: Mapping[Code, Standing]
+    rule_statuses: Mapping[Code, RuleStatus]
 
 
 def found_in(judge: Judge, tables: Mapping[str, pa.Table], others: Iterable[Finding] = ()) -> Findings:
     """The findings about deliveries, and ``others``."""
     rows = audit_by(judge, tables, 10_000)
-    fails = unexcused(rows["codes"].to_numpy(), rows["excuses"].to_numpy()) & judge.promised
+    fails = drop_exempt(rows["codes"].to_numpy(), rows["excuses"].to_numpy()) & judge.promised
     of_rows = {"failing": fails, "allowed": rows["codes"].to_numpy() & ~fails}
     found: dict[str, dict[str, list[str]]] = {"failing": defaultdict(list), "allowed": defaultdict(list)}
     for kind, bits in of_rows.items():
@@ -54,11 +54,11 @@ def found_in(judge: Judge, tables: Mapping[str, pa.Table], others: Iterable[Find
             for row in rows.filter(bits & code.bit != 0).select(["ledger", "entry"]).to_pylist():
                 found[kind][code.name].append(f"{row['ledger']}:{row['entry']}")
     for finding in others:
-        fine = finding.excuse or judge.standings[finding.code] is Standing.ALLOWED
-        if judge.standings[finding.code].looks:
+        fine = finding.exemption or judge.rule_statuses[finding.code] is RuleStatus.ALLOWED
+        if judge.rule_statuses[finding.code].is_evaluated:
             words = f"{finding.position[0]}:{finding.position[1]}"
             found["allowed" if fine else "failing"][finding.code.name].append(words)
-    return Findings(found["failing"], found["allowed"], judge.standings)
+    return Findings(found["failing"], found["allowed"], judge.rule_statuses)
 
 
 def found(capture: Capture) -> Findings:
@@ -122,10 +122,10 @@ def test_a_fault_is_found_with_its_witness_and_nothing_else(
     capture = Capture.load(f"{version}/{scenario}")
     expected = fault(capture, random.Random(f"{fault.__name__}/{scenario}/{seed}"))
     told = found(capture)
-    allowed = expected.excused or told.standings[Code[expected.code]] is Standing.ALLOWED
+    allowed = expected.exempt or told.rule_statuses[Code[expected.code]] is RuleStatus.ALLOWED
     right = (told.allowed if allowed else told.failing)[expected.code]
-    assert expected.witness in right if expected.witness else right
-    if not allowed and fault not in OF_SEVERAL and expected.witness:
+    assert expected.evidence in right if expected.evidence else right
+    if not allowed and fault not in OF_SEVERAL and expected.evidence:
         assert len(right) == 1
     assert set(told.failing) <= {expected.code} | expected.implied
 
@@ -149,10 +149,10 @@ def test_a_fault_in_the_broker_s_own_events_is_found_too(
     fault: Callable[..., tuple[str, str]], scenario: str, version: str, tmp_path: Path
 ) -> None:
     recording = Recording.load(f"{version}/{scenario}")
-    code, witness = fault(recording, random.Random(f"{fault.__name__}/{scenario}"))
+    code, evidence = fault(recording, random.Random(f"{fault.__name__}/{scenario}"))
     failing = failing_in(recording.save(tmp_path / "recording"))
     assert set(failing) - {"BEFORE_PREDECESSOR_ACK"} == {code}
-    assert not witness or witness in failing[code]
+    assert not evidence or evidence in failing[code]
 
 
 def test_a_removed_leave_of_a_sticky_consumer_shows_that_its_successor_could_not_join() -> None:

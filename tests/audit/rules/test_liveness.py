@@ -12,9 +12,9 @@ import pytest
 
 from subreplay.audit.codes import Code
 from subreplay.audit.needs import Need
-from subreplay.audit.rules.registry import standings
+from subreplay.audit.rules.registry import find_rule_statuses
 from subreplay.audit.terms import Terms
-from subreplay.rows.model.rows import Standing
+from subreplay.rows.model.rows import RuleStatus
 from subreplay.semantics.policies import make
 from tests.support.history import History, auto_split, findings, findings_of, history, positions
 from tests.support.nights import audit_nights
@@ -110,8 +110,8 @@ def test_a_partition_whose_owner_left_and_that_was_given_to_nobody_since_waits_f
 
 def test_what_waits_is_starved_in_a_group_whose_acknowledgements_are_not_recorded():
     lacking = frozenset({Need.ACKNOWLEDGEMENTS, Need.DISPATCH_TIMES})
-    assert standings(RANGE, SOON, lacking)[Code.STARVED] is Standing.PROMISED
-    assert standings(KEY_SHARED, SOON, lacking)[Code.STARVED] is Standing.NOT_APPLICABLE
+    assert find_rule_statuses(RANGE, SOON, lacking)[Code.STARVED] is RuleStatus.PROMISED
+    assert find_rule_statuses(KEY_SHARED, SOON, lacking)[Code.STARVED] is RuleStatus.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize(

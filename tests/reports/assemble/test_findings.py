@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from subreplay.audit.rules.registry import Code, Excuse
+from subreplay.audit.rules.registry import Code, Exemption
 from subreplay.reports.assemble.findings import code_summaries, over_time, spread
 from subreplay.reports.assemble.report import facts
 from subreplay.reports.figures import MOST_TOLD, Figures, Row
@@ -77,8 +77,8 @@ def figures(findings: list[Row], worst: list[Row]) -> Figures:
     return Figures("t", (), {"first": 0, "last": 9, "messages": 9}, WIDTH, plan, (), findings=findings, worst=worst)
 
 
-def counted(code: str, count: int, excuse: Excuse = Excuse.NONE) -> Row:
-    return {"window": 0, "code": code, "excuse": excuse.value, "consumer": "c1", "count": count}
+def counted(code: str, count: int, exemption: Exemption = Exemption.NONE) -> Row:
+    return {"window": 0, "code": code, "excuse": exemption.value, "consumer": "c1", "count": count}
 
 
 def test_all_findings_are_counted_and_the_told_ones_know_their_window() -> None:

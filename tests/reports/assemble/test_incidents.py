@@ -16,7 +16,7 @@ from subreplay.audit.explain.incidents import Circumstance, incidents, incidents
 from subreplay.audit.findings import violations_of
 from subreplay.audit.routing import Routing
 from subreplay.audit.rules.partitions import FIRST_MESSAGES, keys_in_two_partitions
-from subreplay.audit.rules.registry import RULES, standings
+from subreplay.audit.rules.registry import RULES, find_rule_statuses
 from subreplay.audit.terms import Terms
 from subreplay.reports.assemble.findings import code_summaries
 from subreplay.reports.figures import Figures
@@ -70,8 +70,8 @@ def beside(log: str, story: str, partition: int) -> Callable[[History], History]
 def summaries(case: Story | Told) -> list[CodeSummary]:
     """What a report says of each rule."""
     if isinstance(case, Told):
-        plan, rows, standing = Plan("", case.policy, {}), [], standings(case.policy, case.terms)
-        found = violations_of(case.findings, "sub", RULES, standing)
+        plan, rows, rule_status = Plan("", case.policy, {}), [], find_rule_statuses(case.policy, case.terms)
+        found = violations_of(case.findings, "sub", RULES, rule_status)
         last = 0
     else:
         tables = case.change(history(case.log, case.story, case.partition))

@@ -10,13 +10,13 @@ import pytest
 
 from subreplay.audit.clocks import Clocks, Shift
 from subreplay.audit.needs import Need
-from subreplay.audit.rules.registry import Code, Excuse, standings
+from subreplay.audit.rules.registry import Code, Exemption, find_rule_statuses
 from subreplay.config import run as config
 from subreplay.reports.assemble.findings import code_summaries
 from subreplay.reports.assemble.verdict import judgement, share_judged, unseen_promises
 from subreplay.reports.figures import Figures
 from subreplay.rows.model.held import FEW, Stored, nothing_of, told
-from subreplay.rows.model.rows import Standing, Verdict
+from subreplay.rows.model.rows import RuleStatus, Verdict
 from subreplay.semantics.policies import make
 from subreplay.whatif.assign import Plan
 
@@ -35,8 +35,8 @@ JUDGED = Figures(
 )  # fmt: skip
 
 
-def found(code: str, count: int = 1, excuse: Excuse = Excuse.NONE) -> dict[str, Any]:
-    return {"window": 0, "code": code, "excuse": excuse.value, "consumer": "c1", "count": count}
+def found(code: str, count: int = 1, exemption: Exemption = Exemption.NONE) -> dict[str, Any]:
+    return {"window": 0, "code": code, "excuse": exemption.value, "consumer": "c1", "count": count}
 
 
 def run(**keys: Any) -> config.RunConfig:
@@ -112,7 +112,12 @@ def test_a_run_may_demand_more(demand: dict[str, int], doubts: tuple[str, ...]) 
 
 
 def test_what_waited_what_is_unknown_and_what_was_rejected_is_not_judged() -> None:
-    findings = [found("UNSEEN", 6), found("LOST", 4), found("UNKNOWN_MESSAGE", 5), found("UNSEEN", 9, Excuse.FILTERED)]
+    findings = [
+        found("UNSEEN", 6),
+        found("LOST", 4),
+        found("UNKNOWN_MESSAGE", 5),
+        found("UNSEEN", 9, Exemption.FILTERED),
+    ]
     some = replace(rejected("deliveries", 20), totals={"deliveries": 100, "undelivered": 10}, findings=findings)
     assert share_judged(some) == (110 - 6 - 5) / 130
 
@@ -127,7 +132,7 @@ def test_rows_in_quarantine_are_tolerated_as_far_as_the_run_says() -> None:
 
 
 def test_what_a_rejected_row_could_explain_is_unknown_and_the_rest_invalid() -> None:
-    strays = replace(rejected("membership", 1), findings=[found("NOT_CONNECTED", 400, Excuse.MEMBER_REJECTED)])
+    strays = replace(rejected("membership", 1), findings=[found("NOT_CONNECTED", 400, Exemption.MEMBER_REJECTED)])
     assert verdict(strays, tolerate={"membership": 1})[0] is Verdict.UNKNOWN
     (doubt,) = verdict(strays, tolerate={"membership": 1})[1]
     assert doubt.startswith("NOT_CONNECTED may be none: a row of the membership")
@@ -180,8 +185,10 @@ def test_a_rule_without_its_columns_is_not_applicable(need: Need, blind: set[Cod
 
 def test_the_slot_of_a_message_without_a_key_needs_its_producer_only_where_the_release_spreads_such_messages() -> None:
     before = make("pulsar.key_shared.auto_split", "pulsar-3.2")
-    assert standings(POLICY, lacking=frozenset({Need.STICKY_KEYS}))[Code.WRONG_OWNER] is Standing.NOT_APPLICABLE
-    assert standings(before, lacking=frozenset({Need.STICKY_KEYS}))[Code.WRONG_OWNER] is Standing.PROMISED
+    assert (
+        find_rule_statuses(POLICY, lacking=frozenset({Need.STICKY_KEYS}))[Code.WRONG_OWNER] is RuleStatus.NOT_APPLICABLE
+    )
+    assert find_rule_statuses(before, lacking=frozenset({Need.STICKY_KEYS}))[Code.WRONG_OWNER] is RuleStatus.PROMISED
 
 
 def test_of_empty_tables_no_rule_says_that_it_found_nothing() -> None:
@@ -213,9 +220,9 @@ def test_only_what_the_data_lack_limits_what_valid_means() -> None:
 
 
 def test_every_doubtful_excuse_is_of_rules_that_somebody_promises() -> None:
-    doubtful = [excuse for excuse in Excuse if excuse.doubtful]
-    assert doubtful
-    assert all(excuse.codes <= set(Code) and excuse.sentence for excuse in doubtful)
+    inconclusive = [exemption for exemption in Exemption if exemption.inconclusive]
+    assert inconclusive
+    assert all(exemption.codes <= set(Code) and exemption.sentence for exemption in inconclusive)
 
 
 # clocks

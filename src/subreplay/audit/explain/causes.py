@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from subreplay.audit.acts import Act
-from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.codes import Code, Exemption
 from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.audit.explain.wording import clock, duration, joined, no_further, number, otherwise
 from subreplay.audit.judge import Judge
@@ -52,7 +52,7 @@ NOT_FETCHED: Final = "its consumer did not fetch it: it hangs, polls rarely, or 
 NOT_ASSIGNED: Final = "no member of the group owned partition"
 _OF_FETCHING: Final = frozenset({Code.STALLED, Code.STARVED, Code.LATE})
 _OF_REDELIVERY: Final = frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.REDELIVERED, Code.REDELIVERY_ORDER})
-_OF_ACT: Final = Excuse.RESET.codes | _OF_REDELIVERY
+_OF_ACT: Final = Exemption.RESET.codes | _OF_REDELIVERY
 
 
 class Causes:
@@ -141,7 +141,7 @@ class Causes:
     def _of_event(self, rows: pa.Table, code: Code, epochs: Ints) -> pa.Array:
         delivered, previous = flags(rows, "delivered"), ints(rows, "previous")
         cases: list[tuple[np.ndarray, pa.Array | str]] = []
-        by_act = ints(rows, "excuses") & Excuse.RESET.bit != 0
+        by_act = ints(rows, "excuses") & Exemption.RESET.bit != 0
         if code in _OF_ACT and by_act.any():
             cases.append((by_act, self._acts(rows, np.flatnonzero(by_act))))
         if code in _OF_REDELIVERY and self._judge.of_group:
@@ -150,13 +150,13 @@ class Causes:
         elif code in _OF_REDELIVERY:
             cases.append((previous == Ending.NACKED, NACKED))
         if code is Code.LOST and self._judge.of_group:
-            unread = ints(rows, "excuses") & Excuse.NOT_READ_YET.bit != 0
-            cases.append((~delivered & unread, Excuse.NOT_READ_YET.sentence))
+            unread = ints(rows, "excuses") & Exemption.NOT_READ_YET.bit != 0
+            cases.append((~delivered & unread, Exemption.NOT_READ_YET.sentence))
             skipped = self.skipped(rows)
             cases += [(np.asarray(skipped.is_valid()), skipped), (~delivered, PASSED)]
         if code is Code.DLQ_MISSED:
-            restarted = ints(rows, "excuses") & Excuse.COUNT_RESTARTED.bit != 0
-            cases += [(restarted, Excuse.COUNT_RESTARTED.sentence), (~restarted, NOT_COUNTED)]
+            restarted = ints(rows, "excuses") & Exemption.COUNT_RESTARTED.bit != 0
+            cases += [(restarted, Exemption.COUNT_RESTARTED.sentence), (~restarted, NOT_COUNTED)]
         if code is Code.LOST:
             cases += [(~delivered & (ints(rows, "acked") == NEVER), SKIPPED), (~delivered, UNEXPLAINED)]
         cases.append((~delivered, "the data end"))
@@ -170,9 +170,9 @@ class Causes:
         next_begun = self._since[self._within(epochs + 1)] <= ints(rows, "at")
         cases.append((changing & next_begun, self._words(self._opening, epochs + 1)))
         cases.append((changing, self._words(self._opened, epochs)))
-        witness = RULES[code].witness
-        if witness in ("order_witness", "owner_witness"):
-            earlier = pc.struct_field(column(rows, witness), "at").fill_null(np.iinfo(np.int64).max)
+        evidence = RULES[code].evidence
+        if evidence in ("order_witness", "owner_witness"):
+            earlier = pc.struct_field(column(rows, evidence), "at").fill_null(np.iinfo(np.int64).max)
             begun = self._starts[self._within(epochs)] > np.asarray(earlier)
             cases.append((begun, self._words(self._opened, epochs)))
         return _first(cases, self._permission(code))

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.audit.attribution import UNASSIGNED, attributed
-from subreplay.audit.codes import LAST_CHUNK, LEGAL, Code, Excuse
+from subreplay.audit.attribution import UNASSIGNED, find_party
+from subreplay.audit.codes import LAST_CHUNK, LEGAL, Code, Exemption
 from subreplay.audit.explain import wording
 from subreplay.audit.explain.causes import Causes, unassigned
 from subreplay.audit.explain.sentences import Words
@@ -25,7 +25,9 @@ from subreplay.audit.rules.registry import RULES
 from subreplay.rows.model.columns import DAY, UNKNOWN, Ints, column, flags, gathered, ints
 from subreplay.rows.model.tables import VIOLATIONS
 
-_CHUNK: Final = Excuse.PART_OF_CHUNKS.bit | Excuse.INCOMPLETE_CHUNKS.bit | LAST_CHUNK  # every chunk has one of them
+_CHUNK: Final = (
+    Exemption.PART_OF_CHUNKS.bit | Exemption.INCOMPLETE_CHUNKS.bit | LAST_CHUNK
+)  # every chunk has one of them
 WAITING = (Code.STUCK, Code.STALLED, Code.STARVED, Code.LATE)
 """Rules about how long messages wait."""
 
@@ -52,31 +54,31 @@ class Explainer:
 
     def _of(self, rows: pa.Table, causes: Causes) -> Iterator[pa.Table]:
         """The findings of some rows, code by code."""
-        codes, excuses, shown = (ints(rows, name) for name in ("codes", "excuses", "shown"))
+        codes, exemptions, shown = (ints(rows, name) for name in ("codes", "excuses", "shown"))
         some = int(np.bitwise_or.reduce(codes, initial=0))
         for code in Code:
             if not some & code.bit:
                 continue
             found = np.flatnonzero(codes & code.bit)
-            excuse = _excuses(code, excuses[found])
-            fails = ~np.isin(excuse, LEGAL) & bool(self.judge.promised & code.bit)
+            exemption = _find_exemptions(code, exemptions[found])
+            fails = ~np.isin(exemption, LEGAL) & bool(self.judge.promised & code.bit)
             kept = fails | (shown[found] & code.bit != 0)
             if kept.any():
-                yield self._told(rows.take(pa.array(found[kept])), code, excuse[kept], causes)
+                yield self._told(rows.take(pa.array(found[kept])), code, exemption[kept], causes)
 
-    def _told(self, rows: pa.Table, code: Code, excuses: Ints, causes: Causes) -> pa.Table:
+    def _told(self, rows: pa.Table, code: Code, exemptions: Ints, causes: Causes) -> pa.Table:
         words = Words(rows, self._end, self.judge.dates, self.judge.terms.max_redeliveries or 0, self.judge.of_group)
         delivered = pa.array(flags(rows, "delivered"))
         moment = np.where(flags(rows, "delivered"), ints(rows, "at"), ints(rows, "published"))
-        excuse = pa.array([e.sentence for e in Excuse]).take(pa.array(excuses))
+        exemption = pa.array([e.sentence for e in Exemption]).take(pa.array(exemptions))
         rule = RULES[code]
-        other = words.of(rule.witness) if rule.witness else pa.nulls(rows.num_rows, pa.string())
-        verdicts = [str(rule.verdict(self.judge.standings[code], of)) for of in Excuse]
-        parties = [attributed(code, of, self.judge.of_group, sought) for sought in (False, True) for of in Excuse]
-        sought = causes.sought(rows, np.flatnonzero(excuses == Excuse.RESET))
+        other = words.of(rule.evidence) if rule.evidence else pa.nulls(rows.num_rows, pa.string())
+        verdicts = [str(rule.verdict(self.judge.rule_statuses[code], of)) for of in Exemption]
+        parties = [find_party(code, of, self.judge.of_group, sought) for sought in (False, True) for of in Exemption]
+        sought = causes.sought(rows, np.flatnonzero(exemptions == Exemption.RESET))
         sentence = wording.filled(rule.sentence, words.of)
         cause = causes.of(rows, code, epochs := causes.epochs(rows))
-        attribution = pa.array(parties).take(pa.array(excuses + len(Excuse) * sought))
+        attribution = pa.array(parties).take(pa.array(exemptions + len(Exemption) * sought))
         if code is Code.LOST and (skipped := causes.skipped(rows)).null_count < rows.num_rows:
             attribution = pc.if_else(skipped.is_valid(), "operator", attribution)
         if self.judge.of_group and code in WAITING:
@@ -85,7 +87,7 @@ class Explainer:
             for waiting in WAITING:
                 named = pa.array(ints(rows, "codes") & waiting.bit != 0)
                 if pc.any(named).as_py():
-                    party = attributed(waiting, Excuse.NONE, self.judge.of_group)
+                    party = find_party(waiting, Exemption.NONE, self.judge.of_group)
                     cause = pc.if_else(named, causes.of(rows, waiting, epochs), cause)
                     attribution = pc.if_else(named, party, attribution)
             if self.judge.of_group:
@@ -94,19 +96,19 @@ class Explainer:
             "date": pa.array(moment // DAY).cast(pa.int32()).cast(pa.date32()),
             "subscription": pa.repeat(self.subscription, rows.num_rows),
             "code": pa.repeat(code.name, rows.num_rows),
-            "verdict": pa.array(verdicts).take(pa.array(excuses)),
-            "excuse": pc.if_else(pc.equal(excuse, ""), wording.NOTHING, excuse),
+            "verdict": pa.array(verdicts).take(pa.array(exemptions)),
+            "excuse": pc.if_else(pc.equal(exemption, ""), wording.NOTHING, exemption),
             "moment": _micros(pa.array(moment)),
             "at": pc.if_else(delivered, _micros(column(rows, "at")), pa.scalar(None, VIOLATIONS.field("at").type)),
             "cause": cause,
             "witness": _lists(
                 pc.if_else(delivered, words.of("delivery"), wording.NOTHING),
                 other,
-                words.of("skipped_others") if rule.witness == "skipped" else pa.nulls(rows.num_rows, pa.string()),
+                words.of("skipped_others") if rule.evidence == "skipped" else pa.nulls(rows.num_rows, pa.string()),
             ),
             "attribution": attribution,
             "waited": words.waited_micros() if code in WAITING else pa.nulls(rows.num_rows, pa.int64()),
-            "explanation": pc.if_else(pc.equal(excuse, ""), sentence, wording.joined(sentence, "; ", excuse)),
+            "explanation": pc.if_else(pc.equal(exemption, ""), sentence, wording.joined(sentence, "; ", exemption)),
             "circumstances": _circumstances(rows),
         }
         given = [columns[f.name] if f.name in columns else column(rows, f.name).cast(f.type) for f in VIOLATIONS]
@@ -126,12 +128,12 @@ def _circumstances(rows: pa.Table) -> pa.Array:
     return pa.array([words or None for words in named], pa.string()).take(pa.array(which))
 
 
-def _excuses(code: Code, excuses: Ints) -> Ints:
-    """``codes.excuse_of`` of whole columns."""
-    found = np.full(len(excuses), Excuse.NONE, np.int64)
-    for excuse in reversed(Excuse):
-        if code in excuse.codes:
-            found[excuses & excuse.bit != 0] = excuse
+def _find_exemptions(code: Code, exemptions: Ints) -> Ints:
+    """``codes.find_exemption`` of whole columns."""
+    found = np.full(len(exemptions), Exemption.NONE, np.int64)
+    for exemption in reversed(Exemption):
+        if code in exemption.codes:
+            found[exemptions & exemption.bit != 0] = exemption
     return found
 
 

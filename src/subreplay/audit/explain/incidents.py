@@ -19,7 +19,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from subreplay.audit import findings
-from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.codes import Code, Exemption
 from subreplay.audit.explain.causes import UNEXPLAINED
 from subreplay.hashing.profiles import KEYLESS
 from subreplay.semantics.policies import REGISTRY
@@ -99,7 +99,7 @@ def _ticket(value: str) -> str:
     return value
 
 
-def _members(of: type[Code] | type[Excuse]) -> BeforeValidator:
+def _members(of: type[Code] | type[Exemption]) -> BeforeValidator:
     """Names of an enumeration as its members."""
     return BeforeValidator(lambda value: tuple(of[name] for name in _names(of.__name__.lower(), of.__members__, value)))
 
@@ -132,8 +132,8 @@ class Incident(BaseModel):
 
     ``fixed`` are the releases that fix it. ``unknown``: upstream names none, or the ticket is open. ``by design``:
     upstream documents the behaviour and will not change it. ``causes`` are parts of the finding's cause, of which one
-    has to fit. A finding with an exemption fits only where it is one of ``excuses``. ``evidence`` says where upstream
-    states the releases.
+    has to fit. A finding with an exemption fits only where it is one of ``exemptions``. ``evidence`` says where
+    upstream states the releases.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -146,7 +146,7 @@ class Incident(BaseModel):
     profiles: Annotated[Names, Field(min_length=1), BeforeValidator(lambda value: _names("profile", KEYLESS, value))]
     circumstances: tuple[Circumstance, ...] = ()
     causes: Names = ()
-    excuses: Annotated[tuple[Excuse, ...], _members(Excuse)] = ()
+    exemptions: Annotated[tuple[Exemption, ...], _members(Exemption)] = ()
     affected: Text | None
     fixed: Annotated[Names, Field(min_length=1)] | Literal["unknown", "by design"]
     evidence: Sentence
@@ -160,7 +160,7 @@ class Incident(BaseModel):
     @property
     def demands(self) -> int:
         """How many circumstances, causes and excuses it asks of a finding."""
-        return len(self.circumstances) + bool(self.causes) + bool(self.excuses)
+        return len(self.circumstances) + bool(self.causes) + bool(self.exemptions)
 
     @property
     def releases(self) -> str:
@@ -182,7 +182,7 @@ class Incident(BaseModel):
     @property
     def _exemptions(self) -> tuple[str | None, ...]:
         """Of a finding that fits, in words; none where no excuse is named."""
-        return tuple(excuse.sentence for excuse in self.excuses) or (None,)
+        return tuple(exemption.sentence for exemption in self.exemptions) or (None,)
 
     def fits(self, setting: Setting, row: Mapping[str, Any]) -> bool:
         """Whether a finding, a row of table ``violations``, looks like it."""

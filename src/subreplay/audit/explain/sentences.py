@@ -50,9 +50,9 @@ class Words:
     def holder(self, name: str) -> pa.Array:
         return pc.struct_field(self.given("holder_witness"), name)
 
-    def delivery(self, witness: str) -> pa.Array:
+    def delivery(self, evidence: str) -> pa.Array:
         """A witness in words; null for none."""
-        given = self.given(witness)
+        given = self.given(evidence)
         consumer, at, until = (pc.struct_field(given, name) for name in ("consumer", "at", "held_until"))
         return wording.delivery(wording.position_of(given), consumer, at, until, self.dates)
 

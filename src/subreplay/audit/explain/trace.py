@@ -201,7 +201,7 @@ def finding_lines(row: Row) -> Iterator[str]:
     """A row of table ``violations``."""
     yield f"  {row['code']} ({'allowed' if row['verdict'] == 'valid' else row['verdict']}): {row['explanation']}"
     yield f"    cause: {row['cause']}"
-    yield from (f"    witness: {witness}" for witness in row["witness"])
+    yield from (f"    witness: {evidence}" for evidence in row["witness"])
 
 
 def _wait(wait: Row, dates: bool) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.codes import Code, Exemption
 from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.needs import Need
 from subreplay.audit.passes.beginning import joined_earlier
@@ -41,23 +41,23 @@ def commit_facts(context: Context, dispatcher: Dispatcher, state: PositionState,
     )  # fmt: skip
     strange = owners.wrong | (owners.session == UNKNOWN_CONSUMER)
     kind = numbers(rows, "kind")
-    excuses = np.where(kind == COMMIT_REFUSED, Excuse.REFUSED.bit, 0)
+    exemptions = np.where(kind == COMMIT_REFUSED, Exemption.REFUSED.bit, 0)
     scope = dispatcher.timeline.scope
-    excuses |= context.rejects.excuses(scope.partition, position[0], position[1], at, column(rows, "consumer"))
+    exemptions |= context.rejects.exemptions(scope.partition, position[0], position[1], at, column(rows, "consumer"))
     if state.beginning.since != UNKNOWN:
         of = dispatcher.timeline, state.beginning.since, column(rows, "consumer")
-        excuses[joined_earlier(*of, at, owners.wrong)] |= Excuse.JOINED_EARLIER.bit
+        exemptions[joined_earlier(*of, at, owners.wrong)] |= Exemption.JOINED_EARLIER.bit
     if scope in context.uncovered:
-        excuses |= Excuse.NOBODY_JOINED.bit
+        exemptions |= Exemption.NOBODY_JOINED.bit
     if Need.DELIVERIES in context.lacking:
-        excuses |= Excuse.SEEKS_UNTOLD.bit
+        exemptions |= Exemption.SEEKS_NOT_RECORDED.bit
     given: dict[str, Any] = {
         name: column(rows, name) for name in ("topic", "partition", "ledger", "entry", "batch_index")
     }
     given |= {
         "delivered": True, "ordinal": state.ordinals.of(*position), "consumer": owners.consumer,
         "session": owners.session, "expected": owners.expected, "epoch": owners.epoch, "at": at, "seq": seq,
-        "acked": at, "held_until": at, "in_transition": owners.in_transition, "excuses": excuses,
+        "acked": at, "held_until": at, "in_transition": owners.in_transition, "excuses": exemptions,
         "codes": np.where(strange, Code.COMMIT_NOT_OWNER.bit, 0), "commit": KINDS[kind],
         **dict.fromkeys(("published", "due", "received", "reset"), UNKNOWN), **dict.fromkeys(("key_id", "slot"), -1),
     }  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.audit.acts import Act
-from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.codes import Code, Exemption
 from subreplay.audit.deliveries import Ending
 from subreplay.audit.passes.loads import act_columns
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, flags, ints
@@ -42,12 +42,12 @@ class Explained:
         if not len(mine):
             return facts
         act = np.searchsorted(self._at, when[mine])
-        again, excuses = ints(facts, "codes")[mine] & _DUP != 0, ints(facts, "excuses")
+        again, exemptions = ints(facts, "codes")[mine] & _DUP != 0, ints(facts, "excuses")
         ordinal = ints(facts, "ordinal")[mine]
         explained = (ordinal >= self._first[act]) | (~again & self._named[act])
-        excuses[mine[~explained]] &= ~Excuse.RESET.bit
+        exemptions[mine[~explained]] &= ~Exemption.RESET.bit
         self._seen.add(facts, mine[explained], act[explained], again[explained])
-        return facts.set_column(facts.schema.get_field_index("excuses"), "excuses", pa.array(excuses))
+        return facts.set_column(facts.schema.get_field_index("excuses"), "excuses", pa.array(exemptions))
 
     def _seek(self, facts: pa.Table) -> pa.Table:
         """``FACTS`` with what came again because its consumer sought back."""
@@ -60,13 +60,13 @@ class Explained:
         mine, seek = mine[fits], seek[fits]
         if not len(mine):
             return facts
-        excuses, previous = ints(facts, "excuses").copy(), ints(facts, "previous").copy()
-        excuses[mine] |= Excuse.SOUGHT_BACK.bit
+        exemptions, previous = ints(facts, "excuses").copy(), ints(facts, "previous").copy()
+        exemptions[mine] |= Exemption.SOUGHT_BACK.bit
         previous[mine] = Ending.SOUGHT
         self._sought.add(facts, mine, seek, codes[mine] & _DUP != 0)
         for number, row in zip(*np.unique(seek, return_index=True), strict=True):
             self._seekers.setdefault(int(number), facts["consumer"][int(mine[row])].as_py())
-        for name, values in (("excuses", excuses), ("previous", previous)):
+        for name, values in (("excuses", exemptions), ("previous", previous)):
             field = facts.schema.field(name)
             facts = facts.set_column(facts.schema.get_field_index(name), field, pa.array(values, field.type))
         return facts

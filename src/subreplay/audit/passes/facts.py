@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from subreplay.audit.codes import LAST_CHUNK, Code, Excuse, not_of_the_beginning
+from subreplay.audit.codes import LAST_CHUNK, Code, Exemption, drop_left_truncated
 from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import Ending, Flags
 from subreplay.audit.needs import Need
@@ -194,22 +194,22 @@ class _Batch:
         attempts[redelivery.PREVIOUS] = Ending.NONE
         attempts[redelivery.CODES] = self._delivery_codes(message, at, owners)
         changing = owners.in_transition & ~flags(rows, "by_receipt")
-        attempts[redelivery.EXCUSES] = np.where(changing, Excuse.IN_TRANSITION.bit, 0)
-        attempts[redelivery.EXCUSES, owners.several] |= Excuse.SHARED_NAME.bit
+        attempts[redelivery.EXEMPTIONS] = np.where(changing, Exemption.IN_TRANSITION.bit, 0)
+        attempts[redelivery.EXEMPTIONS, owners.several] |= Exemption.SHARED_NAME.bit
         entry = numbers(rows, "ledger"), numbers(rows, "entry")
-        attempts[redelivery.EXCUSES] |= self._rejects(*entry, at, column(rows, "consumer"))
-        attempts[redelivery.EXCUSES, _of(self.part_of_chunks, message, False)] |= Excuse.PART_OF_CHUNKS.bit
-        attempts[redelivery.EXCUSES, _of(self.last_of_chunks, message, False)] |= Excuse.INCOMPLETE_CHUNKS.bit
+        attempts[redelivery.EXEMPTIONS] |= self._rejects(*entry, at, column(rows, "consumer"))
+        attempts[redelivery.EXEMPTIONS, _of(self.part_of_chunks, message, False)] |= Exemption.PART_OF_CHUNKS.bit
+        attempts[redelivery.EXEMPTIONS, _of(self.last_of_chunks, message, False)] |= Exemption.INCOMPLETE_CHUNKS.bit
         if self.context.unranked:
-            attempts[redelivery.EXCUSES, owners.wrong] |= Excuse.PRIORITIES_UNTOLD.bit
+            attempts[redelivery.EXEMPTIONS, owners.wrong] |= Exemption.PRIORITIES_NOT_RECORDED.bit
         if self.context.of_group and Need.CALLBACKS in self.context.lacking:
-            attempts[redelivery.EXCUSES] |= Excuse.SEEKS_UNTOLD.bit
-        self._excuse_unknown_consumers(message, at, owners, attempts[redelivery.EXCUSES])
-        self._excuse_the_beginning(message, at, owners, attempts[redelivery.CODES], attempts[redelivery.EXCUSES])
+            attempts[redelivery.EXEMPTIONS] |= Exemption.SEEKS_NOT_RECORDED.bit
+        self._exempt_unknown_consumers(message, at, owners, attempts[redelivery.EXEMPTIONS])
+        self._exempt_left_truncated(message, at, owners, attempts[redelivery.CODES], attempts[redelivery.EXEMPTIONS])
         if self.dispatcher.timeline.scope in self.context.uncovered:  # not even its beginning is known
-            attempts[redelivery.EXCUSES] &= ~Excuse.JOINED_EARLIER.bit
-            attempts[redelivery.EXCUSES] |= Excuse.NOBODY_JOINED.bit
-        attempts[redelivery.EXCUSES] = not_of_the_beginning(attempts[redelivery.EXCUSES])
+            attempts[redelivery.EXEMPTIONS] &= ~Exemption.JOINED_EARLIER.bit
+            attempts[redelivery.EXEMPTIONS] |= Exemption.NOBODY_JOINED.bit
+        attempts[redelivery.EXEMPTIONS] = drop_left_truncated(attempts[redelivery.EXEMPTIONS])
 
         positions = np.empty((POSITION, len(self.head)), np.int64)
         positions[HEAD], positions[BEGIN], positions[END] = self.head, self.bounds[:-1], self.bounds[1:]
@@ -225,13 +225,13 @@ class _Batch:
             self.context.receipts,
             active,
             self.context.of_group,
-            self.context.batch_again,
+            self.context.batch_redelivery_bit,
         )
         positions[CODES, _of(self.before, self.head, True)] = 0  # what a message is by itself, its own day said
         found = np.flatnonzero((positions[CODES] != 0) & (positions[FIRST] < positions[END]))
         attempts[redelivery.CODES, positions[FIRST, found]] |= positions[CODES, found]
         resent = found[self._resent(positions)[found]]
-        attempts[redelivery.EXCUSES, positions[FIRST, resent]] |= Excuse.RESENT.bit
+        attempts[redelivery.EXEMPTIONS, positions[FIRST, resent]] |= Exemption.RESENT.bit
         # how it ended, rows that contradict one another do not tell
         attempts[redelivery.CODES, self.once.contradicted > 0] &= ~Code.UNACKED.bit
         if self.context.terms.max_redeliveries is not None and len(at):
@@ -250,7 +250,7 @@ class _Batch:
 
     def _rejects(self, ledger: Ints, entry: Ints, at: Ints, consumer: pa.Array) -> Ints:
         """What rows in quarantine could explain."""
-        return self.context.rejects.excuses(self.dispatcher.timeline.scope.partition, ledger, entry, at, consumer)
+        return self.context.rejects.exemptions(self.dispatcher.timeline.scope.partition, ledger, entry, at, consumer)
 
     def _delivery_codes(self, message: Ints, at: Ints, owners: Owners) -> Ints:
         """Findings about each delivery by itself."""
@@ -276,7 +276,7 @@ class _Batch:
         published = self.published[message[late]]
         return late[~sessions.connected_within(sessions.served(names, instances), published, at[late])]
 
-    def _excuse_unknown_consumers(self, message: Ints, at: Ints, owners: Owners, excuses: Ints) -> None:
+    def _exempt_unknown_consumers(self, message: Ints, at: Ints, owners: Owners, exemptions: Ints) -> None:
         """Where the membership lacks somebody: what went to the owner that there was if it was connected."""
         wrong = np.flatnonzero(owners.wrong)
         if self.dispatcher.other is None or not len(wrong):
@@ -287,28 +287,30 @@ class _Batch:
             self.context.policy, self.dispatcher.other, _of(self.keys.slots, of, -1), _of(self.keys.hashes, of, 0),
             at[wrong], seq, names, instances,
         )  # fmt: skip
-        excuses[wrong[~would_be.wrong & (would_be.session != UNKNOWN_CONSUMER)]] |= Excuse.MEMBERSHIP_INCOMPLETE.bit
+        exemptions[wrong[~would_be.wrong & (would_be.session != UNKNOWN_CONSUMER)]] |= (
+            Exemption.MEMBERSHIP_INCOMPLETE.bit
+        )
 
-    def _excuse_the_beginning(self, message: Ints, at: Ints, owners: Owners, codes: Ints, excuses: Ints) -> None:
+    def _exempt_left_truncated(self, message: Ints, at: Ints, owners: Owners, codes: Ints, exemptions: Ints) -> None:
         """What data that begin in mid-life, or that are a compacted copy, can explain."""
         if self.context.terms.compacted:
-            excuses[codes & Code.UNKNOWN_MESSAGE.bit != 0] |= Excuse.COMPACTED.bit
+            exemptions[codes & Code.UNKNOWN_MESSAGE.bit != 0] |= Exemption.COMPACTED.bit
         beginning = self.state.beginning
         deleted = (codes & Code.UNKNOWN_MESSAGE.bit != 0) & (numbers(self.attempts, "ledger") < beginning.ledger)
-        excuses[deleted] |= Excuse.STORED_EARLIER.bit
+        exemptions[deleted] |= Exemption.STORED_EARLIER.bit
         if beginning.since == UNKNOWN:
             return
-        excuses[_of(self.earlier, message, False)] |= Excuse.DELIVERED_EARLIER.bit
+        exemptions[_of(self.earlier, message, False)] |= Exemption.DELIVERED_EARLIER.bit
         of = self.dispatcher.timeline, beginning.since, column(self.attempts, "consumer")
-        excuses[joined_earlier(*of, at, owners.wrong)] |= Excuse.JOINED_EARLIER.bit
-        strange = (codes & Code.NOT_CONNECTED.bit != 0) & (excuses & Excuse.JOINED_EARLIER.bit != 0)
+        exemptions[joined_earlier(*of, at, owners.wrong)] |= Exemption.JOINED_EARLIER.bit
+        strange = (codes & Code.NOT_CONNECTED.bit != 0) & (exemptions & Exemption.JOINED_EARLIER.bit != 0)
         if strange.any():
             codes[strange & never_joined(*of)] ^= Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
         unknown = np.flatnonzero(codes & Code.UNKNOWN_MESSAGE.bit)
         if len(unknown) and not beginning.log_is_whole:
             index_of_row = np.append(self.of_message, len(self.head))
             earlier = self.of_delivery[unknown] < index_of_row[beginning.missing(self.published)]
-            excuses[unknown[earlier]] |= Excuse.STORED_EARLIER.bit
+            exemptions[unknown[earlier]] |= Exemption.STORED_EARLIER.bit
         self.state.beginning = beginning.read(self.published)
 
     def _acts(self, message: Ints, at: Ints, left: Ints) -> Ints:
@@ -463,7 +465,7 @@ class _Batch:
             previous=a[redelivery.PREVIOUS], restarts=a[redelivery.RESTARTS], commit=NONE,
             mixed=_of(self.keys.mixed, message, False),
             by_receipt=flags(self.attempts, "by_receipt"), in_transition=owners.in_transition,
-            codes=a[redelivery.CODES], excuses=a[redelivery.EXCUSES], reset=a[redelivery.RESET],
+            codes=a[redelivery.CODES], excuses=a[redelivery.EXEMPTIONS], reset=a[redelivery.RESET],
             repeated=self.once.repeated,
             contradicted=self.once.contradicted, stored_again=self._stored_again(positions),
         )  # fmt: skip
@@ -481,19 +483,19 @@ class _Batch:
         lost."""
         message = self.head[waiting]
         acked = positions[FIRST_ACK, waiting]
-        excuses = np.where(self.part_of_chunks[message], Excuse.PART_OF_CHUNKS.bit, 0)
-        excuses[self.last_of_chunks[message]] |= LAST_CHUNK
-        excuses[self.earlier[message]] |= Excuse.DELIVERED_EARLIER.bit
-        excuses[self.skipped[message]] |= Excuse.RESET.bit
-        excuses[self.aborted[message]] |= Excuse.ABORTED.bit
-        excuses[self.may_be_aborted[waiting] & ~self.aborted[message]] |= Excuse.MAY_BE_ABORTED.bit
-        excuses[self._resent(positions)[waiting]] |= Excuse.RESENT.bit
+        exemptions = np.where(self.part_of_chunks[message], Exemption.PART_OF_CHUNKS.bit, 0)
+        exemptions[self.last_of_chunks[message]] |= LAST_CHUNK
+        exemptions[self.earlier[message]] |= Exemption.DELIVERED_EARLIER.bit
+        exemptions[self.skipped[message]] |= Exemption.RESET.bit
+        exemptions[self.aborted[message]] |= Exemption.ABORTED.bit
+        exemptions[self.may_be_aborted[waiting] & ~self.aborted[message]] |= Exemption.MAY_BE_ABORTED.bit
+        exemptions[self._resent(positions)[waiting]] |= Exemption.RESENT.bit
         entry = numbers(self.messages, "ledger")[message], numbers(self.messages, "entry")[message]
         nobody = pa.nulls(len(waiting), pa.string())
-        excuses |= self._rejects(*entry, np.full(len(waiting), NEVER), nobody)
+        exemptions |= self._rejects(*entry, np.full(len(waiting), NEVER), nobody)
         since = self.state.beginning.since
         if since != UNKNOWN and joined_before(self.dispatcher.timeline, since):
-            excuses |= Excuse.JOINED_EARLIER.bit
+            exemptions |= Exemption.JOINED_EARLIER.bit
         return self._table(
             self.messages, waiting, message, positions, delivered=False, before=False,
             consumer=nobody, session=UNKNOWN_CONSUMER, expected=UNKNOWN_CONSUMER, epoch=UNKNOWN_CONSUMER, at=NEVER,
@@ -502,7 +504,7 @@ class _Batch:
             by_receipt=False, commit=NONE, in_transition=False, repeated=0, contradicted=0, reset=UNKNOWN,
             stored_again=self.stored_again[waiting],
             codes=positions[CODES, waiting] | np.where(acked == NEVER, 0, Code.LOST.bit),
-            excuses=not_of_the_beginning(excuses),
+            excuses=drop_left_truncated(exemptions),
         )  # fmt: skip
 
     def _table(self, rows: pa.Table, position: Ints, message: Ints, positions: Ints, **columns: Any) -> pa.Table:

@@ -18,8 +18,8 @@ from subreplay.audit.rules.flow import Queues, recall_untaken, settle_untaken, w
 from subreplay.audit.rules.holding import (
     BEFORE_JOIN,
     CLOSING,
-    HELD,
     HOLD,
+    HOLD_PAIRS,
     JOINED,
     KEY_STATE,
     OF_KEY,
@@ -238,10 +238,10 @@ def _recall(
             hold(r.keys, key_at[i], OF_KEY, d, i, d[UNTIL, i], horizon)
         until = NEVER if codes[i] & _WAITS else d[UNTIL, i]
         if slot_at[i] >= 0 and until > before:
-            hold(r.slots, slot_at[i], HELD, d, i, until, horizon)
+            hold(r.slots, slot_at[i], HOLD_PAIRS, d, i, until, horizon)
             if join_waits_for_all:
-                hold(r.everything, 0, HELD, d, i, until, horizon)
-                hold(r.recalled, 0, HELD, d, i, until, horizon)
+                hold(r.everything, 0, HOLD_PAIRS, d, i, until, horizon)
+                hold(r.recalled, 0, HOLD_PAIRS, d, i, until, horizon)
     return 0
 
 
@@ -261,14 +261,14 @@ def _read(
     horizon: int, found: Found,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
     progress, members, keys, slots, everything = r.progress[0], r.members, r.keys, r.slots, r.everything
-    codes, excuses, proof, proven = found.codes, found.excuses, found.proof, found.proven
+    codes, exemptions, proof, proven = found.codes, found.exemptions, found.proof, found.proven
     for i in range(d.shape[1]):
         at, session, ordinal, first = d[AT, i], d[SESSION, i], d[ORDINAL, i], d[NTH, i] == 0
         while progress.next_join < len(members) and _has_joined(members, progress.next_join, at):
             _join(members, progress.next_join, everything, progress.highest)
             progress.next_join += 1
         progress.last = at
-        one_active(r.active, r.strayed, d, i, c.active, codes, excuses, proof, proven)
+        one_active(r.active, r.strayed, d, i, c.active, codes, exemptions, proof, proven)
         owned = session >= 0 and codes[i] & _MISPLACED == 0
         holds = owned and codes[i] & _AGAIN == 0
         k, s = key_at[i], slot_at[i]
@@ -279,10 +279,10 @@ def _read(
             if at <= c.settled:
                 members[session, SETTLED_TAKEN], members[session, SETTLED_TAKEN_AT] = ordinal, at
         if c.receipts and session >= 0:
-            within_permits(r.rings, r.untaken, d, i, horizon, codes, excuses)
+            within_permits(r.rings, r.untaken, d, i, horizon, codes, exemptions)
         if k >= 0:
             if holds:
-                one_holder(keys, k, members, d, i, c.join_waits_for_all, horizon, codes, excuses, proof, proven)
+                one_holder(keys, k, members, d, i, c.join_waits_for_all, horizon, codes, exemptions, proof, proven)
             in_order(keys, k, d, i, c.order_code, codes, proof, proven)
         if limits.silence != NEVER:
             if session >= 0:
@@ -298,7 +298,7 @@ def _read(
             until = NEVER if codes[i] & _WAITS else d[UNTIL, i]
             serve(slots, s, d, i, until, horizon, c.settled)
             if c.join_waits_for_all:
-                hold(everything, 0, HELD, d, i, until, horizon)
+                hold(everything, 0, HOLD_PAIRS, d, i, until, horizon)
         if first and ordinal > progress.highest:
             progress.highest = ordinal
         progress.lowest = min(progress.lowest, ordinal)
@@ -312,7 +312,7 @@ def _free_at(
     """Until when another consumer held the slot of a message, or what was delivered before its consumer joined."""
     if join_waits_for_all:
         return int(members[session, longest(members, session, BEFORE_JOIN, HOLD) + UNTIL])
-    return int(slots[s, elsewhere(slots, s, HELD, session, horizon) + UNTIL])
+    return int(slots[s, elsewhere(slots, s, HOLD_PAIRS, session, horizon) + UNTIL])
 
 
 @hot

@@ -97,12 +97,12 @@ def read_positions(
     receipts: bool,
     active: bool,
     group: bool,
-    batch_again: int = 0,
+    batch_redelivery_bit: int = 0,
 ) -> None:
     """Fill in the results of ``positions`` and ``attempts``; ``messages`` get indices for their identities.
 
     ``receipts``: whether applications recorded what they took; ``active``: whether one consumer alone is active;
-    ``group``: whether it is a member of a Kafka group; ``batch_again``: see ``Context``.
+    ``group``: whether it is a member of a Kafka group; ``batch_redelivery_bit``: see ``Context``.
     """
     state.room(positions.shape[1])
     messages[PRODUCER] = state.streams.indices(messages[PRODUCER])
@@ -110,7 +110,7 @@ def read_positions(
     _read(
         state.streams.rows, state.recent, state.reached, state.open_, state.opened, state.behind, state.never,
         state.patterns.at, state.patterns.rows, state.patterns.served, state.seeks.open, state.seeks.complete,
-        state.seeks.number, positions, messages, attempts, receipts, active, group, batch_again,
+        state.seeks.number, positions, messages, attempts, receipts, active, group, batch_redelivery_bit,
     )  # fmt: skip
 
 
@@ -118,11 +118,13 @@ def read_positions(
 def _read(
     streams: Ints, recent: Ints, reached: Ints, open_: Ints, opened: Ints, behind: Ints, never: Ints, acts: Ints,
     pattern: Ints, served: Ints, seeks: Ints, sought: Ints, number: Ints, p: Ints, m: Ints, a: Ints, receipts: bool,
-    active: bool, group: bool, batch_again: int,
+    active: bool, group: bool, batch_redelivery_bit: int,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
     for i in range(p.shape[1]):
         if p[BEGIN, i] < p[END, i]:
-            p[FIRST, i], p[FIRST_ACK, i] = read_message(a, p[BEGIN, i], p[END, i], receipts, group, batch_again)
+            p[FIRST, i], p[FIRST_ACK, i] = read_message(
+                a, p[BEGIN, i], p[END, i], receipts, group, batch_redelivery_bit
+            )
             if len(acts) and p[HEAD, i] >= 0:
                 see_message(acts, pattern, served, a, p[BEGIN, i], p[END, i], m, p[HEAD, i], p[ORDINAL, i])
             if group:

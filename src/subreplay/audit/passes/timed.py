@@ -6,17 +6,18 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.audit.checkpoint import filled
-from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.codes import Code, Exemption
 from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import (
     AT,
     BATCH_INDEX,
+    BLOCKER_COUNT,
     CHANGING,
     DELIVERY,
     DUE,
     ENTRY,
     EPOCH,
-    HELD,
+    EVIDENCE_WIDTH,
     HOLDER,
     KEY,
     LEDGER,
@@ -28,7 +29,6 @@ from subreplay.audit.deliveries import (
     SESSION,
     SLOT,
     UNTIL,
-    WITNESS,
     Found,
 )
 from subreplay.audit.passes.instants import Conditions, DispatcherState, read_instants, recall_instants
@@ -64,7 +64,7 @@ def judge_deliveries(context: Context, dispatcher: Dispatcher, state: Dispatcher
     state.given(d[SESSION], d[UNTIL])
     limits = limits_of(context, end_of_data(context, state.end))
     read_instants(state, d, owed(context, dispatcher, rows, d), conditions, limits, found)
-    found.excuses[d[DUE] > ints(rows, "published")] |= Excuse.DELAYED.bit
+    found.exemptions[d[DUE] > ints(rows, "published")] |= Exemption.DELAYED.bit
     for bit, breaks in BY_ROW.items():
         found.codes[breaks(rows, context.terms)] |= bit
     mixed = flags(rows, "mixed")
@@ -100,10 +100,10 @@ def with_findings(rows: pa.Table, found: Found, shown: Ints, names: tuple[str, .
     columns = {
         "expected": pa.array(named, pa.string()).take(pa.array(ints(rows, "expected") % len(named))),
         "codes": pa.array(found.codes),
-        "excuses": pa.array(found.excuses),
-        "order_witness": _witnesses(found, ORDER, named),
-        "owner_witness": _witnesses(found, OWNER, named),
-        "holder_witness": _witnesses(found, HOLDER, named),
+        "excuses": pa.array(found.exemptions),
+        "order_witness": _evidence_structs(found, ORDER, named),
+        "owner_witness": _evidence_structs(found, OWNER, named),
+        "holder_witness": _evidence_structs(found, HOLDER, named),
         "shown": pa.array(shown),
     }
     return pa.table([columns[f.name] if f.name in columns else rows.column(f.name) for f in JUDGED], schema=JUDGED)
@@ -130,7 +130,7 @@ def checkpoint_as_judged(rows: pa.Table) -> pa.Table:
     return pa.table([*columns], schema=JUDGED)
 
 
-def _witnesses(found: Found, kind: int, names: np.ndarray) -> pa.Array:
+def _evidence_structs(found: Found, kind: int, names: np.ndarray) -> pa.Array:
     """One kind of witness as a struct column; null where there is none."""
     shape = JUDGED.field("order_witness").type
     there = found.proven[kind]
@@ -138,7 +138,16 @@ def _witnesses(found: Found, kind: int, names: np.ndarray) -> pa.Array:
     if not len(where):
         return pa.nulls(len(there), shape)
     of = found.proof[kind, where].T
-    values = [of[LEDGER], of[ENTRY], of[BATCH_INDEX], names[of[SESSION]], of[AT], of[UNTIL], of[WITNESS] == 1, of[HELD]]
+    values = [
+        of[LEDGER],
+        of[ENTRY],
+        of[BATCH_INDEX],
+        names[of[SESSION]],
+        of[AT],
+        of[UNTIL],
+        of[EVIDENCE_WIDTH] == 1,
+        of[BLOCKER_COUNT],
+    ]
     few = pa.StructArray.from_arrays(
         [pa.array(v, f.type) for v, f in zip(values, shape, strict=True)], fields=list(shape)
     )

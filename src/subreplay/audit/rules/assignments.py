@@ -12,7 +12,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import numpy as np
 
-from subreplay.audit.codes import GROUP, Code, Excuse, Rule
+from subreplay.audit.codes import GROUP, Code, Exemption, Rule
 from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
 from subreplay.hashing.java_map import map_order, uuid_hash_code
@@ -95,7 +95,7 @@ def assignment_findings(policy: Policy, story: GroupStory, dates: bool = False) 
 def _of_group(policy: Any, story: GroupStory, dates: bool) -> Iterator[Finding]:
     for scope, changes in story.changes.items():
         yield from two_owners(scope, changes, story.told.get(scope, ()), dates)
-        yield from told_differs(scope, story.told.get(scope, ()), dates)
+        yield from find_decision_differences(scope, story.told.get(scope, ()), dates)
     yield from owner_differs(policy, story, dates)
 
 
@@ -107,14 +107,14 @@ def two_owners(scope: Scope, changes: Story, told: Story, dates: bool = False) -
         open_ = [other for other in open_ if other.ended is None or other.ended.at > at]
         for other in open_:
             if other.consumer != one.consumer:
-                excuse = Excuse.DID_NOT_KNOW if _had_left(other, changes, one.assigned) else Excuse.NONE
+                exemption = Exemption.LEFT_UNAWARE if _had_left(other, changes, one.assigned) else Exemption.NONE
                 until = "the end" if other.ended is None else clock(other.ended.at.at, dates)
                 yield Finding(
                     Code.TWO_OWNERS, scope, at.at,
                     f"partition {scope.partition} was assigned to {one.consumer} at {clock(at.at, dates)}, though "
                     f"{other.consumer} owned it until {until}",
-                    "its earlier owner had left the group" if excuse else "unexplained",
-                    consumer=one.consumer, excuse=excuse,
+                    "its earlier owner had left the group" if exemption else "unexplained",
+                    consumer=one.consumer, exemption=exemption,
                 )  # fmt: skip
         open_.append(one)
 
@@ -126,7 +126,7 @@ def _had_left(owner: Interval, changes: Story, assigned: MembershipEvent) -> boo
     return left and owner.ended is not None and owner.ended.event == "lost"
 
 
-def told_differs(scope: Scope, told: Story, dates: bool = False) -> Iterator[Finding]:
+def find_decision_differences(scope: Scope, told: Story, dates: bool = False) -> Iterator[Finding]:
     """TOLD_DIFFERS of a partition: callbacks beside the decisions among what is ``told``."""
     decided = [e for e in told if e.event in ("owner", "withdrawn")]
     for event in told:

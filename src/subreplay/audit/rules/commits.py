@@ -11,18 +11,18 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from subreplay.audit.codes import GROUP, Code, Excuse, Rule
+from subreplay.audit.codes import GROUP, Code, Exemption, Rule
 from subreplay.audit.deliveries import (
     AT,
     AUTOMATIC_COMMITS,
     BATCH_INDEX,
     ENTRY,
+    EVIDENCE_WIDTH,
     FAILED_COMMIT,
     LEDGER,
     ORDER,
     SESSION,
     UNTIL,
-    WITNESS,
     Ending,
     Found,
     prove,
@@ -50,7 +50,7 @@ RULES = (
         "again to the next owner.",
         "OffsetMetadataManager.commitOffset (4.0.2): the coordinator takes any offset; row K-COMMIT-2",
         sentence="{consumer} committed offset {offset} at {at}, after {earlier_commit}",
-        witness="order_witness",
+        evidence="order_witness",
         promised=GROUP,
         needs=frozenset({Need.COMMITS}),
     ),
@@ -79,14 +79,14 @@ _COLUMNS: Final = {
     LEDGER: "ledger", ENTRY: "entry", BATCH_INDEX: "batch_index", SESSION: "session", AT: "at", UNTIL: "held_until",
 }  # fmt: skip
 _REVOKED, _CRASHED, _CLOSED = int(Ending.REVOKED), int(Ending.CRASHED), int(Ending.CLOSED)
-_BACK, _AHEAD, _SOUGHT_BACK = Code.COMMIT_BACK.bit, Code.COMMIT_AHEAD.bit, Excuse.SOUGHT_BACK.bit
+_BACK, _AHEAD, _SOUGHT_BACK = Code.COMMIT_BACK.bit, Code.COMMIT_AHEAD.bit, Exemption.SOUGHT_BACK.bit
 _NOT_OWNER = Code.COMMIT_NOT_OWNER.bit
-_GOES_BACK = _SOUGHT_BACK | Excuse.RESET.bit | Excuse.SEEKS_UNTOLD.bit
+_GOES_BACK = _SOUGHT_BACK | Exemption.RESET.bit | Exemption.SEEKS_NOT_RECORDED.bit
 
 
 def nothing_committed() -> Ints:
     """A partition of which nothing is committed yet."""
-    return np.array([[UNKNOWN, UNKNOWN, 0, UNKNOWN, 0, *[UNKNOWN] * WITNESS]], np.int64)
+    return np.array([[UNKNOWN, UNKNOWN, 0, UNKNOWN, 0, *[UNKNOWN] * EVIDENCE_WIDTH]], np.int64)
 
 
 def highest(offsets: Ints) -> int:
@@ -100,10 +100,10 @@ def judge_commits(offsets: Ints, rows: pa.Table) -> tuple[pa.Table, Found, Ints]
     by which an owner advanced the offset. ``offsets`` is what is carried on."""
     found = Found.nothing(ints(rows, "codes").copy(), ints(rows, "excuses").copy())
     previous, again = ints(rows, "previous").copy(), (ints(rows, "nth") > 0) | flags(rows, "before")
-    d = np.stack([ints(rows, _COLUMNS[row]) for row in range(WITNESS)])
+    d = np.stack([ints(rows, _COLUMNS[row]) for row in range(EVIDENCE_WIDTH)])
     advances = np.zeros(rows.num_rows, np.bool_)
     _read(offsets, ints(rows, "commit"), ints(rows, "ordinal"), d, again, previous, advances, found)
-    for name, values in (("codes", found.codes), ("excuses", found.excuses), ("previous", previous)):
+    for name, values in (("codes", found.codes), ("excuses", found.exemptions), ("previous", previous)):
         index = rows.schema.get_field_index(name)
         rows = rows.set_column(index, rows.schema.field(name), pa.array(values))
     return rows, found, d[:, advances]
@@ -113,7 +113,7 @@ def judge_commits(offsets: Ints, rows: pa.Table) -> tuple[pa.Table, Found, Ints]
 def _read(
     offsets: Ints, commit: Ints, ordinal: Ints, d: Ints, again: Any, previous: Ints, advances: Any, found: Found
 ) -> Any:  # pragma: no cover - compiled
-    codes, excuses = found.codes, found.excuses
+    codes, exemptions = found.codes, found.exemptions
     for i in range(len(commit)):
         if commit[i] == NONE:
             if _REVOKED <= previous[i] <= _CRASHED or previous[i] == _CLOSED:
@@ -124,13 +124,13 @@ def _read(
             if not again[i] and d[SESSION, i] >= 0 and ordinal[i] < offsets[0, _HIGHEST]:
                 codes[i] |= _AHEAD
             if ordinal[i] < offsets[0, _LATEST]:  # what was never delivered before was sought
-                offsets[0, _WHY] |= excuses[i] & _GOES_BACK if again[i] else _SOUGHT_BACK
+                offsets[0, _WHY] |= exemptions[i] & _GOES_BACK if again[i] else _SOUGHT_BACK
         elif commit[i] == REFUSED:
             offsets[0, _FAILED] = max(offsets[0, _FAILED], ordinal[i])
         else:
             if ordinal[i] < offsets[0, _LATEST]:
                 codes[i] |= _BACK
-                excuses[i] |= offsets[0, _WHY]
+                exemptions[i] |= offsets[0, _WHY]
                 prove(found.proof, found.proven, ORDER, i, offsets, 0, _COMMIT, False)
             advances[i] = ordinal[i] > offsets[0, _LATEST] and d[SESSION, i] >= 0 and codes[i] & _NOT_OWNER == 0
             remember(offsets, 0, _COMMIT, d, i)

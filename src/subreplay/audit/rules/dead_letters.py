@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from subreplay.audit.codes import MANY, Code, Excuse, Rule
+from subreplay.audit.codes import MANY, Code, Exemption, Rule
 from subreplay.audit.context import Context
 from subreplay.audit.deliveries import Ending, Flags
 from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
-from subreplay.audit.rules.redelivery import ACKED, AT, CODES, COUNT, EXCUSES, NACKED, NTH, PREVIOUS, RESTARTS
+from subreplay.audit.rules.redelivery import ACKED, AT, CODES, COUNT, EXEMPTIONS, NACKED, NTH, PREVIOUS, RESTARTS
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, gathered, ints
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.words import clock, position
@@ -109,12 +109,12 @@ def incomplete(
     A message that was acknowledged at its last attempt may have been processed there: excused. One that is still
     outstanding is not given up yet. ``rejected``: dead letters are in quarantine.
     """
-    missing = Excuse.LETTERS_REJECTED if rejected else Excuse.NONE
+    missing = Exemption.LETTERS_REJECTED if rejected else Exemption.NONE
     for batch in batches:
         for row in batch.to_pylist():
             given_up = row["nacked"] or row["redelivery_count"] > max_redeliveries
             if given_up or row["acked"]:
-                yield _missing(row, missing if given_up else Excuse.LAST_ATTEMPT, dates)
+                yield _missing(row, missing if given_up else Exemption.LAST_ATTEMPT, dates)
 
 
 def by_policy(attempts: Ints, begin: Ints, end: Ints, letters: Ints, context: Context) -> None:
@@ -123,7 +123,7 @@ def by_policy(attempts: Ints, begin: Ints, end: Ints, letters: Ints, context: Co
     limit, skew = context.terms.max_redeliveries or 0, context.terms.clock_skew
     served = np.flatnonzero(begin < end)
     first, last, arrived = begin[served], end[served] - 1, letters[served] != NEVER
-    codes, excuses, counts = attempts[CODES], attempts[EXCUSES], attempts[COUNT]
+    codes, exemptions, counts = attempts[CODES], attempts[EXEMPTIONS], attempts[COUNT]
     known, acked, nacked = (attempts[row] != UNKNOWN for row in (AT, ACKED, NACKED))
     codes[last[arrived]] &= ~Code.UNACKED.bit
     published = np.repeat(letters, end - begin)
@@ -138,13 +138,13 @@ def by_policy(attempts: Ints, begin: Ints, end: Ints, letters: Ints, context: Co
     codes[last[missed]] |= Code.DLQ_MISSED.bit
     restarts = np.add.reduceat(falls.astype(np.int64), first)
     attempts[RESTARTS, last[missed]] = restarts[missed]
-    for holds, excuse in (
-        (given_back <= limit, Excuse.DISCONNECTS_UNCOUNTED),
-        (np.logical_or.reduceat(acked, first), Excuse.LAST_ATTEMPT),
-        (restarts > 0, Excuse.COUNT_RESTARTED),
-        (np.full(len(served), context.dead_letters.rejected), Excuse.LETTERS_REJECTED),
+    for holds, exemption in (
+        (given_back <= limit, Exemption.DISCONNECTS_UNCOUNTED),
+        (np.logical_or.reduceat(acked, first), Exemption.LAST_ATTEMPT),
+        (restarts > 0, Exemption.COUNT_RESTARTED),
+        (np.full(len(served), context.dead_letters.rejected), Exemption.LETTERS_REJECTED),
     ):
-        excuses[last[missed & holds]] |= excuse.bit
+        exemptions[last[missed & holds]] |= exemption.bit
 
 
 def disorder(batches: Iterable[pa.RecordBatch]) -> Iterator[Finding]:
@@ -176,7 +176,7 @@ def _behind(rows: pa.Table) -> tuple[Flags, Ints]:
     return height < highest, np.maximum.accumulate(np.where(rises, np.arange(n), 0))
 
 
-def _missing(row: Mapping[str, Any], excuse: Excuse, dates: bool) -> Finding:
+def _missing(row: Mapping[str, Any], exemption: Exemption, dates: bool) -> Finding:
     return Finding(
         Code.DLQ_INCOMPLETE,
         Scope(row["topic"], row["partition"]),
@@ -187,8 +187,8 @@ def _missing(row: Mapping[str, Any], excuse: Excuse, dates: bool) -> Finding:
         _position(row),
         row["consumer"],
         row["key"],
-        witness=(f"{position(*_position(row))} at {row['consumer']} ({clock(row['at'], dates)})",),
-        excuse=excuse,
+        evidence=(f"{position(*_position(row))} at {row['consumer']} ({clock(row['at'], dates)})",),
+        exemption=exemption,
     )
 
 
@@ -208,7 +208,7 @@ def _out_of_order(row: Mapping[str, Any], before: Mapping[str, Any]) -> Finding:
         "each consumer gives up its messages by itself",
         _origin(row),
         key=row["key"],
-        witness=(f"dead letter {position(*_position(before))}",),
+        evidence=(f"dead letter {position(*_position(before))}",),
     )
 
 

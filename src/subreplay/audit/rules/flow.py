@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from subreplay.audit.codes import EVERY, MANY, Code, Excuse, Rule
+from subreplay.audit.codes import EVERY, MANY, Code, Exemption, Rule
 from subreplay.audit.context import UNKNOWN_SIZE
 from subreplay.audit.deliveries import AT, BATCH_INDEX, ORDINAL, RECEIVED, SESSION, UNTIL, Flags
 from subreplay.audit.needs import Need
@@ -65,8 +65,8 @@ RULES = (
 # How much earlier than a tick a profile may be, ns: 4.2.4 cuts deliver-at to 512 ms (for a tick of 1000 ms)
 _CUT: Final = ByProfile({PULSAR_4_2: 512_000_000})
 
-_OVER, _WHOLE_BATCH = Code.OVER_PERMITS.bit, Excuse.WHOLE_BATCH.bit
-_PART = Excuse.PART_OF_CHUNKS.bit
+_OVER, _WHOLE_BATCH = Code.OVER_PERMITS.bit, Exemption.WHOLE_BATCH.bit
+_PART = Exemption.PART_OF_CHUNKS.bit
 
 
 def soonest(published: Ints, due: Ints, tick: int, profile: str) -> Ints:
@@ -126,11 +126,11 @@ class Queues(NamedTuple):
 
 @hot
 def within_permits(
-    rings: Ints, untaken: Ints, d: Ints, i: int, horizon: int, codes: Ints, excuses: Ints
+    rings: Ints, untaken: Ints, d: Ints, i: int, horizon: int, codes: Ints, exemptions: Ints
 ) -> None:  # pragma: no cover - compiled
     """OVER_PERMITS. For a chunk that is not the last the client asks for another message at once."""
     s = d[SESSION, i]
-    if rings[s, _CAPACITY] == 0 or excuses[i] & _PART:
+    if rings[s, _CAPACITY] == 0 or exemptions[i] & _PART:
         return
     start, capacity, number = rings[s, _START], rings[s, _CAPACITY], rings[s, _SERVED]
     window = capacity - 1
@@ -140,7 +140,7 @@ def within_permits(
     if number >= window and untaken[_ENDS, start + rings[s, _FRONT]] > d[AT, i]:
         codes[i] |= _OVER
         if d[BATCH_INDEX, i] >= 0:
-            excuses[i] |= _WHOLE_BATCH
+            exemptions[i] |= _WHOLE_BATCH
     index = _push(rings, untaken, s, _taken_at(d, i), horizon)
     untaken[_NUMBERS, index], untaken[_ORDINALS, index], untaken[_TIMES, index] = number, d[ORDINAL, i], d[AT, i]
     rings[s, _SERVED] = number + 1

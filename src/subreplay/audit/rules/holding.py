@@ -6,10 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from subreplay.audit.codes import ANY_ORDER, EVERY, KEYED, Code, Excuse, Rule
+from subreplay.audit.codes import ANY_ORDER, EVERY, KEYED, Code, Exemption, Rule
 from subreplay.audit.deliveries import (
     AT,
     DUE,
+    EVIDENCE_WIDTH,
     HOLDER,
     KEY,
     NTH,
@@ -17,7 +18,6 @@ from subreplay.audit.deliveries import (
     OWNER,
     SESSION,
     UNTIL,
-    WITNESS,
     Flags,
     prove,
     remember,
@@ -34,7 +34,7 @@ RULES = (
         "Of one key, intervals [delivered, acknowledged, given back or disconnected) at two consumers never overlap.",
         "PIP-379: DrainingHashesTracker (4.0.8), recentlyJoinedConsumers (3.2.3); row P-KS-ORD-1",
         sentence="{message} of key {key} reached {consumer} at {at} while {owner_witness} was still outstanding",
-        witness="owner_witness",
+        evidence="owner_witness",
         promised=KEYED,
         allowed=ANY_ORDER,
         needs=frozenset({Need.DELIVERIES, Need.KEYS, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
@@ -46,7 +46,7 @@ RULES = (
         "holds one of that key: the part of KEY_TWO_OWNERS where the key moves on.",
         "PIP-379: DrainingHashesTracker.shouldBlockStickyKeyHash (4.0.8), recentlyJoinedConsumers (3.2.3)",
         sentence="key {key} went on to {consumer} with {message} at {at} while {owner_witness} was open",
-        witness="owner_witness",
+        evidence="owner_witness",
         promised=KEYED,
         allowed=ANY_ORDER,
         needs=frozenset({Need.DELIVERIES, Need.KEYS, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
@@ -59,7 +59,7 @@ RULES = (
         "was read before a join had to be finished first.",
         "rows P-KS-ORD-1, P-KS-ORD-2, D-FLOW-1",
         sentence="{stuck}",
-        witness="holder_witness",
+        evidence="holder_witness",
         promised=EVERY,
         needs=frozenset(
             {
@@ -78,14 +78,14 @@ RULES = (
 # The two longest-lasting deliveries at different sessions, each with its key: whoever is served next, the other one is
 # the longest-lasting delivery elsewhere. A run of a date keeps another PAIR behind: those that outlast its horizon, the
 # end of the day, stand apart, since the next night may know better when they ended.
-HOLD = WITNESS + 1
+HOLD = EVIDENCE_WIDTH + 1
 PAIR = 2 * HOLD
 # The state of a key goes on with its holders
 OF_KEY = ORDER_STATE
 KEY_STATE = ORDER_STATE + PAIR
 # The state of a slot: highest ordinal first delivered, when, and of those that are settled (``SETTLE``); what its owner
 # was given while nothing held it, before it was held last (see ``pass_by``): highest ordinal, when, session; holders
-REACHED, REACHED_AT, SETTLED, SETTLED_AT, PASSED, PASSED_AT, PASSED_BY, HELD = range(8)
+REACHED, REACHED_AT, SETTLED, SETTLED_AT, PASSED, PASSED_AT, PASSED_BY, HOLD_PAIRS = range(8)
 SLOT_STATE = 7 + PAIR
 # The state of a session: joined, began to close, highest ordinal delivered when it joined; highest ordinal it got as a
 # first delivery, when, and of those that are settled; the delivery before its join that lasts longest, with its key,
@@ -99,7 +99,7 @@ MIDNIGHT: Final = 1_000_000_000
 """For how long (ns) before the end of a day it is left to the next day whether an overtaken message was lost."""
 
 _TWO, _BEFORE, _STUCK = Code.KEY_TWO_OWNERS.bit, Code.BEFORE_PREDECESSOR_ACK.bit, Code.STUCK.bit
-_CLOSING, _READ_BEFORE = Excuse.CLOSING.bit, Excuse.READ_BEFORE_JOIN.bit
+_CLOSING, _READ_BEFORE = Exemption.CLOSING.bit, Exemption.READ_BEFORE_JOIN.bit
 
 
 @hot
@@ -133,7 +133,7 @@ def hold(
     ):
         return
     remember(rows, row, mine, d, i)
-    rows[row, mine + UNTIL], rows[row, mine + WITNESS] = until, d[KEY, i]
+    rows[row, mine + UNTIL], rows[row, mine + EVIDENCE_WIDTH] = until, d[KEY, i]
     if rows[row, second + UNTIL] > rows[row, first + UNTIL]:
         for w in range(HOLD):
             rows[row, first + w], rows[row, second + w] = rows[row, second + w], rows[row, first + w]
@@ -143,9 +143,9 @@ def hold(
 def before_join(members: Ints, session: int, everything: Ints) -> None:  # pragma: no cover - compiled
     """Of what was delivered before a consumer joined, note what lasts longest, if longer than what was noted."""
     for pair, apart in ((0, 0), (PAIR, HOLD)):
-        if everything[0, HELD + pair + UNTIL] > members[session, BEFORE_JOIN + apart + UNTIL]:
+        if everything[0, HOLD_PAIRS + pair + UNTIL] > members[session, BEFORE_JOIN + apart + UNTIL]:
             for w in range(HOLD):
-                members[session, BEFORE_JOIN + apart + w] = everything[0, HELD + pair + w]
+                members[session, BEFORE_JOIN + apart + w] = everything[0, HOLD_PAIRS + pair + w]
 
 
 def longest_of(rows: Ints, first: int, apart: int) -> Ints:
@@ -171,7 +171,7 @@ def freed(rows: Ints, first: int, apart: int, session: Ints) -> Ints:
 @hot
 def one_holder(
     keys: Ints, k: int, members: Ints, d: Ints, i: int, join_waits_for_all: bool, horizon: int, codes: Ints,
-    excuses: Ints, proof: Ints, proven: Flags,
+    exemptions: Ints, proof: Ints, proven: Flags,
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
     """KEY_TWO_OWNERS and BEFORE_PREDECESSOR_ACK. Comes before ``order.in_order``, which notes that the key went on."""
     at, session, ordinal = d[AT, i], d[SESSION, i], d[ORDINAL, i]
@@ -184,9 +184,9 @@ def one_holder(
         prove(proof, proven, OWNER, i, keys, k, other, True)
         read_at_join = members[session, READ_AT_JOIN]
         if members[holder, CLOSING] <= at:
-            excuses[i] |= _CLOSING
+            exemptions[i] |= _CLOSING
         elif join_waits_for_all and read_at_join != NEVER and ordinal <= read_at_join:
-            excuses[i] |= _READ_BEFORE
+            exemptions[i] |= _READ_BEFORE
     hold(keys, k, OF_KEY, d, i, d[UNTIL, i], horizon)
 
 
@@ -204,20 +204,20 @@ def held_back(
         if d[ORDINAL, i] <= members[session, READ_AT_JOIN]:
             return
     else:
-        holder = elsewhere(slots, s, HELD, session, horizon)
+        holder = elsewhere(slots, s, HOLD_PAIRS, session, horizon)
         rows, row, since = slots, s, slots[s, holder + AT]
     if rows[row, holder + SESSION] < 0 or rows[row, holder + UNTIL] > at:
         return
     if rows[row, holder + UNTIL] - max(d[DUE, i], since) >= stuck_after:
         codes[i] |= _STUCK
-        prove(proof, proven, HOLDER, i, rows, row, holder, rows[row, holder + WITNESS] == d[KEY, i])
+        prove(proof, proven, HOLDER, i, rows, row, holder, rows[row, holder + EVIDENCE_WIDTH] == d[KEY, i])
 
 
 @hot
 def pass_by(slots: Ints, s: int, members: Ints, session: int, horizon: int) -> None:  # pragma: no cover - compiled
     """A consumer that is given something of a slot may have passed by messages of it before, while nothing held it:
     the hold that begins now hides that from whoever looks at the end. Comes before ``TAKEN`` and ``serve``."""
-    held = longest(slots, s, HELD, 0 if horizon == NEVER else PAIR)
+    held = longest(slots, s, HOLD_PAIRS, 0 if horizon == NEVER else PAIR)
     if members[session, TAKEN_AT] > slots[s, held + UNTIL]:
         slots[s, PASSED], slots[s, PASSED_AT] = members[session, TAKEN], members[session, TAKEN_AT]
         slots[s, PASSED_BY] = session
@@ -228,7 +228,7 @@ def serve(
     slots: Ints, s: int, d: Ints, i: int, until: int, horizon: int, settled: int
 ) -> None:  # pragma: no cover - compiled
     """What a slot was given: it is free once its longest-lasting delivery is done."""
-    hold(slots, s, HELD, d, i, until, horizon)
+    hold(slots, s, HOLD_PAIRS, d, i, until, horizon)
     if d[NTH, i] == 0 and d[ORDINAL, i] > slots[s, REACHED]:
         slots[s, REACHED], slots[s, REACHED_AT] = d[ORDINAL, i], d[AT, i]
         if d[AT, i] <= settled:

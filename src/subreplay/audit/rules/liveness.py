@@ -25,16 +25,16 @@ from subreplay.audit.codes import EVERY, Code, Rule
 from subreplay.audit.context import UNKNOWN_SIZE, Context, Dispatcher
 from subreplay.audit.deliveries import (
     AT,
+    BLOCKER_COUNT,
     DUE,
     ENTRY,
     EPOCH,
-    HELD,
+    EVIDENCE_WIDTH,
     HOLDER,
     NTH,
     SESSION,
     SLOT,
     UNTIL,
-    WITNESS,
     Flags,
 )  # fmt: skip
 from subreplay.audit.needs import Need
@@ -79,8 +79,8 @@ RULES = (
     JOINED, CLOSING, ROOM, PROGRESS, HOLDS, KEEPS, SERVED, FROM, TO, CONFIRMED, BLOCKED, OLDEST,
 ) = range(12)  # fmt: skip
 FIRST_KEPT: Final = 12
-EVIDENCE: Final = FIRST_KEPT + WITNESS
-UNIT: Final = EVIDENCE + WITNESS
+EVIDENCE: Final = FIRST_KEPT + EVIDENCE_WIDTH
+UNIT: Final = EVIDENCE + EVIDENCE_WIDTH
 # Of a partition with one owner, the row of the whole keeps the latest message that was delivered for the first time
 # (in place of the first one held; ``UNTIL``: how often messages were redelivered since), and in ``SERVED`` when owners
 # last came further than those before them.
@@ -156,7 +156,7 @@ def watched(context: Context, dispatcher: Dispatcher) -> Watch:
     units[:n, JOINED], units[:n, CLOSING], units[:n, PROGRESS] = sessions.joined, sessions.closing, sessions.joined
     units[:n, ROOM] = _room(context, dispatcher)
     units[n, PROGRESS] = min(sessions.joined, default=UNKNOWN)
-    return Watch(units, np.empty((64, WITNESS), np.int64), np.zeros(1, np.int64))
+    return Watch(units, np.empty((64, EVIDENCE_WIDTH), np.int64), np.zeros(1, np.int64))
 
 
 def _room(context: Context, dispatcher: Dispatcher) -> Ints:
@@ -224,7 +224,7 @@ def room_for(watch: Watch, rows: int) -> Watch:
     needed, heap = int(watch.size[0]) + rows, watch.heap
     if needed <= len(heap):
         return watch
-    grown = np.empty((max(needed, 2 * len(heap)), WITNESS), np.int64)
+    grown = np.empty((max(needed, 2 * len(heap)), EVIDENCE_WIDTH), np.int64)
     grown[: watch.size[0]] = heap[: watch.size[0]]
     return watch._replace(heap=grown)
 
@@ -298,14 +298,14 @@ def _first_held(w: Watch, session: int, unit: int) -> None:  # pragma: no cover 
     first, at = -1, NEVER
     if w.units[session, KEEPS] > 0:
         at = w.units[session, FIRST_KEPT + AT]
-        for k in range(WITNESS):
+        for k in range(EVIDENCE_WIDTH):
             w.units[unit, EVIDENCE + k] = w.units[session, FIRST_KEPT + k]
     for row in range(w.size[0]):
         earlier = w.heap[row, SESSION] == session and w.heap[row, AT] < at
         if earlier and not _has_passed(w, session, w.heap[row, ENTRY], w.heap[row, AT]):
             first, at = row, w.heap[row, AT]
     if first >= 0:
-        for k in range(WITNESS):
+        for k in range(EVIDENCE_WIDTH):
             w.units[unit, EVIDENCE + k] = w.heap[first, k]
 
 
@@ -341,7 +341,7 @@ def keep(w: Watch, d: Ints, i: int, horizon: int) -> None:  # pragma: no cover -
         return
     if until == NEVER or until > horizon:
         if w.units[session, KEEPS] == 0:
-            for k in range(WITNESS):
+            for k in range(EVIDENCE_WIDTH):
                 w.units[session, FIRST_KEPT + k] = d[k, i]
         w.units[session, KEEPS] += 1
     else:
@@ -383,7 +383,7 @@ def _advance(w: Watch, d: Ints, i: int) -> None:  # pragma: no cover - compiled
     """Note how far the owners of a partition have come, and how often they begin again."""
     u, whole = w.units, len(w.units) - 1
     if d[NTH, i] == 0:
-        for k in range(WITNESS):
+        for k in range(EVIDENCE_WIDTH):
             u[whole, FIRST_KEPT + k] = d[k, i]
         u[whole, FIRST_KEPT + UNTIL] = 0
     elif u[whole, FIRST_KEPT + AT] != UNKNOWN:
@@ -445,9 +445,9 @@ def _waited_in(
 def _prove(
     w: Watch, i: int, unit: int, column: int, held: int, proof: Ints, proven: Flags
 ) -> None:  # pragma: no cover - compiled
-    for k in range(WITNESS):
+    for k in range(EVIDENCE_WIDTH):
         proof[HOLDER, i, k] = w.units[unit, column + k]
-    proof[HOLDER, i, WITNESS], proof[HOLDER, i, HELD], proven[HOLDER, i] = 0, held, True
+    proof[HOLDER, i, EVIDENCE_WIDTH], proof[HOLDER, i, BLOCKER_COUNT], proven[HOLDER, i] = 0, held, True
 
 
 @hot
@@ -455,10 +455,10 @@ def _push(heap: Ints, size: Ints, d: Ints, i: int) -> None:  # pragma: no cover 
     row = size[0]
     size[0] += 1
     while row > 0 and heap[(row - 1) // 2, UNTIL] > d[UNTIL, i]:
-        for k in range(WITNESS):
+        for k in range(EVIDENCE_WIDTH):
             heap[row, k] = heap[(row - 1) // 2, k]
         row = (row - 1) // 2
-    for k in range(WITNESS):
+    for k in range(EVIDENCE_WIDTH):
         heap[row, k] = d[k, i]
 
 
@@ -472,10 +472,10 @@ def _pop(heap: Ints, size: Ints) -> None:  # pragma: no cover - compiled
             child += 1
         if heap[child, UNTIL] >= heap[last, UNTIL]:
             break
-        for k in range(WITNESS):
+        for k in range(EVIDENCE_WIDTH):
             heap[row, k] = heap[child, k]
         row = child
-    for k in range(WITNESS):
+    for k in range(EVIDENCE_WIDTH):
         heap[row, k] = heap[last, k]
 
 

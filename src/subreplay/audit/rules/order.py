@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from subreplay.audit.codes import ACTIVE, ANY_ORDER, EVERY, FILTERED, KEYED, Code, Rule
-from subreplay.audit.deliveries import NTH, ORDER, ORDINAL, RECEIVED, SESSION, WITNESS, Flags, prove, remember
+from subreplay.audit.deliveries import EVIDENCE_WIDTH, NTH, ORDER, ORDINAL, RECEIVED, SESSION, Flags, prove, remember
 from subreplay.audit.needs import Need
 from subreplay.kernels.inlining import hot
 from subreplay.rows.model.columns import UNKNOWN, Ints
@@ -16,7 +16,7 @@ RULES = (
         "application takes them in that order.",
         "PIP-379, Key_Shared ordering; row L-ROUTE-3",
         sentence="{message} of key {key} first reached {consumer} at {at}, after the later {order_witness}",
-        witness="order_witness",
+        evidence="order_witness",
         promised=KEYED | FILTERED,
         allowed=ANY_ORDER,
         needs=frozenset({Need.DELIVERIES, Need.KEYS}),
@@ -28,7 +28,7 @@ RULES = (
         "poll).",
         "PersistentDispatcherSingleActiveConsumer.readEntriesComplete (3.2.3, 4.0.8); row P-FO-1",
         sentence="{message} first reached {consumer} at {at}, after the later {order_witness}",
-        witness="order_witness",
+        evidence="order_witness",
         promised=ACTIVE,
         needs=frozenset({Need.DELIVERIES}),
     ),
@@ -40,7 +40,7 @@ RULES = (
         "PersistentStickyKeyDispatcherMultipleConsumers.redeliverUnacknowledgedMessages (3.2.3, 4.0.8): a nacked "
         "position goes back without its hash",
         sentence="{message} of key {key} came again, to {consumer} at {at}, after the newer {order_witness}",
-        witness="order_witness",
+        evidence="order_witness",
         allowed=EVERY,
         needs=frozenset({Need.DELIVERIES, Need.KEYS}),
     ),
@@ -54,7 +54,7 @@ RULES = (
         "(3.2.3, 4.0.8); row P-FO-6",
         sentence="{message} reached {consumer} at {at}, although {skipped}, before it in the log, was neither given "
         "to it nor acknowledged by then",
-        witness="skipped",
+        evidence="skipped",
         promised=ACTIVE,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
     ),
@@ -62,7 +62,7 @@ RULES = (
 
 # The state of a key: highest ordinal, latest ordinal, latest receipt, its session, the delivery of the highest
 HIGHEST, _LATEST, _RECEIVED, _RECEIVER, FIRST = range(5)
-ORDER_STATE = 4 + WITNESS
+ORDER_STATE = 4 + EVIDENCE_WIDTH
 
 _AGAIN = Code.REDELIVERY_ORDER.bit
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from subreplay.audit.codes import ACTIVE, BY_SLOT, EVERY, FILTERED, Code, Excuse, Rule
-from subreplay.audit.deliveries import CHANGING, EPOCH, OWNER, SESSION, WITNESS, Flags, prove, remember
+from subreplay.audit.codes import ACTIVE, BY_SLOT, EVERY, FILTERED, Code, Exemption, Rule
+from subreplay.audit.deliveries import CHANGING, EPOCH, EVIDENCE_WIDTH, OWNER, SESSION, Flags, prove, remember
 from subreplay.audit.needs import Need
 from subreplay.kernels.inlining import hot
 from subreplay.rows.model.columns import Ints
@@ -50,7 +50,7 @@ RULES = (
         "served a second time. (Once alone is a stray delivery: WRONG_OWNER.)",
         "AbstractDispatcherSingleActiveConsumer.ACTIVE_CONSUMER_UPDATER (3.2.3, 4.0.8); row P-FO-1",
         sentence="{message} went to {consumer} at {at}, though its owner was being served: {owner_witness}",
-        witness="owner_witness",
+        evidence="owner_witness",
         promised=ACTIVE,
         needs=frozenset({Need.DELIVERIES, Need.MEMBERSHIP, Need.DISPATCH_TIMES}),
     ),
@@ -59,11 +59,11 @@ RULES = (
 # The state of a partition: the epoch of the latest delivery to its owner, one where the membership is broken, the epoch
 # of the latest delivery to somebody who was not connected, the delivery to the owner
 _EPOCH, _BROKEN, _ASTRAY, _LATEST = range(4)
-ACTIVE_STATE = 3 + WITNESS
+ACTIVE_STATE = 3 + EVIDENCE_WIDTH
 
 _WRONG, _TWO_ACTIVE = Code.WRONG_OWNER.bit, Code.TWO_ACTIVE.bit
 _STRANGE = Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
-_INCOMPLETE = Excuse.MEMBERSHIP_INCOMPLETE.bit
+_INCOMPLETE = Exemption.MEMBERSHIP_INCOMPLETE.bit
 
 
 def active_state() -> Ints:
@@ -73,7 +73,7 @@ def active_state() -> Ints:
 
 @hot
 def one_active(
-    state: Ints, strayed: Ints, d: Ints, i: int, active: bool, codes: Ints, excuses: Ints, proof: Ints, proven: Flags
+    state: Ints, strayed: Ints, d: Ints, i: int, active: bool, codes: Ints, exemptions: Ints, proof: Ints, proven: Flags
 ) -> None:  # pragma: no cover - compiled
     """TWO_ACTIVE, where ``strayed`` is the epoch of each session's latest stray delivery; and where the membership
     lacks somebody who left, owners prove nothing in that epoch: one delivery to it may be stray, the second says that
@@ -93,4 +93,4 @@ def one_active(
             state[0, _EPOCH] = epoch
             remember(state, 0, _LATEST, d, i)
     if state[0, _BROKEN] == d[EPOCH, i] and codes[i] & (_WRONG | _TWO_ACTIVE):
-        excuses[i] |= _INCOMPLETE
+        exemptions[i] |= _INCOMPLETE

@@ -96,7 +96,7 @@ def keys_in_two_partitions(
                 _why_of(partitioners, home, other) or _why(home["producer"], other["producer"]),
                 (other["ledger"], other["entry"], other["batch_index"]),
                 key=other["key"],
-                witness=(f"{elsewhere} in partition {home['partition']}" + _by(home["producer"]),),
+                evidence=(f"{elsewhere} in partition {home['partition']}" + _by(home["producer"]),),
             )
 
 

@@ -85,6 +85,6 @@ def _overlap(timeline: Timeline, epoch: Epoch, asked: tuple[Range, ...], dates: 
                     consumer=epoch.cause.label,
                     slot=shared[0],
                     epoch=epoch.index,
-                    witness=(f"{name} serves {start}..{end}",),
+                    evidence=(f"{name} serves {start}..{end}",),
                 )
                 return

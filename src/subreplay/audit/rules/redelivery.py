@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from subreplay.audit.codes import EVERY, FAILOVER, FILTERED, GROUP, MANY, Code, Excuse, Rule
+from subreplay.audit.codes import EVERY, FAILOVER, FILTERED, GROUP, MANY, Code, Exemption, Rule
 from subreplay.audit.deliveries import Ending
 from subreplay.audit.needs import Need
 from subreplay.hashing.profiles import PULSAR_2_10, PULSAR_3_2
 from subreplay.kernels.inlining import hot
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
-from subreplay.rows.model.rows import Standing
+from subreplay.rows.model.rows import RuleStatus
 
 RULES = (
     Rule(
@@ -33,7 +33,7 @@ RULES = (
         promised=MANY | GROUP,
         allowed=FAILOVER | FILTERED,
         # a replay read that races with its own pending acknowledgement
-        profiles=dict.fromkeys((PULSAR_2_10, PULSAR_3_2), Standing.ALLOWED),
+        profiles=dict.fromkeys((PULSAR_2_10, PULSAR_3_2), RuleStatus.ALLOWED),
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
     ),
     Rule(
@@ -97,14 +97,14 @@ RULES = (
 # act (``audit.acts``) before it that reaches its message. The last seven are results; RESET is the act that explains
 # it, RESTARTS how often the redelivery count had started anew (``dead_letters``).
 AT, ACKED, NACKED, RECEIVED, COUNT, SESSION, LEFT, ENDS, OWNED, PARTLY, IGNORED, ACT = range(12)
-UNTIL, NTH, PREVIOUS, CODES, EXCUSES, RESET, RESTARTS = range(12, 19)
+UNTIL, NTH, PREVIOUS, CODES, EXEMPTIONS, RESET, RESTARTS = range(12, 19)
 ATTEMPT = 19
 
 _DUP, _OUTSTANDING, _REDELIVERED = Code.DUP_DELIVERY.bit, Code.DUP_OUTSTANDING.bit, Code.REDELIVERED.bit
 _UNASKED = Code.REDELIVERED_UNASKED.bit
 _EARLY, _UNACKED, _LOST = Code.ACK_EARLY.bit, Code.UNACKED.bit, Code.LOST.bit
-_READ_TWICE, _SOUGHT_BACK = Excuse.READ_TWICE.bit, Excuse.SOUGHT_BACK.bit
-_BY_ACT = Excuse.RESET.bit
+_READ_TWICE, _SOUGHT_BACK = Exemption.READ_TWICE.bit, Exemption.SOUGHT_BACK.bit
+_BY_ACT = Exemption.RESET.bit
 READ_TWICE: Final = 10_000_000
 """How far apart (ns) two reads of the messages to come again may be that both found one (recorded of 4.0.8: 1 ms)."""
 _ACKED, _NACKED, _OPEN, _SOUGHT = (int(e) for e in (Ending.ACKED, Ending.NACKED, Ending.OPEN, Ending.SOUGHT))
@@ -112,12 +112,12 @@ _ACKED, _NACKED, _OPEN, _SOUGHT = (int(e) for e in (Ending.ACKED, Ending.NACKED,
 
 @hot
 def read_message(
-    a: Ints, begin: int, end: int, receipts: bool, group: bool, batch_again: int
+    a: Ints, begin: int, end: int, receipts: bool, group: bool, batch_redelivery_bit: int
 ) -> Any:  # pragma: no cover - compiled
     """The rules of this file, over the attempts to deliver one message; LOST where ``receipts`` show that it was
     acknowledged and no application took it. In a Kafka ``group`` an application that asks for a redelivery seeks back,
-    and gets what it had committed, too. ``batch_again`` is the bit of what explains that a batch is redelivered whole.
-    Returns its first delivery (``end``: none) and first acknowledgement.
+    and gets what it had committed, too. ``batch_redelivery_bit`` is the bit of what explains that a batch is
+    redelivered whole. Returns its first delivery (``end``: none) and first acknowledgement.
 
     An acknowledgement without a delivery (of the log of another day) ends the deliveries before it. One that is ignored
     ends its delivery, too, but the message may come again. A delivery with redelivery count 0, of which the one before
@@ -148,25 +148,25 @@ def read_message(
             a[NTH, j] = a[NTH, j - 1] + 1
             a[PREVIOUS, j] = _ending(a, j - 1, at, group)
             if a[PREVIOUS, j] == _SOUGHT:
-                a[EXCUSES, j] |= _SOUGHT_BACK
+                a[EXEMPTIONS, j] |= _SOUGHT_BACK
             if a[ACT, j] != UNKNOWN and a[AT, j - 1] <= a[ACT, j] and (group or a[COUNT, j] == 0):
                 act, fresh = a[ACT, j], NEVER
                 a[RESET, j] = act
-                a[EXCUSES, j] |= _BY_ACT
+                a[EXEMPTIONS, j] |= _BY_ACT
         if first < j and done <= at:
             a[CODES, j] |= _DUP
             if act != UNKNOWN and fresh > at:
                 a[RESET, j] = act
-                a[EXCUSES, j] |= _BY_ACT
+                a[EXEMPTIONS, j] |= _BY_ACT
             if a[PARTLY, j]:
-                a[EXCUSES, j] |= batch_again
+                a[EXEMPTIONS, j] |= batch_redelivery_bit
             until = at
         elif a[OWNED, j] and open_until > at and a[COUNT, j] > highest and not group:
             a[CODES, j] |= _UNASKED
         elif a[OWNED, j] and open_until > at:
             a[CODES, j] |= _OUTSTANDING
             if 0 < a[COUNT, j] == a[COUNT, j - 1] and at - a[AT, j - 1] < READ_TWICE:
-                a[EXCUSES, j] |= _READ_TWICE
+                a[EXEMPTIONS, j] |= _READ_TWICE
         if acked != UNKNOWN:
             if acked < at:
                 a[CODES, j] |= _EARLY

@@ -1,15 +1,15 @@
 """The registry of rules, and what each policy says of them.
 
-``Standing`` decides what a finding does to the verdict: *promised* makes a run invalid, *allowed* is shown and does not
-fail, *not applicable* is not looked for. A finding may also be excused one by one (a dispatch inside a close, say); it
-is then shown as allowed with the reason.
+``RuleStatus`` decides what a finding does to the verdict: *promised* makes a run invalid, *allowed* is shown and does
+not fail, *not applicable* is not looked for. A finding may also be excused one by one (a dispatch inside a close, say);
+it is then shown as allowed with the reason.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from subreplay.audit.codes import Code, Excuse, Rule, kind_of
+from subreplay.audit.codes import Code, Exemption, Rule, kind_of
 from subreplay.audit.needs import Need
 from subreplay.audit.rules import (
     assignments,
@@ -28,10 +28,10 @@ from subreplay.audit.rules import (
 )
 from subreplay.audit.terms import Terms
 from subreplay.hashing.profiles import KEYLESS
-from subreplay.rows.model.rows import Standing
+from subreplay.rows.model.rows import RuleStatus
 from subreplay.semantics.policies.base import Policy
 
-__all__ = ["BY_ROW", "RULES", "Code", "Excuse", "Rule", "missing", "standing", "standings"]
+__all__ = ["BY_ROW", "RULES", "Code", "Exemption", "Rule", "find_rule_status", "find_rule_statuses", "missing"]
 
 _FAMILIES: Final = (
     ownership, order, holding, redelivery, undelivered, flow, publication, partitions, ranges, dead_letters,
@@ -44,7 +44,7 @@ BY_ROW: Final = {code.bit: rule.by_row for code, rule in RULES.items() if rule.b
 """The rules that one row alone decides, by their bits."""
 
 
-def standing(code: Code, policy: Policy) -> Standing:
+def find_rule_status(code: Code, policy: Policy) -> RuleStatus:
     """What ``policy`` says of ``code``, where nothing is missing to look for it.
 
     Shared promises no order; one active consumer (Exclusive, Failover) serves its partition in order, whatever the
@@ -54,30 +54,30 @@ def standing(code: Code, policy: Policy) -> Standing:
     """
     rule, kind = RULES[code], kind_of(policy)
     if kind not in rule.promised | rule.allowed or (rule.only and policy.name not in rule.only):
-        return Standing.NOT_APPLICABLE
-    return rule.profiles.get(policy.profile, Standing.PROMISED if kind in rule.promised else Standing.ALLOWED)
+        return RuleStatus.NOT_APPLICABLE
+    return rule.profiles.get(policy.profile, RuleStatus.PROMISED if kind in rule.promised else RuleStatus.ALLOWED)
 
 
 _NOTHING_TOLD: Final = Terms()
 
 
-def standings(
+def find_rule_statuses(
     policy: Policy, terms: Terms = _NOTHING_TOLD, lacking: frozenset[Need] = frozenset()
-) -> dict[Code, Standing]:
+) -> dict[Code, RuleStatus]:
     """Every rule's standing under ``policy``; where ``terms`` or the data (``lacking``) do not have what it needs, the
     rule could not look.
 
     A topic that is declared not to deduplicate may hold a message twice. Where nothing tells what a Kafka group's
     consumers did with their partitions, they may have sought back.
     """
-    found = {code: standing(code, policy) for code in Code}
+    found = {code: find_rule_status(code, policy) for code in Code}
     if terms.deduplication is False:
-        found[Code.DUP_PUBLISH] = Standing.ALLOWED
+        found[Code.DUP_PUBLISH] = RuleStatus.ALLOWED
     if kind_of(policy) == "group" and Need.CALLBACKS in lacking:
-        found[Code.DUP_OUTSTANDING] = Standing.ALLOWED
+        found[Code.DUP_OUTSTANDING] = RuleStatus.ALLOWED
     for code, needs in missing(policy, terms, lacking).items():
         hole = any(need.essential for need in needs)
-        found[code] = Standing.UNDECIDED if hole else Standing.NOT_APPLICABLE
+        found[code] = RuleStatus.UNDECIDED if hole else RuleStatus.NOT_APPLICABLE
     return found
 
 
@@ -86,7 +86,9 @@ def missing(policy: Policy, terms: Terms, lacking: frozenset[Need]) -> dict[Code
     lacking |= terms.lacking
     if not (policy.routing == "slot" and KEYLESS[policy.profile].per_message):
         lacking -= {Need.STICKY_KEYS}
-    needs = {code: _needs(rule) & lacking for code, rule in RULES.items() if standing(code, policy).looks}
+    needs = {
+        code: _needs(rule) & lacking for code, rule in RULES.items() if find_rule_status(code, policy).is_evaluated
+    }
     if kind_of(policy) == "group" and Need.COMMITS not in lacking and Code.STUCK in needs:
         needs[Code.STUCK] -= {Need.ACKNOWLEDGEMENTS}  # commits tell what its members have finished
     if kind_of(policy) == "group" and Code.STARVED in needs:  # whoever fetches nothing for long holds nothing back

@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from subreplay.audit.codes import BY_SLOT, EVERY, Code, Excuse, Rule
+from subreplay.audit.codes import BY_SLOT, EVERY, Code, Exemption, Rule
 from subreplay.audit.context import Context, Dispatcher
-from subreplay.audit.deliveries import AT, HOLDER, UNTIL, WITNESS, Flags, Found
+from subreplay.audit.deliveries import AT, EVIDENCE_WIDTH, HOLDER, UNTIL, Flags, Found
 from subreplay.audit.needs import Need
 from subreplay.audit.ordinals import BATCH_BITS
 from subreplay.audit.rules.commits import highest
 from subreplay.audit.rules.holding import (
     BEFORE_JOIN,
-    HELD,
+    HOLD_PAIRS,
     JOINED,
     MIDNIGHT,
     PAIR,
@@ -173,8 +173,8 @@ def judge_undelivered(context: Context, dispatcher: Dispatcher, state: Seen, row
     epoch = timeline.epoch_at(np.array([last]), np.array([0]))[0] if last != UNKNOWN else 0
     owner = np.asarray(timeline.owner_at(slots, hashes, np.full(len(slots), epoch, np.int32)), np.int64)
     slot = state.slots.rows_of(slots)
-    slot_holder = longest_of(slot, HELD, PAIR)
-    free = freed(slot, HELD, PAIR, owner)
+    slot_holder = longest_of(slot, HOLD_PAIRS, PAIR)
+    free = freed(slot, HOLD_PAIRS, PAIR, owner)
     member = np.append(state.members, np.full((1, state.members.shape[1]), UNKNOWN), 0)[owner]
     ripe = due + np.where(due > published, context.terms.tick, 0)
     # a subscription that starts at the latest message never sees what was published before its first consumer
@@ -204,17 +204,19 @@ def judge_undelivered(context: Context, dispatcher: Dispatcher, state: Seen, row
 
     found.codes[proven < NEVER] |= _LOST
     if context.of_group and not from_earliest:
-        found.excuses[(proven < NEVER) & (ordinal < state.lowest)] |= Excuse.NOT_READ_YET.bit
+        found.exemptions[(proven < NEVER) & (ordinal < state.lowest)] |= Exemption.NOT_READ_YET.bit
     if context.rejects.of("deliveries", timeline.scope.partition):
         # its slot may have been held by what is in quarantine
-        found.excuses[(past_owner | passed_by) & ~past_slot & (unseen_ack == NEVER)] |= Excuse.DELIVERY_REJECTED.bit
+        found.exemptions[(past_owner | passed_by) & ~past_slot & (unseen_ack == NEVER)] |= (
+            Exemption.DELIVERY_REJECTED.bit
+        )
     homeless = (owner < 0) & (policy.routing == "slot") & (len(timeline.connected(int(epoch))) > 0)
     if context.filters:
-        found.excuses[homeless] |= Excuse.FILTERED.bit
+        found.exemptions[homeless] |= Exemption.FILTERED.bit
     else:
         found.codes[(proven == NEVER) & homeless] |= _HOMELESS
     found.codes[found.codes & (_LOST | _HOMELESS) == 0] |= Code.UNSEEN.bit
-    _excuse(context, state, rows, proven, published, found)
+    _exempt(context, state, rows, proven, published, found)
     _starved(context, dispatcher, state, slots, hashes, ripe, found)
     if context.waits_by_slot:
         holder = slot_holder
@@ -270,16 +272,16 @@ def _settled(state: Seen, ordinal: Ints, later: Ints, at: Ints) -> Flags:
     return (at <= state.end - SETTLE) | ((later >> BATCH_BITS) - (ordinal >> BATCH_BITS) > REORDERED)
 
 
-def _excuse(context: Context, state: Seen, rows: pa.Table, proven: Ints, published: Ints, found: Found) -> None:
+def _exempt(context: Context, state: Seen, rows: pa.Table, proven: Ints, published: Ints, found: Found) -> None:
     """What explains a message that never came."""
     terms = context.terms
     if terms.ttl is not None:
-        found.excuses[proven >= published + terms.ttl] |= Excuse.EXPIRED.bit
+        found.exemptions[proven >= published + terms.ttl] |= Exemption.EXPIRED.bit
     if terms.compacted:
         newer = state.keys.rows_of(ints(rows, "key_id"))[:, HIGHEST] > ints(rows, "ordinal")
-        found.excuses[newer] |= Excuse.COMPACTED.bit
+        found.exemptions[newer] |= Exemption.COMPACTED.bit
     if terms.deduplication:
-        found.excuses[found.codes & Code.DUP_PUBLISH.bit != 0] |= Excuse.DEDUPLICATED.bit
+        found.exemptions[found.codes & Code.DUP_PUBLISH.bit != 0] |= Exemption.DEDUPLICATED.bit
 
 
 def _starved(
@@ -308,7 +310,7 @@ def _starved(
         timeline.owner_at(slots[wanted], hashes[wanted], np.full(len(wanted), epoch, np.int32)), np.int64
     )
     idle = np.append((state.busy.max(axis=1) <= since) & (sessions.joined <= since) & (sessions.closing > end), False)
-    free = np.maximum(ripe[wanted], freed(state.slots.rows_of(slots[wanted]), HELD, PAIR, owner))
+    free = np.maximum(ripe[wanted], freed(state.slots.rows_of(slots[wanted]), HOLD_PAIRS, PAIR, owner))
     if not context.waits_by_slot and len(state.members):
         free = np.maximum(free, longest_of(state.members[owner], BEFORE_JOIN, PAIR // 2)[:, UNTIL])
     starved: Flags = idle[owner] & (free <= since) & (last == epoch)
@@ -318,9 +320,9 @@ def _starved(
         starved &= before == owner
     found.codes[wanted[starved]] |= Code.STARVED.bit
     if dispatcher.other is not None:
-        found.excuses[wanted[starved]] |= Excuse.MEMBERSHIP_INCOMPLETE.bit
+        found.exemptions[wanted[starved]] |= Exemption.MEMBERSHIP_INCOMPLETE.bit
     if context.unranked:
-        found.excuses[wanted[starved]] |= Excuse.PRIORITIES_UNTOLD.bit
+        found.exemptions[wanted[starved]] |= Exemption.PRIORITIES_NOT_RECORDED.bit
 
 
 def _held(context: Context, holder: Ints, since: Ints, last: int, key: Ints, found: Found) -> None:
@@ -328,6 +330,6 @@ def _held(context: Context, holder: Ints, since: Ints, last: int, key: Ints, fou
     waits: Flags = (holder[:, UNTIL] > last) & (since <= last) & (found.codes & (_LOST | _HOMELESS) == 0)
     stuck = np.flatnonzero(waits & (last - np.minimum(since, last) >= context.slot_stuck_after))
     found.codes[stuck] |= Code.STUCK.bit
-    found.proof[HOLDER, stuck, :WITNESS] = holder[stuck, :WITNESS]
-    found.proof[HOLDER, stuck, WITNESS] = holder[stuck, WITNESS] == key[stuck]
+    found.proof[HOLDER, stuck, :EVIDENCE_WIDTH] = holder[stuck, :EVIDENCE_WIDTH]
+    found.proof[HOLDER, stuck, EVIDENCE_WIDTH] = holder[stuck, EVIDENCE_WIDTH] == key[stuck]
     found.proven[HOLDER, stuck] = True

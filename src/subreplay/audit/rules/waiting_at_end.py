@@ -10,9 +10,9 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.codes import Code, Exemption
 from subreplay.audit.context import Context, Dispatcher
-from subreplay.audit.deliveries import AT, HELD, HOLDER, SESSION, UNTIL, WITNESS, Flags, Found
+from subreplay.audit.deliveries import AT, BLOCKER_COUNT, EVIDENCE_WIDTH, HOLDER, SESSION, UNTIL, Flags, Found
 from subreplay.audit.needs import Need
 from subreplay.audit.rules.liveness import (
     BLOCKED,
@@ -100,13 +100,13 @@ def judge_waiting(
     elsewhere = (holder[:, SESSION] >= 0) & (holder[:, SESSION] != owner) & (unit >= 0) & (not limits.shared)
     freed = np.where(elsewhere, np.maximum(ripe, holder[:, UNTIL]), ripe)
     kept = elsewhere & (holder[:, UNTIL] > end)
-    waits = (found.codes & Code.UNSEEN.bit != 0) & (unit >= 0) & (ripe <= end) & (found.excuses & _EXPLAINED == 0)
+    waits = (found.codes & Code.UNSEEN.bit != 0) & (unit >= 0) & (ripe <= end) & (found.exemptions & _EXPLAINED == 0)
     for session in np.unique(holder[kept & waits, SESSION]).tolist():
         behind = np.flatnonzero(kept & waits & (holder[:, SESSION] == session))
         since = np.maximum(ripe, holder[:, AT])[behind].min()
         if end - since >= limits.stuck_after:
             held = int(watch.units[session, KEEPS])
-            first = watch.units[session, FIRST_KEPT:EVIDENCE] if held else holder[behind, :WITNESS]
+            first = watch.units[session, FIRST_KEPT:EVIDENCE] if held else holder[behind, :EVIDENCE_WIDTH]
             _blocked(found, behind, first, max(1, held))
             waits_for[behind] = owner[behind]
     mine = np.flatnonzero(waits & ~kept)
@@ -169,7 +169,7 @@ def _judge_unassigned(
     """STARVED, for messages of a partition that nobody owns to the end although the group has members; STALLED where
     these receive nothing else. Returns the messages that it names."""
     starts, end = dispatcher.starts, end_of_data(context, state.end)
-    waits = (found.codes & Code.UNSEEN.bit != 0) & (ripe <= end) & (found.excuses & _EXPLAINED == 0)
+    waits = (found.codes & Code.UNSEEN.bit != 0) & (ripe <= end) & (found.exemptions & _EXPLAINED == 0)
     waits &= found.codes & (_STUCK | Code.STALLED.bit) == 0
     waiting = np.flatnonzero(waits & (found.codes & Code.STARVED.bit == 0))
     if not len(waiting) or unowned == NEVER:
@@ -254,14 +254,14 @@ def _blocked(found: Found, rows: Ints, evidence: Ints, held: int) -> None:
     """STUCK, behind a consumer that holds ``held`` messages, the first of them in ``evidence``; -n: behind n owners in
     turn, none of which got past that message."""
     found.codes[rows] |= _STUCK
-    found.proof[HOLDER, rows, :WITNESS] = evidence
-    found.proof[HOLDER, rows, WITNESS], found.proof[HOLDER, rows, HELD] = 0, held
+    found.proof[HOLDER, rows, :EVIDENCE_WIDTH] = evidence
+    found.proof[HOLDER, rows, EVIDENCE_WIDTH], found.proof[HOLDER, rows, BLOCKER_COUNT] = 0, held
     found.proven[HOLDER, rows] = True
 
 
 _NAMED: Final = _STUCK | Code.STALLED.bit | Code.STARVED.bit
 _EXPLAINED: Final = (
-    Excuse.DELIVERED_EARLIER.bit | Excuse.FILTERED.bit | Excuse.COMPACTED.bit | Excuse.DEDUPLICATED.bit
-    | Excuse.DELIVERY_REJECTED.bit | Excuse.NOT_READ_YET.bit | Excuse.RESET.bit
+    Exemption.DELIVERED_EARLIER.bit | Exemption.FILTERED.bit | Exemption.COMPACTED.bit | Exemption.DEDUPLICATED.bit
+    | Exemption.DELIVERY_REJECTED.bit | Exemption.NOT_READ_YET.bit | Exemption.RESET.bit
 )  # fmt: skip
 """What explains that a message never came, so that nobody waits for it."""

@@ -15,19 +15,19 @@ from typing import Any
 from subreplay.audit.explain.incidents import Incident
 from subreplay.audit.needs import Need
 from subreplay.audit.needs import told as needed
-from subreplay.audit.rules.registry import RULES, Code, Excuse, missing
+from subreplay.audit.rules.registry import RULES, Code, Exemption, missing
 from subreplay.reports.assemble.incidents import Known, incident_views
 from subreplay.reports.figures import MOST_TOLD, Figures, Row
 from subreplay.reports.finding_data import CodeStatus, CodeSummary, FindingPoint, FindingView, Source
 from subreplay.reports.sample import Facet, in_turn
-from subreplay.rows.model.rows import Standing, Verdict
+from subreplay.rows.model.rows import RuleStatus, Verdict
 from subreplay.rows.model.words import instant
 from subreplay.semantics.policies.base import Policy
 
 
 def code_summaries(figures: Figures, source: Source = "observed") -> tuple[CodeSummary, ...]:
     """One line a rule: what it found in those deliveries and what the policy says of it."""
-    policy, standing = figures.plan.policy, figures.standings
+    policy, rule_status = figures.plan.policy, figures.rule_statuses
     lacking = missing(policy, figures.terms, figures.lacking)
     counts: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for row in figures.findings:
@@ -39,7 +39,7 @@ def code_summaries(figures: Figures, source: Source = "observed") -> tuple[CodeS
         reason, rows = why_not(code, policy, lacking), worst.get(code.name, [])
         looks_like = [known.matching(row) if known else () for row in rows]
         mine = tuple(_finding(row, figures.width, found) for row, found in zip(rows, looks_like, strict=True))
-        summary = _summary(code, standing[code], reason, counts[code.name], mine, figures, source)
+        summary = _summary(code, rule_status[code], reason, counts[code.name], mine, figures, source)
         summaries.append(replace(summary, incidents=incident_views(looks_like)))
     order = {"violated": 0, "unknown": 1, "allowed": 2, "counted": 3, "clean": 4, "not applicable": 5}
     return tuple(sorted(summaries, key=lambda s: order[s.status]))
@@ -89,7 +89,7 @@ def _window(row: Row, width: int) -> int | None:
 
 def _summary(
     code: Code,
-    standing: Standing,
+    rule_status: RuleStatus,
     why_not: str,
     counts: Mapping[int, int],
     worst: tuple[FindingView, ...],
@@ -98,23 +98,23 @@ def _summary(
 ) -> CodeSummary:
     rule = RULES[code]
     total = sum(counts.values())
-    verdict = max((rule.verdict(standing, Excuse(e)) for e in counts), default=Verdict.VALID)
+    verdict = max((rule.verdict(rule_status, Exemption(e)) for e in counts), default=Verdict.VALID)
     if code in figures.unsure:
         verdict = min(verdict, Verdict.UNKNOWN)
     status: CodeStatus = "clean"
-    if standing is Standing.NOT_APPLICABLE:
+    if rule_status is RuleStatus.NOT_APPLICABLE:
         status = "not applicable"
-    elif standing is Standing.UNDECIDED or verdict is Verdict.UNKNOWN:
+    elif rule_status is RuleStatus.UNDECIDED or verdict is Verdict.UNKNOWN:
         status = "unknown"
     elif verdict is Verdict.INVALID:
         status = "violated"
     elif total:
         status = "counted" if code in (Code.UNSEEN, Code.UNACKED, Code.REDELIVERED) else "allowed"
-    excuses = [f"{n:,}: {Excuse(e).sentence}" for e, n in sorted(counts.items()) if e != Excuse.NONE]
-    note = "; ".join([*excuses, *([figures.unsure[code]] if code in figures.unsure else [])])
-    if not standing.looks:
+    exemptions = [f"{n:,}: {Exemption(e).sentence}" for e, n in sorted(counts.items()) if e != Exemption.NONE]
+    note = "; ".join([*exemptions, *([figures.unsure[code]] if code in figures.unsure else [])])
+    if not rule_status.is_evaluated:
         note = why_not
-    elif status == "allowed" and not excuses:
+    elif status == "allowed" and not exemptions:
         note = f"{figures.plan.policy.name} allows this under {figures.plan.policy.profile}"
     if code is Code.MIXED_BATCH and total and figures.scattered is not None:
         several, keys = figures.scattered

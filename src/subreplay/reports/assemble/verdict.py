@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 
 from subreplay.audit.explain.causes import NOT_ASSIGNED
 from subreplay.audit.needs import Need, told
-from subreplay.audit.rules.registry import RULES, Code, Excuse, missing, standings
+from subreplay.audit.rules.registry import RULES, Code, Exemption, find_rule_statuses, missing
 from subreplay.config.run import RunConfig
 from subreplay.reports.data import RunInfo
 from subreplay.reports.figures import Figures, Row
 from subreplay.reports.words import plural, span
 from subreplay.rows.model.held import nothing_of
-from subreplay.rows.model.rows import Standing, Verdict
+from subreplay.rows.model.rows import RuleStatus, Verdict
 
 MOST_ACTS: Final = 3
 """Acts of operators and clients that a headline names; all of them are among the facts."""
@@ -98,9 +98,9 @@ def _nothing_happened(date: str | None) -> str:
 def unseen_promises(figures: Figures) -> frozenset[Need]:
     """What the data lack to look at everything that the policy promises."""
     policy = figures.plan.policy
-    whole = standings(policy, figures.terms)
+    whole = find_rule_statuses(policy, figures.terms)
     lacking = missing(policy, figures.terms, figures.lacking)
-    promised = [needs for code, needs in lacking.items() if whole[code] is Standing.PROMISED]
+    promised = [needs for code, needs in lacking.items() if whole[code] is RuleStatus.PROMISED]
     return frozenset(need for needs in promised for need in needs if need.of_data)
 
 
@@ -132,18 +132,18 @@ def _doubts(figures: Figures, config: RunConfig) -> Iterator[str]:
         if rows:
             those = "1 row contradicts" if rows == 1 else f"{rows:,} rows contradict"
             yield f"in table {table}, {those} another row of the same event"
-    if figures.clocks.doubtful:
+    if figures.clocks.inconclusive:
         yield figures.clocks.sentence
     if figures.fit is not None:
         yield figures.fit.sentence
     uncertain = [code.name for code in Code if any(_contradicts(figures, row, code) for row in figures.findings)]
     if uncertain:
         yield f"the data contradict themselves ({', '.join(uncertain)})"
-    for excuse in Excuse:
-        codes = {row["code"] for row in figures.findings if row["excuse"] == excuse and excuse.doubtful}
-        doubted = [c for c in sorted(codes) if figures.standings[Code[c]] is Standing.PROMISED]
+    for exemption in Exemption:
+        codes = {row["code"] for row in figures.findings if row["excuse"] == exemption and exemption.inconclusive}
+        doubted = [c for c in sorted(codes) if figures.rule_statuses[Code[c]] is RuleStatus.PROMISED]
         if doubted:
-            yield f"{', '.join(doubted)} may be none: {excuse.sentence}"
+            yield f"{', '.join(doubted)} may be none: {exemption.sentence}"
 
 
 def _unmet(figures: Figures, config: RunConfig) -> Iterator[str]:
@@ -163,7 +163,7 @@ def share_judged(figures: Figures) -> float:
     rejected = sum(row["quarantined"] for row in figures.inputs if row["table"] in ("messages", "deliveries"))
     there = of("deliveries", 0) + of("undelivered", 0) + rejected
     waiting = {Code.UNKNOWN_MESSAGE.name, Code.UNSEEN.name, Code.UNROUTABLE.name}
-    unjudged = sum(r["count"] for r in figures.findings if r["code"] in waiting and r["excuse"] == Excuse.NONE)
+    unjudged = sum(r["count"] for r in figures.findings if r["code"] in waiting and r["excuse"] == Exemption.NONE)
     return (there - rejected - unjudged) / there if there else 0.0
 
 
@@ -181,7 +181,7 @@ def _in_quarantine(figures: Figures, config: RunConfig) -> Iterator[str]:
 
 def _verdict(figures: Figures, row: Row) -> Verdict:
     code = Code[row["code"]]
-    verdict = RULES[code].verdict(figures.standings[code], Excuse(row["excuse"]))
+    verdict = RULES[code].verdict(figures.rule_statuses[code], Exemption(row["excuse"]))
     return min(verdict, Verdict.UNKNOWN) if code in figures.unsure else verdict
 
 

@@ -23,7 +23,7 @@ class Verdict(IntEnum):
         return self.name.lower()
 
 
-class Standing(str, Enum):
+class RuleStatus(str, Enum):
     """What a subscription's policy says of a rule."""
 
     PROMISED = "promised"  # a finding makes the run invalid
@@ -32,9 +32,9 @@ class Standing(str, Enum):
     UNDECIDED = "undecided"  # the data have a hole where the rule would have to look
 
     @property
-    def looks(self) -> bool:
+    def is_evaluated(self) -> bool:
         """Whether anything is looked for."""
-        return self in (Standing.PROMISED, Standing.ALLOWED)
+        return self in (RuleStatus.PROMISED, RuleStatus.ALLOWED)
 
 
 class Instant(NamedTuple):

@@ -309,7 +309,7 @@ LOADS: Final = pa.schema(
 )
 """What consumers were given, in parts that are to be added up: ``LOAD`` values, by run."""
 
-_WITNESS = pa.struct(
+_EVIDENCE = pa.struct(
     [
         pa.field("ledger", pa.int64()),
         pa.field("entry", pa.int64()),
@@ -328,9 +328,9 @@ JUDGED: Final = pa.schema(
             for field in FACTS
             if field.name not in ("before", "reset")
         ],
-        pa.field("order_witness", _WITNESS),  # the later message delivered before, or the commit before this one
-        pa.field("owner_witness", _WITNESS),  # the delivery at another consumer
-        pa.field("holder_witness", _WITNESS),  # the delivery that held others back
+        pa.field("order_witness", _EVIDENCE),  # the later message delivered before, or the commit before this one
+        pa.field("owner_witness", _EVIDENCE),  # the delivery at another consumer
+        pa.field("holder_witness", _EVIDENCE),  # the delivery that held others back
         _required("shown", pa.int64()),  # bits of findings that do not fail and are kept as examples
     ]
 )
