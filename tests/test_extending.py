@@ -25,8 +25,8 @@ CHECKS = {
     "policy": """
 from subreplay.audit.codes import Code
 from subreplay.audit.rules.registry import find_rule_status
-from subreplay.simulation.pulsar.broker.rules import DispatcherKind
-from subreplay.simulation.pulsar.choice import dispatcher_of
+from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind
+from subreplay.simulation.pulsar.dispatcher_choice import dispatcher_of
 from subreplay.rows.model.rows import Consumer, Scope, RuleStatus
 from subreplay.semantics.policies import make
 
@@ -132,7 +132,7 @@ from subreplay.reports.figures import Figures
 from subreplay.semantics.policies import make
 from subreplay.reports.assemble.report import facts
 from subreplay.reports.metrics import METRICS
-from subreplay.whatif.assign import Plan
+from subreplay.whatif.message_assignment import Plan
 
 policy = make("pulsar.shared", "pulsar-4.0")
 totals = {"deliveries": 8, "messages": 6, "at_owner": 8, "outside": 8, "in_transition": 0}
@@ -142,7 +142,7 @@ assert ("Delivered once", "75.00%") in [(fact.label, fact.value) for fact in fac
 assert METRICS["delivered once"] in Path("docs/reference/metrics.md").read_text()
 """,
     "profile": """
-from subreplay.simulation.pulsar.broker.rules import dispatch_rule
+from subreplay.simulation.pulsar.broker.dispatch_rules import dispatch_rule
 from subreplay.semantics.policies import REGISTRY, make
 from subreplay.hashing.profiles import KEYLESS
 

@@ -22,14 +22,14 @@ from subreplay.hashing.profiles import PULSAR_3_2, PULSAR_4_0, PULSAR_4_2
 from subreplay.semantics.policies import make
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.timeline import Timeline
-from subreplay.simulation.pulsar.broker.records import Records, empty_records
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND
-from subreplay.simulation.pulsar.broker.state import new_broker
-from subreplay.simulation.pulsar.choice import options_of
-from subreplay.simulation.pulsar.predict import Replay
-from subreplay.simulation.pulsar.prediction import SECOND, ConsumerModel, Prediction
+from subreplay.simulation.pulsar.broker.broker_records import Records, empty_records
+from subreplay.simulation.pulsar.broker.broker_state import new_broker
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
+from subreplay.simulation.pulsar.consumer_model import SECOND, ConsumerModel, Prediction
+from subreplay.simulation.pulsar.dispatcher_choice import options_of
 from subreplay.simulation.pulsar.reenact import CLIENT_COMMANDS, ENTRIES, ClientCommand, changes, reenact
-from subreplay.simulation.pulsar.service import Fixed
+from subreplay.simulation.pulsar.service_model import Fixed
+from subreplay.simulation.pulsar.subscription_replay import Replay
 from tests.bench import figures, queue_in_simpy
 from tests.support.joins import fold
 from tests.support.log import log_of

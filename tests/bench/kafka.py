@@ -19,11 +19,11 @@ import numpy as np
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies import make
 from subreplay.semantics.policies.kafka.assignor import Partitions, invented_ids
-from subreplay.simulation.kafka.predict import GroupReplay
+from subreplay.simulation.kafka.group_simulation import GroupReplay
+from subreplay.simulation.kafka.group_state import LOGGED
 from subreplay.simulation.kafka.simulation_parameters import MemberModel, SimulationParameters
-from subreplay.simulation.kafka.state import LOGGED
-from subreplay.simulation.pulsar.broker.records import Records, empty_records
-from subreplay.simulation.pulsar.service import Fixed, LogNormal, Service
+from subreplay.simulation.pulsar.broker.broker_records import Records, empty_records
+from subreplay.simulation.pulsar.service_model import Fixed, LogNormal, Service
 from tests.bench import figures
 from tests.bench.membership import kafka
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies import make
-from subreplay.whatif.planning.consumers import Candidate, Utilisation, fewest
+from subreplay.whatif.planning.consumer_count import Candidate, Utilisation, fewest
+from subreplay.whatif.planning.growing_membership import growing, of_keys
 from subreplay.whatif.planning.loads import Loads
-from subreplay.whatif.planning.owners import growing, of_keys
-from subreplay.whatif.planning.ranges import plan_ranges
+from subreplay.whatif.planning.sticky_ranges import plan_ranges
 from tests.bench import figures
 
 SLOTS, WINDOWS, HOUR = 65_536, 720, 3_600 * 10**9

@@ -22,8 +22,8 @@ from subreplay.reports.json_report import to_json
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope, Verdict
 from subreplay.semantics.policies import make
 from subreplay.semantics.timelines.timeline import Timeline
-from subreplay.whatif.assign import Plan
-from subreplay.whatif.balance import connected
+from subreplay.whatif.fair_share import connected
+from subreplay.whatif.message_assignment import Plan
 
 CONSUMERS, PARTITIONS, WINDOWS = 200, 100, 240
 SECOND = 1_000_000_000

@@ -31,11 +31,11 @@ from subreplay.rows.model.columns import DAY
 from subreplay.rows.model.tables import INPUTS
 from subreplay.semantics.policies import make
 from subreplay.whatif.scenario import PlannedMember, plan, planned_events
-from subreplay.whatif.traffic.evaluate import Evaluator
-from subreplay.whatif.traffic.evaluation import Extent
-from subreplay.whatif.traffic.measuring import BLOCK
-from subreplay.whatif.traffic.profile import TrafficProfile
-from subreplay.whatif.traffic.routing import ProducerRouting, rerouted
+from subreplay.whatif.traffic.evaluation_counts import Extent
+from subreplay.whatif.traffic.plan_evaluator import Evaluator
+from subreplay.whatif.traffic.producer_rerouting import ProducerRouting, rerouted
+from subreplay.whatif.traffic.profile_builder import BLOCK
+from subreplay.whatif.traffic.traffic_profile import TrafficProfile
 from tests.bench import figures
 
 TOPIC, KEYS, PARTITIONS, HOUR = "persistent://public/default/t", 100_000, 8, DAY // 24

@@ -19,7 +19,7 @@ from subreplay.config.scenario import GroupScenario, Member, Scenario
 from subreplay.errors import ConfigError
 from subreplay.hashing.profiles import KEYLESS
 from subreplay.semantics.policies import ASSIGNORS, POLICIES, REGISTRY, make, option_names
-from subreplay.simulation.pulsar.service import Fixed
+from subreplay.simulation.pulsar.service_model import Fixed
 from tests.support.run_files import run
 
 CONF = Path(__file__).parents[2] / "conf"

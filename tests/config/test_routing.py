@@ -4,8 +4,8 @@ import pytest
 
 from subreplay.config import run as config
 from subreplay.errors import ConfigError
+from subreplay.whatif.traffic.producer_rerouting import ProducerRouting
 from subreplay.whatif.traffic.retention import Retention
-from subreplay.whatif.traffic.routing import ProducerRouting
 
 DAYS = 86_400 * 10**9
 

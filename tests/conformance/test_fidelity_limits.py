@@ -16,7 +16,7 @@ from subreplay.conformance.fidelity.measure import fidelity
 from subreplay.conformance.fidelity.recording import recorded_dispatchers, recorded_profile
 from subreplay.conformance.fidelity.replay import reenacted
 from subreplay.errors import ConfigError
-from subreplay.simulation.pulsar.broker.rules import DEFAULTS, MILLISECOND, settings_of
+from subreplay.simulation.pulsar.broker.dispatch_rules import DEFAULTS, MILLISECOND, settings_of
 
 ROOT = Path(__file__).parents[1] / "data" / "recordings-limits" / "4.2.4"
 CONSUMER, SUBSCRIPTION, LOOK_AHEAD = (next(ROOT.glob(f"{name}_*")) for name in ("i3", "i4", "i10"))

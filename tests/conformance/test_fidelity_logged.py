@@ -20,8 +20,8 @@ from subreplay.conformance.fidelity.reads import LONGEST_LAG, READ_LAG, read_at,
 from subreplay.conformance.fidelity.recording import recorded_dispatchers, recorded_profile
 from subreplay.conformance.fidelity.replay import reenacted
 from subreplay.conformance.recorded import recordings
+from subreplay.simulation.pulsar.broker.broker_records import DISPATCHED
 from subreplay.simulation.pulsar.broker.dispatchers.single_active import BY_RULE
-from subreplay.simulation.pulsar.broker.records import DISPATCHED
 from subreplay.simulation.pulsar.reenact import ClientCommand
 from tests.audit.rules.test_faults import found_in
 from tests.support.pure import judge_of

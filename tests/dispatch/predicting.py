@@ -12,12 +12,12 @@ from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies import make
 from subreplay.semantics.timelines.timeline import Timeline
-from subreplay.simulation.pulsar.broker.records import NEVER
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND, Settings
-from subreplay.simulation.pulsar.clients.state import Outcome
-from subreplay.simulation.pulsar.predict import Replay
-from subreplay.simulation.pulsar.prediction import ConsumerModel, Prediction
-from subreplay.simulation.pulsar.service import Fixed
+from subreplay.simulation.pulsar.broker.broker_records import NEVER
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, Settings
+from subreplay.simulation.pulsar.clients.client_state import Outcome
+from subreplay.simulation.pulsar.consumer_model import ConsumerModel, Prediction
+from subreplay.simulation.pulsar.service_model import Fixed
+from subreplay.simulation.pulsar.subscription_replay import Replay
 from tests.support.joins import KIND, WORD
 from tests.support.log import log_of
 

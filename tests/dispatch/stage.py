@@ -12,9 +12,9 @@ import numpy as np
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.rows.model.rows import Consumer, Scope
 from subreplay.semantics.policies import make
-from subreplay.simulation.pulsar.broker.loop import fire_timer, next_timer, work
-from subreplay.simulation.pulsar.broker.membership import join, leave
-from subreplay.simulation.pulsar.broker.operations import (
+from subreplay.simulation.pulsar.broker.broker_loop import fire_timer, next_timer, work
+from subreplay.simulation.pulsar.broker.broker_membership import join, leave
+from subreplay.simulation.pulsar.broker.broker_operations import (
     acknowledge,
     acknowledge_some,
     acknowledge_up_to,
@@ -27,10 +27,10 @@ from subreplay.simulation.pulsar.broker.operations import (
     reject_all,
     rejected,
 )
-from subreplay.simulation.pulsar.broker.records import NO_CHUNK
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND, DispatcherKind, Settings
-from subreplay.simulation.pulsar.broker.state import new_broker, with_window
-from subreplay.simulation.pulsar.choice import options_of
+from subreplay.simulation.pulsar.broker.broker_records import NO_CHUNK
+from subreplay.simulation.pulsar.broker.broker_state import new_broker, with_window
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, DispatcherKind, Settings
+from subreplay.simulation.pulsar.dispatcher_choice import options_of
 
 SHARED, FAILOVER, EXCLUSIVE = "pulsar.shared", "pulsar.failover", "pulsar.exclusive"
 AUTO_SPLIT = "pulsar.key_shared.auto_split"

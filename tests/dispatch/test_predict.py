@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from subreplay.errors import ConfigError
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND, Settings
-from subreplay.simulation.pulsar.prediction import SECOND, ConsumerModel, OnFailure, Prediction
-from subreplay.simulation.pulsar.service import Fixed
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, Settings
+from subreplay.simulation.pulsar.consumer_model import SECOND, ConsumerModel, OnFailure, Prediction
+from subreplay.simulation.pulsar.service_model import Fixed
 from tests.dispatch.predicting import (
     AUTO_SPLIT,
     BROKERS,

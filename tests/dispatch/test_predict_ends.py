@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND, Settings
-from subreplay.simulation.pulsar.prediction import SECOND, ConsumerModel, OnFailure
-from subreplay.simulation.pulsar.service import Empirical, Fixed, LogNormal
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, Settings
+from subreplay.simulation.pulsar.consumer_model import SECOND, ConsumerModel, OnFailure
+from subreplay.simulation.pulsar.service_model import Empirical, Fixed, LogNormal
 from tests.dispatch.predicting import AUTO_SPLIT, BROKERS, EXCLUSIVE, FAILOVER, SHARED, consumer, predict
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND, Settings
-from subreplay.simulation.pulsar.prediction import SECOND
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, Settings
+from subreplay.simulation.pulsar.consumer_model import SECOND
 from tests.dispatch.predicting import AUTO_SPLIT, BROKERS, EXCLUSIVE, FAILOVER, SHARED, consumer, predict
 
 

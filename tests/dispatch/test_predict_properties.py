@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.semantics.policies import POLICIES
-from subreplay.simulation.pulsar.broker.records import NO_CHUNK
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND, Settings
-from subreplay.simulation.pulsar.predict import Replay
-from subreplay.simulation.pulsar.prediction import SECOND, ConsumerModel, OnFailure
-from subreplay.simulation.pulsar.service import Empirical, Fixed, LogNormal, PerByte
+from subreplay.simulation.pulsar.broker.broker_records import NO_CHUNK
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, Settings
+from subreplay.simulation.pulsar.consumer_model import SECOND, ConsumerModel, OnFailure
+from subreplay.simulation.pulsar.service_model import Empirical, Fixed, LogNormal, PerByte
+from subreplay.simulation.pulsar.subscription_replay import Replay
 from tests.dispatch.predicting import AUTO_SPLIT, EXCLUSIVE, KEY_HASH_RANGE, predict
 from tests.support.properties import examples
 

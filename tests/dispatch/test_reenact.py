@@ -7,9 +7,9 @@ from subreplay.hashing.murmur3 import MASK_31
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies import make
 from subreplay.semantics.timelines.timeline import Timeline
-from subreplay.simulation.pulsar.broker.rules import DispatcherKind
-from subreplay.simulation.pulsar.broker.state import new_broker
-from subreplay.simulation.pulsar.choice import dispatcher_of, options_of
+from subreplay.simulation.pulsar.broker.broker_state import new_broker
+from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind
+from subreplay.simulation.pulsar.dispatcher_choice import dispatcher_of, options_of
 from subreplay.simulation.pulsar.reenact import CLIENT_COMMANDS, ENTRIES, ClientCommand, changes, reenact
 
 COUNT = 5_000

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from subreplay.simulation.pulsar.broker.state import with_window
+from subreplay.simulation.pulsar.broker.broker_state import with_window
 from tests.dispatch.stage import AUTO_SPLIT, SHARED, Stage
 
 

@@ -14,13 +14,13 @@ from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies import make
 from subreplay.semantics.policies.kafka.assignor import Partitions, invented_ids
 from subreplay.semantics.timelines.group_timeline import GroupTimeline
-from subreplay.simulation.kafka.predict import GroupReplay
+from subreplay.simulation.kafka.group_simulation import GroupReplay
+from subreplay.simulation.kafka.group_state import LOGGED
 from subreplay.simulation.kafka.simulation_parameters import MemberModel, SimulationParameters
-from subreplay.simulation.kafka.state import LOGGED
-from subreplay.simulation.pulsar.broker.records import NEVER, empty_records
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND
-from subreplay.simulation.pulsar.clients.state import Outcome
-from subreplay.simulation.pulsar.service import Fixed
+from subreplay.simulation.pulsar.broker.broker_records import NEVER, empty_records
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
+from subreplay.simulation.pulsar.clients.client_state import Outcome
+from subreplay.simulation.pulsar.service_model import Fixed
 
 TOPIC = "persistent://public/default/t"
 KIND = {"+": "join", "-": "leave", "!": "crash"}

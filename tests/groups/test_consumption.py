@@ -3,8 +3,8 @@
 import pytest
 
 from subreplay.simulation.kafka.simulation_parameters import MemberModel
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND as MS
-from subreplay.simulation.pulsar.service import Fixed, LogNormal
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND as MS
+from subreplay.simulation.pulsar.service_model import Fixed, LogNormal
 from tests.groups.consuming import consume
 
 EAGER, COOPERATIVE, SERVER = "kafka.range", "kafka.cooperative_sticky", "kafka.uniform"

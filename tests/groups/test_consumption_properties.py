@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from subreplay.semantics.policies import ASSIGNORS
 from subreplay.simulation.kafka.simulation_parameters import MemberModel
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND as MS
-from subreplay.simulation.pulsar.service import Empirical, Fixed, LogNormal, PerByte
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND as MS
+from subreplay.simulation.pulsar.service_model import Empirical, Fixed, LogNormal, PerByte
 from tests.groups.consuming import consume
 from tests.support.properties import examples
 

@@ -6,8 +6,8 @@ Heartbeats come every 10 ms, a record takes 1 ms, and an empty group waits for n
 from dataclasses import replace
 
 from subreplay.simulation.kafka.simulation_parameters import Enlargement, MemberModel, Resubscription, Rewind, Stall
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND as MS
-from subreplay.simulation.pulsar.service import Fixed
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND as MS
+from subreplay.simulation.pulsar.service_model import Fixed
 from tests.groups.consuming import TOPIC, consume
 
 EAGER, COOPERATIVE, SERVER = "kafka.range", "kafka.cooperative_sticky", "kafka.server_range"

@@ -150,7 +150,9 @@ def test_of_processes_that_start_together_one_compiles_and_the_others_wait_for_i
 def test_kernels_see_constants_codes_and_option_records_but_no_report():
     seen_by_rules = module._imported("subreplay.audit.passes.positions")
     assert {"subreplay.rows.model.columns", "subreplay.audit.codes"} <= set(seen_by_rules)
-    assert "subreplay.simulation.pulsar.broker.rules" in module._imported("subreplay.simulation.pulsar.broker.state")
+    assert "subreplay.simulation.pulsar.broker.dispatch_rules" in module._imported(
+        "subreplay.simulation.pulsar.broker.broker_state"
+    )
     assert digest_of_what_is_seen("subreplay.audit.passes.positions") != digest_of_what_is_seen(
         "subreplay.rows.model.columns"
     )

@@ -13,9 +13,9 @@ from subreplay.pipeline import profiled
 from subreplay.rows.conditions import field
 from subreplay.rows.model.columns import DAY
 from subreplay.semantics.policies import make
-from subreplay.whatif.assign import Assigner
+from subreplay.whatif.message_assignment import Assigner
 from subreplay.whatif.scenario import plan
-from subreplay.whatif.traffic.evaluation import Extent
+from subreplay.whatif.traffic.evaluation_counts import Extent
 from tests.support.published import MESSAGES, SCOPES, members
 
 TOPIC = SCOPES[0].topic

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from subreplay.errors import InputError
 from subreplay.rows.model.columns import UNKNOWN
-from subreplay.simulation.pulsar.service import Empirical, Fixed, LogNormal, PerByte
+from subreplay.simulation.pulsar.service_model import Empirical, Fixed, LogNormal, PerByte
 from subreplay.whatif.planning.capacity import drawn_work, fit, mean_work, quantile, waits_of_anybody, waits_of_owners
 
 SIZES = np.arange(1, 2001, dtype=np.int64)

@@ -15,13 +15,13 @@ from subreplay.errors import ConfigError
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies import make
 from subreplay.semantics.policies.kafka.assignor import Partitions
+from subreplay.whatif.planning.growing_membership import Membership, of_keys, of_partitions
 from subreplay.whatif.planning.loads import Loads
-from subreplay.whatif.planning.owners import Membership, of_keys, of_partitions
-from subreplay.whatif.planning.partitions import ANY, compare_partitions
-from subreplay.whatif.planning.policy import front, policy_row
-from subreplay.whatif.planning.questions.shaping import Routed, partitions
+from subreplay.whatif.planning.partition_counts import ANY, compare_partitions
+from subreplay.whatif.planning.policy_comparison import front, policy_row
+from subreplay.whatif.planning.questions.layout_questions import Routed, partitions
 from subreplay.whatif.planning.rollout import plan_restart, plan_scaling
-from subreplay.whatif.planning.static import plan_static
+from subreplay.whatif.planning.static_membership import plan_static
 
 ORDERS = Scope("persistent://t/ns/orders")
 HASHES = np.random.default_rng(1).integers(0, 2**32, 200, dtype=np.uint32)

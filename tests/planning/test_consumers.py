@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies import make
-from subreplay.whatif.planning.consumers import (
+from subreplay.whatif.planning.consumer_count import (
     NEVER_ENOUGH,
     Candidate,
     Drain,
@@ -21,8 +21,8 @@ from subreplay.whatif.planning.consumers import (
     ceiling,
     fewest,
 )
+from subreplay.whatif.planning.growing_membership import growing, of_keys, of_partitions
 from subreplay.whatif.planning.loads import Loads
-from subreplay.whatif.planning.owners import growing, of_keys, of_partitions
 
 ORDERS = Scope("persistent://t/ns/orders")
 SHARED = Candidate("pulsar.shared", "message", None)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from subreplay.errors import ConfigError
-from subreplay.whatif.planning.ranges import loads_before, plan_ranges, worst_load
+from subreplay.whatif.planning.sticky_ranges import loads_before, plan_ranges, worst_load
 
 
 @st.composite

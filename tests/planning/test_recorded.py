@@ -15,9 +15,9 @@ from subreplay.rows.model.entry_keys import outer_sticky_keys
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies import make
 from subreplay.whatif.planning.capacity import fit
+from subreplay.whatif.planning.growing_membership import of_keys
 from subreplay.whatif.planning.loads import Loads
-from subreplay.whatif.planning.owners import of_keys
-from subreplay.whatif.planning.policy import handed_over
+from subreplay.whatif.planning.policy_comparison import handed_over
 from tests.support.pure import log_of
 from tests.support.recordings import ROOT, ingested
 

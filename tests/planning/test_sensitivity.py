@@ -8,12 +8,12 @@ import pytest
 from subreplay.rows.model.columns import DAY
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies import make
-from subreplay.whatif.planning.consumers import Utilisation
+from subreplay.whatif.planning.consumer_count import Utilisation
+from subreplay.whatif.planning.growing_membership import of_keys
 from subreplay.whatif.planning.loads import Loads
-from subreplay.whatif.planning.owners import of_keys
-from subreplay.whatif.planning.ranges import loads_before, plan_ranges, worst_load
+from subreplay.whatif.planning.profile_comparison import compare_profiles
 from subreplay.whatif.planning.sensitivity import leave_one_out, one_lost, under_traffic
-from subreplay.whatif.planning.upgrade import compare_profiles
+from subreplay.whatif.planning.sticky_ranges import loads_before, plan_ranges, worst_load
 from subreplay.whatif.scenario import PlannedMember, planned_events
 
 SCOPE = Scope("persistent://t/ns/orders")

@@ -20,7 +20,7 @@ from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.hashing.slots import RING_SLOTS, range_slots
 from subreplay.semantics.policies import make
 from subreplay.semantics.timelines.membership import dispatcher_events
-from subreplay.whatif.assign import slot_and_owner
+from subreplay.whatif.message_assignment import slot_and_owner
 from subreplay.whatif.scenario import plan
 from tests.support.history import START, STEP, TOPIC, history, key_of
 

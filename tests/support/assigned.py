@@ -1,6 +1,6 @@
 """What an evaluation counts, stated slowly: the owner of each message by itself, then plain sums.
 
-This is the specification of ``subreplay.whatif.traffic.evaluate``.
+This is the specification of ``subreplay.whatif.traffic.plan_evaluator``.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from subreplay.rows.model.words import KeyWords
-from subreplay.whatif.traffic.measuring import Profiler
-from subreplay.whatif.traffic.profile import TrafficProfile, joined
+from subreplay.whatif.traffic.profile_builder import Profiler
+from subreplay.whatif.traffic.traffic_profile import TrafficProfile, joined
 
 TOPIC = "persistent://public/default/flights"
 

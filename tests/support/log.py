@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from subreplay.hashing.murmur3 import MASK_31
 from subreplay.semantics.policies.base import Policy
-from subreplay.simulation.pulsar.broker.records import NO_CHUNK, Records, empty_records
-from subreplay.simulation.pulsar.broker.rules import DispatcherKind
-from subreplay.simulation.pulsar.choice import dispatcher_of
-from subreplay.simulation.pulsar.clients.intake import PUBLISHED
+from subreplay.simulation.pulsar.broker.broker_records import NO_CHUNK, Records, empty_records
+from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind
+from subreplay.simulation.pulsar.clients.log_intake import PUBLISHED
+from subreplay.simulation.pulsar.dispatcher_choice import dispatcher_of
 
 
 def log_of(policy: Policy, at: NDArray[np.int64], hashes: NDArray[np.uint32]) -> Records:

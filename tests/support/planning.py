@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.rows.model.words import KeyWords
-from subreplay.whatif.traffic.measuring import Profiler
-from subreplay.whatif.traffic.profile import TrafficProfile
+from subreplay.whatif.traffic.profile_builder import Profiler
+from subreplay.whatif.traffic.traffic_profile import TrafficProfile
 
 TOPIC = "persistent://t/ns/orders"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.rows.model.tables import LOG
-from subreplay.whatif.traffic.measuring import COLUMNS
+from subreplay.whatif.traffic.profile_builder import COLUMNS
 from tests.support import joins
 from tests.support.every_policy import histories
 

@@ -13,10 +13,10 @@ from subreplay.rows.model.words import KeyWords
 from subreplay.semantics.policies import make
 from subreplay.semantics.timelines.membership import dispatcher_events
 from subreplay.whatif.scenario import plan, recorded
-from subreplay.whatif.traffic.evaluate import Evaluator
-from subreplay.whatif.traffic.evaluation import Evaluation, Extent
-from subreplay.whatif.traffic.measuring import COLUMNS, Profiler
-from subreplay.whatif.traffic.profile import joined
+from subreplay.whatif.traffic.evaluation_counts import Evaluation, Extent
+from subreplay.whatif.traffic.plan_evaluator import Evaluator
+from subreplay.whatif.traffic.profile_builder import COLUMNS, Profiler
+from subreplay.whatif.traffic.traffic_profile import joined
 from tests.support import assigned
 from tests.support.every_policy import EVERY
 from tests.support.properties import examples

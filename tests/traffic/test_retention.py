@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.words import KeyWords
-from subreplay.whatif.traffic.measuring import Profiler
+from subreplay.whatif.traffic.profile_builder import Profiler
 from subreplay.whatif.traffic.retention import Retention, kept
 from tests.support.properties import examples
 from tests.support.published import logs

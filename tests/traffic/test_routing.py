@@ -19,8 +19,8 @@ from subreplay.hashing.producer_routing import (
 )
 from subreplay.rows.model.partitioners import detect
 from subreplay.rows.model.words import KeyWords
-from subreplay.whatif.traffic.measuring import Profiler
-from subreplay.whatif.traffic.routing import ProducerRouting, numbers_of, recorded, relocated, rerouted, seen
+from subreplay.whatif.traffic.producer_rerouting import ProducerRouting, numbers_of, recorded, relocated, rerouted, seen
+from subreplay.whatif.traffic.profile_builder import Profiler
 from tests.support.properties import examples
 from tests.support.published import MESSAGES, SCOPES, logs
 

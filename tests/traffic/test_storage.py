@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from subreplay.errors import InputError
 from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.rows.model.words import KeyWords
-from subreplay.whatif.traffic import storage
-from subreplay.whatif.traffic.measuring import Profiler
-from subreplay.whatif.traffic.profile import HotKey, TrafficProfile, joined
+from subreplay.whatif.traffic import profile_storage
+from subreplay.whatif.traffic.profile_builder import Profiler
+from subreplay.whatif.traffic.traffic_profile import HotKey, TrafficProfile, joined
 from tests.support.properties import examples
 from tests.support.published import MESSAGES, SCOPES, logs
 
@@ -36,9 +36,9 @@ def same(one: TrafficProfile, two: TrafficProfile) -> bool:
 @given(log=logs, blocks=st.integers(1, 40))
 def test_what_is_written_is_read_again(log, blocks):
     for part in PROFILER.profiles(log.to_batches(), blocks):
-        assert same(storage.from_bytes(storage.to_bytes(part)), part)
+        assert same(profile_storage.from_bytes(profile_storage.to_bytes(part)), part)
     whole = joined(list(PROFILER.profiles(log.to_batches(), blocks)))
-    assert len(storage.from_bytes(storage.to_bytes(whole))) == log.num_rows
+    assert len(profile_storage.from_bytes(profile_storage.to_bytes(whole))) == log.num_rows
 
 
 def messages(n: int, keys: list[bytes]) -> pa.Table:
@@ -60,7 +60,7 @@ def messages(n: int, keys: list[bytes]) -> pa.Table:
 
 def test_a_profile_tells_no_key_and_takes_less_than_16_bytes_a_message():
     keys = [f"customer-{i:08}".encode() for i in range(1_000)]
-    data = storage.to_bytes(PROFILER.profile(messages(100_000, keys)))
+    data = profile_storage.to_bytes(PROFILER.profile(messages(100_000, keys)))
     assert len(data) < 16 * 100_000
     assert b"customer-" not in data
 
@@ -73,10 +73,10 @@ def test_a_key_has_the_digest_by_which_reports_name_it():
 
 
 def test_another_version_is_refused_with_the_remedy(monkeypatch):
-    data = storage.to_bytes(PROFILER.profile(messages(1, [b"a"])))
-    monkeypatch.setattr(storage, "VERSION", "3")
+    data = profile_storage.to_bytes(PROFILER.profile(messages(1, [b"a"])))
+    monkeypatch.setattr(profile_storage, "VERSION", "3")
     with pytest.raises(InputError, match="version 2: this release reads version 3; make it again with subreplay pro"):
-        storage.from_bytes(data)
+        profile_storage.from_bytes(data)
 
 
 def test_profiles_of_different_secrets_are_not_joined():

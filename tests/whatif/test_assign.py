@@ -9,12 +9,12 @@ from subreplay.hashing.murmur2 import kafka_partition
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.words import IN_THE_CLEAR
 from subreplay.semantics.policies import make
-from subreplay.whatif.assign import Assigner
+from subreplay.whatif.message_assignment import Assigner
 from subreplay.whatif.scenario import PlannedMember, on_partitions, plan, planned_events
-from subreplay.whatif.traffic.evaluation import Extent
-from subreplay.whatif.traffic.measuring import Profiler
+from subreplay.whatif.traffic.evaluation_counts import Extent
+from subreplay.whatif.traffic.producer_rerouting import ProducerRouting
+from subreplay.whatif.traffic.profile_builder import Profiler
 from subreplay.whatif.traffic.retention import Retention
-from subreplay.whatif.traffic.routing import ProducerRouting
 from tests.support.published import MESSAGES
 
 T = Scope("persistent://public/default/t", 0)

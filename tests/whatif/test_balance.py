@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.semantics.policies import make
-from subreplay.whatif.balance import Connected, connected, even_share, even_shares, most_connected
+from subreplay.whatif.fair_share import Connected, connected, even_share, even_shares, most_connected
 from tests.support.joins import fold
 
 SHARED = make("pulsar.shared", "pulsar-4.0")

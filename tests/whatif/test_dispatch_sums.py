@@ -13,8 +13,8 @@ from subreplay.engine.interface import Dataset
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.whatif import dispatch_sums as sums
 from subreplay.whatif import wait_sums
+from subreplay.whatif.dispatch_replay import DELIVERY, PREDICTED, WAITED
 from subreplay.whatif.dispatch_sums import SumReceived, SumReplay, WiderWindows, hottest_slots
-from subreplay.whatif.predicted import DELIVERY, PREDICTED, WAITED
 from subreplay.whatif.replay_rows import Cumulative, delivery_log_rows
 from subreplay.whatif.wait_sums import SumWaits, wait_rows
 

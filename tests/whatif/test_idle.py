@@ -4,8 +4,8 @@ import pytest
 
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies import make
-from subreplay.whatif.assign import Plan
-from subreplay.whatif.idle import idle, unowned
+from subreplay.whatif.idle_consumers import idle, unowned
+from subreplay.whatif.message_assignment import Plan
 from subreplay.whatif.scenario import PlannedMember, plan, planned_events
 from tests.support.joins import TOPIC, fold
 

@@ -11,8 +11,8 @@ from subreplay.config.dispatch import Dispatch
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.semantics.policies import make
 from subreplay.semantics.timelines.membership import dispatcher_events
-from subreplay.simulation.pulsar.service import Fixed
-from subreplay.whatif.predicted import DELIVERY, INTERVAL, PREDICTED, WAITED, Predictor, Simulation
+from subreplay.simulation.pulsar.service_model import Fixed
+from subreplay.whatif.dispatch_replay import DELIVERY, INTERVAL, PREDICTED, WAITED, Predictor, Simulation
 from subreplay.whatif.scenario import plan, recorded
 from tests.support.recordings import ROOT, ingested
 

@@ -14,9 +14,9 @@ from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.rows.model.rows import RuleStatus, Scope
 from subreplay.rows.model.tables import LOG
 from subreplay.semantics.policies import ASSIGNORS, make
-from subreplay.simulation.pulsar.service import Fixed
-from subreplay.whatif.predicted import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED
-from subreplay.whatif.predicted_group import GroupPredictor, GroupSimulation, retold
+from subreplay.simulation.pulsar.service_model import Fixed
+from subreplay.whatif.dispatch_replay import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED
+from subreplay.whatif.group_replay import GroupPredictor, GroupSimulation, retold
 from subreplay.whatif.scenario import PlannedMember, planned_events
 from tests.support.pure import ORDER
 from tests.whatif.test_predicted import messages_of, of_kind

@@ -8,7 +8,7 @@ import pytest
 
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.rows.model.tables import DELIVERIES
-from subreplay.whatif.recorded_times import COUNTED, RANKED, TIMES, TimesAt, quantiles, ranks_of, service_times
+from subreplay.whatif.recorded_service_times import COUNTED, RANKED, TIMES, TimesAt, quantiles, ranks_of, service_times
 
 
 def deliveries(us: np.ndarray) -> pa.Table:

@@ -9,10 +9,10 @@ from pydantic import AliasChoices, Field, model_validator
 
 from subreplay.config.fields import INT_31, INT_63, Duration, Model, parse_duration
 from subreplay.rows.model.rows import Consumer
-from subreplay.simulation.pulsar.broker.rules import Settings
-from subreplay.simulation.pulsar.prediction import ConsumerModel, OnFailure, Prediction
-from subreplay.simulation.pulsar.service import Fixed, LogNormal, PerByte
-from subreplay.simulation.pulsar.service import Service as ServiceModel
+from subreplay.simulation.pulsar.broker.dispatch_rules import Settings
+from subreplay.simulation.pulsar.consumer_model import ConsumerModel, OnFailure, Prediction
+from subreplay.simulation.pulsar.service_model import Fixed, LogNormal, PerByte
+from subreplay.simulation.pulsar.service_model import Service as ServiceModel
 
 US = 1_000  # ns
 

@@ -12,7 +12,7 @@ from subreplay.config.fields import INT_31, INT_63, Duration, Model, parse_durat
 from subreplay.config.kafka_names import INITIAL_DELAY, OPTIONS, SESSION_TIMEOUT, Millis
 from subreplay.rows.model.rows import Consumer
 from subreplay.simulation.kafka.simulation_parameters import MemberModel, SimulationParameters
-from subreplay.simulation.pulsar.service import Service as ServiceModel
+from subreplay.simulation.pulsar.service_model import Service as ServiceModel
 
 
 class GroupConsumers(Model):

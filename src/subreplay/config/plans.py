@@ -11,9 +11,9 @@ from subreplay.hashing.producer_routing import default_scheme
 from subreplay.rows.model.partitioners import Part
 from subreplay.rows.model.rows import MembershipEvent, Scope
 from subreplay.semantics.timelines.namesakes import with_aliases
-from subreplay.whatif.assign import Plan
+from subreplay.whatif.message_assignment import Plan
 from subreplay.whatif.scenario import PlannedMember, on_partitions, plan, planned_events, recorded, silence
-from subreplay.whatif.traffic.routing import ProducerRouting
+from subreplay.whatif.traffic.producer_rerouting import ProducerRouting
 
 Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 

@@ -17,8 +17,8 @@ from subreplay.hashing.profiles import LATEST, rule_of
 from subreplay.semantics.policies import make, option_names
 from subreplay.semantics.policies.base import Policy
 from subreplay.simulation.kafka.simulation_parameters import SIMULATED
+from subreplay.whatif.traffic.producer_rerouting import Keyless, ProducerRouting
 from subreplay.whatif.traffic.retention import Retention
-from subreplay.whatif.traffic.routing import Keyless, ProducerRouting
 
 Slot = Annotated[int, Field(ge=0, le=INT_31)]
 

@@ -26,13 +26,14 @@ from subreplay.rows.groups import AddingUp
 from subreplay.rows.model.tables import AUDITED
 from subreplay.rows.model.words import KeyWords
 from subreplay.rows.sorted_blocks import BY_POSITION
-from subreplay.simulation.pulsar.choice import ignores_delays
-from subreplay.simulation.pulsar.service import Empirical, Fixed, Service
-from subreplay.whatif import dispatch_sums, recorded_times, wait_sums
-from subreplay.whatif.assign import Plan
+from subreplay.simulation.pulsar.dispatcher_choice import ignores_delays
+from subreplay.simulation.pulsar.service_model import Empirical, Fixed, Service
+from subreplay.whatif import dispatch_sums, recorded_service_times, wait_sums
+from subreplay.whatif.dispatch_replay import PREDICTED, Predictor, Simulation
 from subreplay.whatif.dispatch_sums import SumReceived, SumReplay, WiderWindows, log_output
-from subreplay.whatif.predicted import PREDICTED, Predictor, Simulation
-from subreplay.whatif.predicted_group import GroupPredictor, GroupSimulation, retold
+from subreplay.whatif.group_replay import GroupPredictor, GroupSimulation, retold
+from subreplay.whatif.grouped_sums import Rows
+from subreplay.whatif.message_assignment import Plan
 from subreplay.whatif.replay_rows import (
     CONSUMED,
     PUBLISHED,
@@ -44,7 +45,6 @@ from subreplay.whatif.replay_rows import (
     ReadyRecords,
 )
 from subreplay.whatif.scenario import group_events
-from subreplay.whatif.sums import Rows
 from subreplay.whatif.wait_sums import SumWaits
 
 MOST_BLOCKED: Final = 12
@@ -305,12 +305,14 @@ def _judge_of(plan: Plan, terms: Terms, section: Dispatch | None, words: KeyWord
 
 def _recorded_times(source: Source) -> Empirical:
     """Service times as recorded. Raises ``ConfigError`` where there are none."""
-    outputs = {"times": recorded_times.TIMES, "counted": recorded_times.COUNTED}
-    found = source.deliveries.split(recorded_times.service_times, outputs)
+    outputs = {"times": recorded_service_times.TIMES, "counted": recorded_service_times.COUNTED}
+    found = source.deliveries.split(recorded_service_times.service_times, outputs)
     count = sum(found["counted"].table()["count"].to_pylist())
     if not count:
         raise ConfigError("service: model recorded needs recorded deliveries with acknowledgements, and there are none")
-    times = source.engine.sorted([found["times"]], recorded_times.TIMES)
-    ranked = times.map(recorded_times.TimesAt(recorded_times.ranks_of(count)), recorded_times.RANKED).table()
+    times = source.engine.sorted([found["times"]], recorded_service_times.TIMES)
+    ranked = times.map(
+        recorded_service_times.TimesAt(recorded_service_times.ranks_of(count)), recorded_service_times.RANKED
+    ).table()
     at = dict(zip(*(ranked[name].to_pylist() for name in ("rank", "us")), strict=True))
-    return Empirical(tuple(us * 1_000.0 for us in recorded_times.quantiles(count, at)))
+    return Empirical(tuple(us * 1_000.0 for us in recorded_service_times.quantiles(count, at)))

@@ -15,7 +15,7 @@ from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.pipeline.input_tables import Given
 from subreplay.rows.model.words import has_dates
 from subreplay.semantics.timelines.event_text import event_words
-from subreplay.whatif.assign import Plan
+from subreplay.whatif.message_assignment import Plan
 
 
 def explain_key(run: RunConfig, key: str, engine: Callable[[], Engine], given: Given | None = None) -> Iterator[str]:

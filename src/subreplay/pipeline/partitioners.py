@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from subreplay.hashing.producer_routing import default_scheme, scheme_of
 from subreplay.rows.model.partitioner_words import WARNING, Statement, sentences
 from subreplay.rows.model.partitioners import SIGHTINGS, Partitioners, Sightings, detect, merged, sightings
-from subreplay.whatif.traffic import routing
+from subreplay.whatif.traffic import producer_rerouting
 
 if TYPE_CHECKING:
     from subreplay.pipeline.source import Source
@@ -30,7 +30,7 @@ def detected(source: Source) -> Partitioners | None:
         if profile is None and not any(scenario.rerouted for scenario in source.config.scenarios):
             return None
         if profile is not None:
-            found = detect(routing.seen(profile), partitions, likely)
+            found = detect(producer_rerouting.seen(profile), partitions, likely)
             if found.settled or not found.keyed:
                 return found if found.keyed else None
     rows = source.messages_with_earlier().select(_SEEN).map(sightings, SIGHTINGS).table()

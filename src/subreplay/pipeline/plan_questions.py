@@ -22,17 +22,17 @@ from subreplay.pipeline.source import Source
 from subreplay.rows.model.partitioner_words import sentences, unexplained
 from subreplay.rows.model.partitioners import Partitioners
 from subreplay.semantics.policies import make
-from subreplay.simulation.pulsar.service import Empirical
-from subreplay.simulation.pulsar.service import Service as ServiceModel
+from subreplay.simulation.pulsar.service_model import Empirical
+from subreplay.simulation.pulsar.service_model import Service as ServiceModel
 from subreplay.whatif.planning.capacity import Fit, mean_work
+from subreplay.whatif.planning.planning_traffic import Traffic
 from subreplay.whatif.planning.questions.answer import Answer, Finalist, Question, Setup, Unit, stay
-from subreplay.whatif.planning.questions.changing import Events, Rolled, rollout, static, upgrade
-from subreplay.whatif.planning.questions.served import names
-from subreplay.whatif.planning.questions.shaping import Routed, partitions, policy, ranges
-from subreplay.whatif.planning.questions.sizing import Wanted, capacity, consumers
-from subreplay.whatif.planning.traffic import Traffic
+from subreplay.whatif.planning.questions.change_questions import Events, Rolled, rollout, static, upgrade
+from subreplay.whatif.planning.questions.layout_questions import Routed, partitions, policy, ranges
+from subreplay.whatif.planning.questions.policy_loads import names
+from subreplay.whatif.planning.questions.size_questions import Wanted, capacity, consumers
 from subreplay.whatif.scenario import planned_events, recorded
-from subreplay.whatif.traffic.profile import NO_KEY, TrafficProfile
+from subreplay.whatif.traffic.traffic_profile import NO_KEY, TrafficProfile
 
 US = 1_000  # ns
 PULSAR = ("pulsar.key_shared.consistent_hash", "pulsar.key_shared.auto_split", "pulsar.failover", "pulsar.shared")

@@ -10,7 +10,7 @@ from subreplay.pipeline.profiled import IN_PROCESS
 from subreplay.pipeline.source import Source
 from subreplay.rows.model.columns import column, ints
 from subreplay.whatif.planning.capacity import Fit, fit
-from subreplay.whatif.traffic.profile import TrafficProfile
+from subreplay.whatif.traffic.traffic_profile import TrafficProfile
 
 MOST_TIMES: Final = 200_000
 """Of more deliveries so many, about, are enough to fit a model."""

@@ -27,12 +27,12 @@ from subreplay.rows.model.words import KeyWords
 from subreplay.rows.scan.log_rows import nanos
 from subreplay.rows.scan.rows import Columns
 from subreplay.rows.sorted_blocks import Order
-from subreplay.whatif.assign import TRAFFIC, Assigner
-from subreplay.whatif.traffic.evaluation import BLANK, COUNTS, WHERE
-from subreplay.whatif.traffic.measuring import BLOCK, COLUMNS, OF_TOPIC, Profiler
-from subreplay.whatif.traffic.profile import HotKey, TrafficProfile, joined
+from subreplay.whatif.message_assignment import TRAFFIC, Assigner
+from subreplay.whatif.traffic.evaluation_counts import BLANK, COUNTS, WHERE
+from subreplay.whatif.traffic.profile_builder import BLOCK, COLUMNS, OF_TOPIC, Profiler
+from subreplay.whatif.traffic.profile_storage import BLOCKS, VERSION, as_blocks, profiles_of
 from subreplay.whatif.traffic.recent_load import LOAD, RecentLoad
-from subreplay.whatif.traffic.storage import BLOCKS, VERSION, as_blocks, profiles_of
+from subreplay.whatif.traffic.traffic_profile import HotKey, TrafficProfile, joined
 
 IN_PROCESS: Final = 16_000_000
 """Messages of which the driver holds the profile: some 100 bytes each while scenarios are evaluated."""

@@ -26,7 +26,7 @@ from subreplay.reports.data import EngineInfo, ReportData
 from subreplay.reports.figures import DispatchFigures
 from subreplay.reports.plan_data import PlanView
 from subreplay.rows.model.rows import Verdict
-from subreplay.whatif.assign import Plan
+from subreplay.whatif.message_assignment import Plan
 from subreplay.whatif.planning.questions.answer import Question
 
 Progress = Callable[[str], AbstractContextManager[object]]

@@ -25,8 +25,8 @@ from subreplay.pipeline.retractions import retract
 from subreplay.pipeline.source import Source
 from subreplay.reports.figures import MOST_TOLD, Figures
 from subreplay.rows.model.tables import AUDITED, WITHDRAWN
-from subreplay.whatif.assign import Plan
-from subreplay.whatif.balance import Connected, connected
+from subreplay.whatif.fair_share import Connected, connected
+from subreplay.whatif.message_assignment import Plan
 
 
 def sum_audit(source: Source, judge: Judge, judged: Judged, found: Counted) -> Figures:

@@ -22,13 +22,13 @@ from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies.base import Policy, measures_load
 from subreplay.semantics.timelines.group_timeline import as_served
 from subreplay.semantics.timelines.ownership import Story
-from subreplay.whatif.assign import Assigner, Plan, slot_and_owner
-from subreplay.whatif.balance import connected
+from subreplay.whatif.fair_share import connected
+from subreplay.whatif.message_assignment import Assigner, Plan, slot_and_owner
 from subreplay.whatif.scenario import plan, recorded
-from subreplay.whatif.traffic.evaluation import Extent
-from subreplay.whatif.traffic.profile import HotKey
+from subreplay.whatif.traffic.evaluation_counts import Extent
+from subreplay.whatif.traffic.producer_rerouting import ProducerRouting
 from subreplay.whatif.traffic.recent_load import RecentLoad
-from subreplay.whatif.traffic.routing import ProducerRouting
+from subreplay.whatif.traffic.traffic_profile import HotKey
 
 
 def sum_traffic(source: Source) -> Figures:

@@ -18,8 +18,8 @@ from subreplay.audit.terms import Terms
 from subreplay.rows.model.held import Stored
 from subreplay.rows.model.partitioner_words import Statement
 from subreplay.rows.model.rows import RuleStatus
-from subreplay.whatif.assign import Plan
-from subreplay.whatif.balance import Connected
+from subreplay.whatif.fair_share import Connected
+from subreplay.whatif.message_assignment import Plan
 
 Row = Mapping[str, Any]
 MOST_TOLD = 2_000  # findings in words that come back to the driver and stand in a report, of all rules together

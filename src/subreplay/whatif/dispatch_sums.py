@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from subreplay.rows.groups import AddingUp, in_order
 from subreplay.rows.model.columns import NEVER, column, flags, gathered, ints
 from subreplay.rows.sorted_blocks import Order
-from subreplay.whatif.predicted import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED
+from subreplay.whatif.dispatch_replay import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED
+from subreplay.whatif.grouped_sums import Rows, Sum, begins, named, ordered, whole_runs
 from subreplay.whatif.replay_rows import Cumulative, delivery_log_rows, scenario_numbers, with_dispatcher
-from subreplay.whatif.sums import Rows, Sum, begins, named, ordered, whole_runs
 from subreplay.whatif.wait_sums import WAITS, waits_to_sum
 
 STEPS: Final = 64  # buckets of a histogram for every doubling: quantiles are within 1.1 %

@@ -18,8 +18,8 @@ from subreplay.rows.model.tables import DELIVERY, LOG
 from subreplay.rows.scan.log_rows import as_log, nanos
 from subreplay.rows.scan.rows import Columns
 from subreplay.rows.sorted_blocks import BY_POSITION, Order
-from subreplay.whatif.predicted import Predictor
-from subreplay.whatif.predicted_group import GroupPredictor
+from subreplay.whatif.dispatch_replay import Predictor
+from subreplay.whatif.group_replay import GroupPredictor
 
 LAST_SEQ: Final = 2**62
 """``seq`` of a predicted delivery: membership of the same instant comes first."""

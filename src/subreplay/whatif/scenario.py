@@ -14,7 +14,7 @@ from subreplay.semantics.timelines.group_timeline import GroupTimeline
 from subreplay.semantics.timelines.namesakes import with_aliases
 from subreplay.semantics.timelines.ownership import Story, told_timelines
 from subreplay.semantics.timelines.timeline import Timeline
-from subreplay.whatif.assign import Plan
+from subreplay.whatif.message_assignment import Plan
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from subreplay.kernels.inlining import operation
 from subreplay.rows.groups import AddingUp, in_order
 from subreplay.rows.model.columns import Ints, gathered, ints
 from subreplay.rows.sorted_blocks import grouped, with_groups
-from subreplay.whatif.predicted import PREDICTED
-from subreplay.whatif.sums import Rows, Sum, begins, named
+from subreplay.whatif.dispatch_replay import PREDICTED
+from subreplay.whatif.grouped_sums import Rows, Sum, begins, named
 
 EVERY, EVERY_PLACE, BY_HOLDER, BY_PLACE = 0, 1, 2, 3
 """Levels of groups: all waits of a scenario; those of them that are of a hash, or ended by a rebalance; waits by

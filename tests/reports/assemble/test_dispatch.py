@@ -17,7 +17,7 @@ from subreplay.reports.page.html import to_html
 from subreplay.reports.page.palette import palette
 from subreplay.reports.text import to_text
 from subreplay.semantics.policies import make
-from subreplay.whatif.assign import Plan
+from subreplay.whatif.message_assignment import Plan
 from tests.reports.made_reports import at, us
 
 MS, SECOND = 1_000_000, 1_000_000_000

@@ -15,7 +15,7 @@ from subreplay.reports.assemble.report import facts
 from subreplay.reports.figures import MOST_TOLD, Figures, Row
 from subreplay.reports.sample import Facet, in_turn
 from subreplay.semantics.policies import make
-from subreplay.whatif.assign import Plan
+from subreplay.whatif.message_assignment import Plan
 
 WIDTH = 1_000
 

@@ -24,8 +24,8 @@ from subreplay.reports.finding_data import CodeSummary
 from subreplay.rows.model.tables import VIOLATIONS
 from subreplay.semantics.policies import make
 from subreplay.semantics.policies.base import Policy
-from subreplay.whatif.assign import Plan
-from subreplay.whatif.balance import connected
+from subreplay.whatif.fair_share import connected
+from subreplay.whatif.message_assignment import Plan
 from tests.audit.rules.test_every_rule import (
     HELD,
     HOME,

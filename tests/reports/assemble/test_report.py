@@ -14,8 +14,8 @@ from subreplay.reports.figures import DispatchFigures, Figures
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies import make
 from subreplay.semantics.timelines.timeline import Timeline
-from subreplay.whatif.assign import Plan
-from subreplay.whatif.balance import connected
+from subreplay.whatif.fair_share import connected
+from subreplay.whatif.message_assignment import Plan
 from subreplay.whatif.scenario import PlannedMember, plan, planned_events
 
 T = "persistent://public/default/t"

@@ -14,7 +14,7 @@ from subreplay.reports.data import EngineInfo, ReportData, ScenarioView
 from subreplay.reports.figures import Figures
 from subreplay.rows.model.rows import Verdict
 from subreplay.semantics.policies import make
-from subreplay.whatif.assign import Plan
+from subreplay.whatif.message_assignment import Plan
 from tests.support.joins import TOPIC, fold
 
 

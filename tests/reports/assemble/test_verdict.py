@@ -18,7 +18,7 @@ from subreplay.reports.figures import Figures
 from subreplay.rows.model.held import FEW, Stored, nothing_of, told
 from subreplay.rows.model.rows import RuleStatus, Verdict
 from subreplay.semantics.policies import make
-from subreplay.whatif.assign import Plan
+from subreplay.whatif.message_assignment import Plan
 
 DAY, LATER = date(2026, 11, 21), date(2026, 11, 22)
 HELD = (

@@ -15,9 +15,9 @@ from subreplay.conformance.fidelity.reads import Ints
 from subreplay.conformance.fidelity.recording import RecordedDispatcher
 from subreplay.rows.model.range_table import NOBODY
 from subreplay.semantics.timelines.timeline import Epoch
+from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
 from subreplay.simulation.pulsar.broker.dispatchers.single_active import BY_RULE
-from subreplay.simulation.pulsar.broker.records import NEVER, Records
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND
 from subreplay.simulation.pulsar.reenact import Change, ClientCommand, changes
 
 WRITE_LAG = 10 * MILLISECOND

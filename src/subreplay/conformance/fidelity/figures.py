@@ -22,8 +22,8 @@ from subreplay.conformance.fidelity.reads import Ints
 from subreplay.conformance.fidelity.recording import RecordedDispatcher
 from subreplay.rows.model.range_table import NOBODY
 from subreplay.rows.model.rows import Scope
-from subreplay.simulation.pulsar.broker.records import NEVER, Records
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND
+from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
 
 WAITED = 100 * MILLISECOND
 """A switch shows where an entry waited at least this long for it."""

@@ -11,8 +11,8 @@ import numpy as np
 from subreplay.conformance.fidelity.recording import QUEUE_SIZE, RecordedDispatcher
 from subreplay.conformance.fidelity.sessions import Session, Sessions
 from subreplay.rows.model.range_table import NOBODY
-from subreplay.simulation.pulsar.broker.records import NEVER, Records
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND
+from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
 
 Ordinals: TypeAlias = Mapping[tuple[int, int], int]
 

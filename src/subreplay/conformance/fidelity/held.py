@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from subreplay.conformance.fidelity.reads import READ_LAG, Ints
 from subreplay.rows.model.range_table import NOBODY
-from subreplay.simulation.pulsar.broker.records import NEVER, Records
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND
+from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
 
 NOTICED = 2 * READ_LAG
 """What is dispatched closer together than this may be of one read and the next."""

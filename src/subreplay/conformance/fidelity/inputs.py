@@ -19,8 +19,8 @@ from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.rows.model.columns import ints
 from subreplay.rows.model.entry_keys import outer_sticky_keys
 from subreplay.rows.model.range_table import NOBODY
-from subreplay.simulation.pulsar.broker.records import DISPATCHED, NEVER, NO_CHUNK, Records
-from subreplay.simulation.pulsar.broker.rules import DispatcherKind
+from subreplay.simulation.pulsar.broker.broker_records import DISPATCHED, NEVER, NO_CHUNK, Records
+from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind
 from subreplay.simulation.pulsar.reenact import CLIENT_COMMANDS, ENTRIES, Change, ClientCommand
 
 _Row = tuple[int, int, ClientCommand, int, int, int]  # as in CLIENT_COMMANDS

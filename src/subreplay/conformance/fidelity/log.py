@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
 
 _FILES = ("broker.log.gz", "broker.log")
 _FLOW = re.compile(

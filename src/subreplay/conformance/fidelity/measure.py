@@ -20,7 +20,7 @@ from subreplay.conformance.fidelity.inputs import Inputs, inputs
 from subreplay.conformance.fidelity.recording import RecordedDispatcher, recorded_dispatchers, recorded_profile
 from subreplay.conformance.fidelity.replay import reenacted
 from subreplay.errors import InputError
-from subreplay.simulation.pulsar.broker.records import Records
+from subreplay.simulation.pulsar.broker.broker_records import Records
 
 PROMISED = ("Key_Shared", "Failover", "Exclusive")
 """The subscription types for which the same consumer is promised. Who is next on a Shared subscription depends on how

@@ -21,12 +21,12 @@ from subreplay.conformance.fidelity.recording import (
     recorded_dispatchers,
     recorded_profile,
 )
-from subreplay.simulation.pulsar.broker.records import Records, empty_records
-from subreplay.simulation.pulsar.clients.intake import PUBLISHED
-from subreplay.simulation.pulsar.clients.state import DELIVERED
-from subreplay.simulation.pulsar.predict import Replay
-from subreplay.simulation.pulsar.prediction import ConsumerModel, Prediction
-from subreplay.simulation.pulsar.service import Fixed
+from subreplay.simulation.pulsar.broker.broker_records import Records, empty_records
+from subreplay.simulation.pulsar.clients.client_state import DELIVERED
+from subreplay.simulation.pulsar.clients.log_intake import PUBLISHED
+from subreplay.simulation.pulsar.consumer_model import ConsumerModel, Prediction
+from subreplay.simulation.pulsar.service_model import Fixed
+from subreplay.simulation.pulsar.subscription_replay import Replay
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.rows.model.range_table import NOBODY
-from subreplay.simulation.pulsar.broker.records import NEVER, Records
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND
+from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
 
 READ_LAG = 10 * MILLISECOND
 """A read that waits at the end of the log looks for new entries after this (``managedLedgerNewEntriesCheckDelay``)."""

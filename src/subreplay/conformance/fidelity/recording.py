@@ -40,9 +40,9 @@ from subreplay.semantics.policies import make
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.membership import dispatcher_events
 from subreplay.semantics.timelines.timeline import Timeline
-from subreplay.simulation.pulsar.broker.rules import Settings, settings_of
-from subreplay.simulation.pulsar.broker.state import DispatcherOptions
-from subreplay.simulation.pulsar.choice import options_of
+from subreplay.simulation.pulsar.broker.broker_state import DispatcherOptions
+from subreplay.simulation.pulsar.broker.dispatch_rules import Settings, settings_of
+from subreplay.simulation.pulsar.dispatcher_choice import options_of
 
 QUEUE_SIZE = 1000
 """A client's receiver queue, where the recording does not tell it (row D-FLOW-1)."""

@@ -15,8 +15,8 @@ import numpy as np
 from subreplay.conformance.fidelity.inputs import Inputs
 from subreplay.conformance.fidelity.reads import Ints
 from subreplay.conformance.fidelity.recording import RecordedDispatcher
-from subreplay.simulation.pulsar.broker.records import DISPATCHED, Records, empty_records
-from subreplay.simulation.pulsar.broker.state import new_broker
+from subreplay.simulation.pulsar.broker.broker_records import DISPATCHED, Records, empty_records
+from subreplay.simulation.pulsar.broker.broker_state import new_broker
 from subreplay.simulation.pulsar.reenact import ClientCommand, reenact
 
 _NOT_YET = 2**62

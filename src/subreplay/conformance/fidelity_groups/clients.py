@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from subreplay.adapters.kafka_recording.rows import Commit, Poll, Record
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies.kafka.assignor import Partitions, TopicPartition
-from subreplay.simulation.kafka.members import Members, Owners
+from subreplay.simulation.kafka.group_members import Members, Owners
+from subreplay.simulation.kafka.group_state import NONE
 from subreplay.simulation.kafka.simulation_parameters import SimulationParameters
-from subreplay.simulation.kafka.state import NONE
-from subreplay.simulation.pulsar.broker.records import NEVER
+from subreplay.simulation.pulsar.broker.broker_records import NEVER
 
 Cause = Literal["killed", "lost", "revoked", "closed", "rewind"]
 """Why a record came again: what ended the time in which its consumer had the partition, or its application's rewind."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from subreplay.simulation.kafka.classic_protocol import ClassicProtocol, Stage
 from subreplay.simulation.kafka.coordinator import Coordinator
-from subreplay.simulation.kafka.members import Process
+from subreplay.simulation.kafka.group_members import Process
 from subreplay.simulation.kafka.server_protocol import ServerProtocol
 
 

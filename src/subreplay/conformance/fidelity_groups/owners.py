@@ -11,7 +11,7 @@ import numpy as np
 
 from subreplay.adapters.kafka_recording.rows import Happening
 from subreplay.semantics.policies.kafka.assignor import Partitions, TopicPartition
-from subreplay.simulation.kafka.predict import GroupReplay
+from subreplay.simulation.kafka.group_simulation import GroupReplay
 
 
 class Interval(NamedTuple):

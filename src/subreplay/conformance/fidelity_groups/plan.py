@@ -20,7 +20,8 @@ from subreplay.hashing.profiles import LATEST
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies import make
 from subreplay.semantics.policies.kafka.assignor import Partitions, invented_ids
-from subreplay.simulation.kafka.predict import GroupReplay
+from subreplay.simulation.kafka.group_simulation import GroupReplay
+from subreplay.simulation.kafka.group_state import LOGGED
 from subreplay.simulation.kafka.simulation_parameters import (
     Enlargement,
     MemberModel,
@@ -29,8 +30,7 @@ from subreplay.simulation.kafka.simulation_parameters import (
     SimulationParameters,
     Stall,
 )
-from subreplay.simulation.kafka.state import LOGGED
-from subreplay.simulation.pulsar.broker.records import Records, empty_records
+from subreplay.simulation.pulsar.broker.broker_records import Records, empty_records
 
 MS, SECOND = 1_000_000, 1_000_000_000
 STARTING = 25 * MS

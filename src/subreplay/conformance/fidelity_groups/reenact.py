@@ -21,9 +21,9 @@ from subreplay.conformance.fidelity_groups.coordinators import RequestedClassic,
 from subreplay.conformance.fidelity_groups.plan import MS, all_partitions, policy_of
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies.kafka.assignor import TopicPartition
-from subreplay.simulation.kafka.members import Process
+from subreplay.simulation.kafka.coordinator_timers import Agenda
+from subreplay.simulation.kafka.group_members import Process
 from subreplay.simulation.kafka.simulation_parameters import SimulationParameters
-from subreplay.simulation.kafka.timers import Agenda
 
 SAME = 5 * MS
 """Requests that are so close may have arrived in either order."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from subreplay.adapters.kafka_recording.rows import Application
-from subreplay.simulation.pulsar.service import Empirical, InTurn, Service
+from subreplay.simulation.pulsar.service_model import Empirical, InTurn, Service
 
 OVERHEAD = 157_000
 """A sleep lasts so much longer (ns, the median of 60,000)."""

@@ -12,9 +12,9 @@ from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.hashing.sticky_key import sticky_key
 from subreplay.semantics.policies import make
 from subreplay.semantics.policies.base import Policy
-from subreplay.simulation.pulsar.broker.loop import fire_timer, next_timer, work
-from subreplay.simulation.pulsar.broker.membership import join, leave
-from subreplay.simulation.pulsar.broker.operations import (
+from subreplay.simulation.pulsar.broker.broker_loop import fire_timer, next_timer, work
+from subreplay.simulation.pulsar.broker.broker_membership import join, leave
+from subreplay.simulation.pulsar.broker.broker_operations import (
     acknowledge,
     acknowledged,
     flow,
@@ -24,10 +24,10 @@ from subreplay.simulation.pulsar.broker.operations import (
     reject_all,
     rejected,
 )
-from subreplay.simulation.pulsar.broker.records import NEVER, NO_CHUNK
-from subreplay.simulation.pulsar.broker.rules import DispatcherKind, Settings
-from subreplay.simulation.pulsar.broker.state import Broker, new_broker, with_window
-from subreplay.simulation.pulsar.choice import options_of
+from subreplay.simulation.pulsar.broker.broker_records import NEVER, NO_CHUNK
+from subreplay.simulation.pulsar.broker.broker_state import Broker, new_broker, with_window
+from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind, Settings
+from subreplay.simulation.pulsar.dispatcher_choice import options_of
 
 POLICIES = {
     "shared": "pulsar.shared",

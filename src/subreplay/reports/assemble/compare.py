@@ -15,10 +15,10 @@ from subreplay.reports.assemble.loads import messages_by_window
 from subreplay.reports.data import Flow, ScenarioConsumer, ScenarioView, WindowLoad
 from subreplay.reports.figures import DispatchFigures, Figures, Row
 from subreplay.rows.model.words import instant
-from subreplay.whatif.assign import Plan
-from subreplay.whatif.balance import connected, even_share, even_shares, most_connected
+from subreplay.whatif.fair_share import connected, even_share, even_shares, most_connected
 from subreplay.whatif.handovers import changes, handovers
-from subreplay.whatif.idle import idle, unowned
+from subreplay.whatif.idle_consumers import idle, unowned
+from subreplay.whatif.message_assignment import Plan
 
 TELLING = 10  # messages for each connected consumer; a window with fewer tells nothing about balance
 FLOWS = 60  # of a scenario

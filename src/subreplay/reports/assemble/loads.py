@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from subreplay.reports.data import ConsumerTotal, LoadPoint
 from subreplay.reports.figures import Figures, Row
 from subreplay.rows.model.words import instant
-from subreplay.whatif.balance import even_share, even_shares
-from subreplay.whatif.idle import idle
+from subreplay.whatif.fair_share import even_share, even_shares
+from subreplay.whatif.idle_consumers import idle
 
 NOBODY = "nobody"
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from subreplay.reports import words
 from subreplay.reports.plan_data import FrontPoint, PlanBar, PlanBars
 from subreplay.whatif.planning.questions.answer import Answer, Question
-from subreplay.whatif.planning.questions.served import names
-from subreplay.whatif.planning.questions.sizing import ConsumerFigures
+from subreplay.whatif.planning.questions.policy_loads import names
+from subreplay.whatif.planning.questions.size_questions import ConsumerFigures
 
 MOST_BARS = 12
 _AMOUNT = Callable[[float | None], str]

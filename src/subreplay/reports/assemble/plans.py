@@ -12,8 +12,8 @@ from subreplay.reports.plan_data import PlanTable, PlanText, PlanView
 from subreplay.rows.model.words import instant
 from subreplay.whatif.planning import client_code
 from subreplay.whatif.planning.questions.answer import Answer, Question
-from subreplay.whatif.planning.questions.served import names
-from subreplay.whatif.planning.questions.sizing import ConsumerFigures, Fragility, Wanted
+from subreplay.whatif.planning.questions.policy_loads import names
+from subreplay.whatif.planning.questions.size_questions import ConsumerFigures, Fragility, Wanted
 from subreplay.whatif.planning.rollout import Rollout
 from subreplay.whatif.planning.sensitivity import OtherDay
 

@@ -19,10 +19,10 @@ import numpy as np
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies.kafka.assignor import Partitions
 from subreplay.semantics.timelines.group_timeline import DetectedEvent, GroupFold, Rebalance
-from subreplay.simulation.kafka.members import Members, Owners, Process
-from subreplay.simulation.kafka.timers import Action, Agenda
-from subreplay.simulation.pulsar.broker.records import NEVER
-from subreplay.simulation.pulsar.clients.state import Outcome
+from subreplay.simulation.kafka.coordinator_timers import Action, Agenda
+from subreplay.simulation.kafka.group_members import Members, Owners, Process
+from subreplay.simulation.pulsar.broker.broker_records import NEVER
+from subreplay.simulation.pulsar.clients.client_state import Outcome
 
 
 class Generation(NamedTuple):

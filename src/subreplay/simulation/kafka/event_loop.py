@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.kernels.inlining import inlined, operation
-from subreplay.simulation.kafka.held_records import commit, let_go, stored
+from subreplay.simulation.kafka.delivered_records import commit, let_go, stored
+from subreplay.simulation.kafka.group_state import BLOCK, NONE, State
+from subreplay.simulation.kafka.member_schedule import first
 from subreplay.simulation.kafka.output_rows import close_interval, count, tell_waiting
 from subreplay.simulation.kafka.polling import between_polls, fetch, offer, reschedule
-from subreplay.simulation.kafka.schedule import first
-from subreplay.simulation.kafka.state import BLOCK, NONE, State
-from subreplay.simulation.pulsar.broker.records import NEVER, Records
-from subreplay.simulation.pulsar.clients.state import Outcome
+from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records
+from subreplay.simulation.pulsar.clients.client_state import Outcome
 
 Ints = NDArray[np.int64]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from subreplay.kernels.inlining import inlined
-from subreplay.simulation.kafka.state import NONE, State
-from subreplay.simulation.pulsar.broker.records import NEVER, Records
-from subreplay.simulation.pulsar.clients.state import Outcome
+from subreplay.simulation.kafka.group_state import NONE, State
+from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records
+from subreplay.simulation.pulsar.clients.client_state import Outcome
 
 
 @inlined

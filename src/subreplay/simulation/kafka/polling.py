@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from subreplay.kernels.inlining import inlined, operation
-from subreplay.simulation.kafka.held_records import take
-from subreplay.simulation.kafka.schedule import put
-from subreplay.simulation.kafka.state import NONE, State
-from subreplay.simulation.pulsar.broker.records import NEVER, Records
-from subreplay.simulation.pulsar.service import drawn, service_ns
+from subreplay.simulation.kafka.delivered_records import take
+from subreplay.simulation.kafka.group_state import NONE, State
+from subreplay.simulation.kafka.member_schedule import put
+from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records
+from subreplay.simulation.pulsar.service_model import drawn, service_ns
 
 
 @operation

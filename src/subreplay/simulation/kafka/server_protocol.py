@@ -13,10 +13,10 @@ from subreplay.rows.model.rows import Instant
 from subreplay.semantics.policies.kafka.assignor import Partitions
 from subreplay.semantics.timelines.group_timeline import DetectedEvent, Rebalance
 from subreplay.simulation.kafka.coordinator import Coordinator
-from subreplay.simulation.kafka.growth import Growth
-from subreplay.simulation.kafka.members import NO_REBALANCE, Members, Process
-from subreplay.simulation.kafka.state import NONE
-from subreplay.simulation.kafka.timers import Agenda
+from subreplay.simulation.kafka.coordinator_timers import Agenda
+from subreplay.simulation.kafka.group_members import NO_REBALANCE, Members, Process
+from subreplay.simulation.kafka.group_state import NONE
+from subreplay.simulation.kafka.partition_growth import Growth
 
 
 class Change(NamedTuple):

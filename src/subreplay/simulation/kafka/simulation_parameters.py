@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 from subreplay.errors import ConfigError
 from subreplay.hashing.profiles import KAFKA_4_0, ByProfile
-from subreplay.simulation.pulsar.prediction import SECOND
-from subreplay.simulation.pulsar.service import Fixed, Service
+from subreplay.simulation.pulsar.consumer_model import SECOND
+from subreplay.simulation.pulsar.service_model import Fixed, Service
 
 SIMULATED: Final = ByProfile({KAFKA_4_0: True})
 """The releases whose coordinator and clients a replay knows."""

@@ -13,20 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.kernels.inlining import hot, inlined, operation
-from subreplay.simulation.pulsar.broker.loop import fire_timer, next_timer, work
-from subreplay.simulation.pulsar.broker.operations import published, rejected, room
-from subreplay.simulation.pulsar.broker.records import NEVER, Records
-from subreplay.simulation.pulsar.broker.state import Broker
+from subreplay.simulation.pulsar.broker.broker_loop import fire_timer, next_timer, work
+from subreplay.simulation.pulsar.broker.broker_operations import published, rejected, room
+from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records
+from subreplay.simulation.pulsar.broker.broker_state import Broker
 from subreplay.simulation.pulsar.clients.application import finish, release, take
-from subreplay.simulation.pulsar.clients.blocking import follow_joined
 from subreplay.simulation.pulsar.clients.chunk_assembly import expire_chunks
-from subreplay.simulation.pulsar.clients.heap import consumer_of, kind_of, pop, ranked, replace_first
+from subreplay.simulation.pulsar.clients.client_permits import give_back
+from subreplay.simulation.pulsar.clients.client_state import NONE, Clients, Outcome
+from subreplay.simulation.pulsar.clients.event_heap import consumer_of, kind_of, pop, ranked, replace_first
 from subreplay.simulation.pulsar.clients.in_flight import has_room, keep_time
-from subreplay.simulation.pulsar.clients.intake import has_room_for_entry, publish_next
-from subreplay.simulation.pulsar.clients.permits import give_back
-from subreplay.simulation.pulsar.clients.receiving import receive
-from subreplay.simulation.pulsar.clients.redelivering import Event, forget_the_rest, redeliver
-from subreplay.simulation.pulsar.clients.state import NONE, Clients, Outcome
+from subreplay.simulation.pulsar.clients.log_intake import has_room_for_entry, publish_next
+from subreplay.simulation.pulsar.clients.receiver_queues import receive
+from subreplay.simulation.pulsar.clients.recorded_waits import follow_joined
+from subreplay.simulation.pulsar.clients.redeliveries import Event, forget_the_rest, redeliver
 from subreplay.simulation.pulsar.no_progress import (
     FUTILE,
     NO_PROGRESS_AFTER,
@@ -36,7 +36,7 @@ from subreplay.simulation.pulsar.no_progress import (
     put_off_retry,
 )
 from subreplay.simulation.pulsar.non_persistent import pass_on
-from subreplay.simulation.pulsar.sweeping import next_sweep, sweep
+from subreplay.simulation.pulsar.ttl_expiry import next_sweep, sweep
 
 
 class Need(IntEnum):

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.kernels.inlining import inlined
-from subreplay.simulation.pulsar.broker.records import NEVER, Records
-from subreplay.simulation.pulsar.broker.state import Broker
+from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records
+from subreplay.simulation.pulsar.broker.broker_state import Broker
 from subreplay.simulation.pulsar.clients.application import may_succeed
-from subreplay.simulation.pulsar.clients.heap import consumer_of
-from subreplay.simulation.pulsar.clients.state import NONE, Clients
+from subreplay.simulation.pulsar.clients.client_state import NONE, Clients
+from subreplay.simulation.pulsar.clients.event_heap import consumer_of
 
 NO_PROGRESS_AFTER = 16
 """A dispatcher that tried so often without progress while nothing else can happen will do so for ever."""

@@ -7,16 +7,16 @@ from numpy.typing import NDArray
 
 from subreplay.kernels.inlining import inlined
 from subreplay.rows.model.range_table import NOBODY
-from subreplay.simulation.pulsar.broker.consumers import is_available
-from subreplay.simulation.pulsar.broker.dispatchers.turns import next_consumer
-from subreplay.simulation.pulsar.broker.records import Records
-from subreplay.simulation.pulsar.broker.rules import DispatcherKind
-from subreplay.simulation.pulsar.broker.selector import owner_of
-from subreplay.simulation.pulsar.broker.state import Broker
+from subreplay.simulation.pulsar.broker.broker_records import Records
+from subreplay.simulation.pulsar.broker.broker_state import Broker
+from subreplay.simulation.pulsar.broker.consumer_permits import is_available
+from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind
+from subreplay.simulation.pulsar.broker.dispatchers.shared_turns import next_consumer
+from subreplay.simulation.pulsar.broker.slot_owners import owner_of
+from subreplay.simulation.pulsar.clients.client_permits import follow_permits
+from subreplay.simulation.pulsar.clients.client_state import NONE, Clients, Outcome
 from subreplay.simulation.pulsar.clients.in_flight import count_settled, end_of_message
-from subreplay.simulation.pulsar.clients.permits import follow_permits
-from subreplay.simulation.pulsar.clients.receiving import begin_work, put_messages
-from subreplay.simulation.pulsar.clients.state import NONE, Clients, Outcome
+from subreplay.simulation.pulsar.clients.receiver_queues import begin_work, put_messages
 
 
 @inlined

@@ -18,10 +18,9 @@ from subreplay.kernels.inlining import inlined, operation
 from subreplay.rows.model.rows import Consumer
 from subreplay.semantics.policies.base import State
 from subreplay.semantics.timelines.timeline import Timeline
-from subreplay.simulation.pulsar.broker.dispatchers.single_active import BY_RULE
-from subreplay.simulation.pulsar.broker.loop import fire_timer, next_timer, work
-from subreplay.simulation.pulsar.broker.membership import join, leave
-from subreplay.simulation.pulsar.broker.operations import (
+from subreplay.simulation.pulsar.broker.broker_loop import fire_timer, next_timer, work
+from subreplay.simulation.pulsar.broker.broker_membership import join, leave
+from subreplay.simulation.pulsar.broker.broker_operations import (
     acknowledge,
     acknowledge_some,
     acknowledge_up_to,
@@ -35,8 +34,9 @@ from subreplay.simulation.pulsar.broker.operations import (
     rejected,
     room,
 )
-from subreplay.simulation.pulsar.broker.records import NEVER, Records, copied, empty_records
-from subreplay.simulation.pulsar.broker.state import Broker, with_window
+from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records, copied, empty_records
+from subreplay.simulation.pulsar.broker.broker_state import Broker, with_window
+from subreplay.simulation.pulsar.broker.dispatchers.single_active import BY_RULE
 
 ENTRIES = np.dtype(
     [

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from subreplay.errors import InputError
 from subreplay.kernels.compiled import compiled
 from subreplay.rows.model.columns import UNKNOWN, Ints
-from subreplay.simulation.pulsar.service import Empirical, Fixed, InTurn, LogNormal, PerByte, Service
+from subreplay.simulation.pulsar.service_model import Empirical, Fixed, InTurn, LogNormal, PerByte, Service
 
 Floats = NDArray[np.float64]
 FEWEST_TIMES = 20

@@ -15,9 +15,9 @@ from itertools import permutations
 import numpy as np
 
 from subreplay.rows.model.columns import Ints
+from subreplay.whatif.planning.growing_membership import Membership
 from subreplay.whatif.planning.loads import Loads
-from subreplay.whatif.planning.owners import Membership
-from subreplay.whatif.planning.policy import handed_over
+from subreplay.whatif.planning.policy_comparison import handed_over
 
 MOST_IN_ALL_ORDERS = 5
 """Of so many consumers every order is tried."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from subreplay.rows.model.columns import DAY, Ints
-from subreplay.whatif.planning.consumers import Limit
+from subreplay.whatif.planning.consumer_count import Limit
+from subreplay.whatif.planning.growing_membership import Membership
 from subreplay.whatif.planning.loads import Loads
-from subreplay.whatif.planning.owners import Membership
 
 
 @dataclass(frozen=True)

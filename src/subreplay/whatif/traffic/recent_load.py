@@ -14,9 +14,9 @@ from subreplay.hashing.profiles import KEYLESS
 from subreplay.rows.model.rows import MembershipEvent, Scope
 from subreplay.semantics.policies.base import Measuring
 from subreplay.semantics.policies.pulsar.slot_traffic import COUNTS, RecentWindows, SlotTraffic
-from subreplay.whatif.traffic.profile import NO_KEY, Hashes, TrafficProfile
-from subreplay.whatif.traffic.routing import ProducerRouting, rerouted
-from subreplay.whatif.traffic.storage import profiles_of
+from subreplay.whatif.traffic.producer_rerouting import ProducerRouting, rerouted
+from subreplay.whatif.traffic.profile_storage import profiles_of
+from subreplay.whatif.traffic.traffic_profile import NO_KEY, Hashes, TrafficProfile
 
 LOAD: Final = pa.schema(
     [

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from subreplay.rows.model.rows import Scope
-from subreplay.whatif.traffic.profile import TrafficProfile
+from subreplay.whatif.traffic.traffic_profile import TrafficProfile
 
 
 @dataclass(frozen=True)

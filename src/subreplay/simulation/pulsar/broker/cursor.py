@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from subreplay.kernels.inlining import hot, inlined
+from subreplay.simulation.pulsar.broker.broker_state import Broker
+from subreplay.simulation.pulsar.broker.broker_tasks import Task, push
 from subreplay.simulation.pulsar.broker.replay_set import first_waiting, log_index
-from subreplay.simulation.pulsar.broker.state import Broker
-from subreplay.simulation.pulsar.broker.tasks import Task, push
 
 NORMAL = 0
 REPLAY = 1

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from subreplay.kernels.inlining import inlined
-from subreplay.simulation.pulsar.broker.records import NEVER
+from subreplay.simulation.pulsar.broker.broker_records import NEVER
+from subreplay.simulation.pulsar.broker.broker_state import Broker
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
 from subreplay.simulation.pulsar.broker.replay_set import log_index, put_back
-from subreplay.simulation.pulsar.broker.rules import MILLISECOND
-from subreplay.simulation.pulsar.broker.state import Broker
 
 
 @inlined

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from subreplay.kernels.inlining import inlined
 from subreplay.rows.model.range_table import NOBODY
+from subreplay.simulation.pulsar.broker.broker_state import Broker
+from subreplay.simulation.pulsar.broker.broker_tasks import ask_unblocked_read
 from subreplay.simulation.pulsar.broker.hash_tracker import claim, find, release
-from subreplay.simulation.pulsar.broker.state import Broker
-from subreplay.simulation.pulsar.broker.tasks import ask_unblocked_read
 
 
 @inlined

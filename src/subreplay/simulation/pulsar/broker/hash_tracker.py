@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from subreplay.kernels.inlining import hot, inlined
 from subreplay.rows.model.range_table import NOBODY
-from subreplay.simulation.pulsar.broker.state import Broker
+from subreplay.simulation.pulsar.broker.broker_state import Broker
 
 
 @inlined

@@ -10,9 +10,9 @@ import numpy as np
 
 from subreplay.kernels.inlining import inlined
 from subreplay.rows.model.range_table import NOBODY
+from subreplay.simulation.pulsar.broker.broker_state import Broker
 from subreplay.simulation.pulsar.broker.hash_tracker import claim, find, release
-from subreplay.simulation.pulsar.broker.selector import owner_of
-from subreplay.simulation.pulsar.broker.state import Broker
+from subreplay.simulation.pulsar.broker.slot_owners import owner_of
 
 _BITS = np.uint64(63)
 _ONE = np.uint64(1)

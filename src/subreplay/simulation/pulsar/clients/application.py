@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from subreplay.kernels.inlining import hot, inlined
-from subreplay.simulation.pulsar.broker.records import NEVER
+from subreplay.simulation.pulsar.broker.broker_records import NEVER
+from subreplay.simulation.pulsar.broker.broker_state import Broker
 from subreplay.simulation.pulsar.broker.replay_set import log_index
-from subreplay.simulation.pulsar.broker.state import Broker
-from subreplay.simulation.pulsar.clients.acknowledging import acknowledge_message
-from subreplay.simulation.pulsar.clients.heap import ranked
+from subreplay.simulation.pulsar.clients.acknowledgements import acknowledge_message
+from subreplay.simulation.pulsar.clients.client_permits import follow_permits, give_back
+from subreplay.simulation.pulsar.clients.client_state import NONE, Clients, Outcome
+from subreplay.simulation.pulsar.clients.event_heap import ranked
 from subreplay.simulation.pulsar.clients.in_flight import in_window, let_go, set_timer
-from subreplay.simulation.pulsar.clients.intake import send_retry_letter
-from subreplay.simulation.pulsar.clients.permits import follow_permits, give_back
-from subreplay.simulation.pulsar.clients.redelivering import Event, ask_again_later, watch
-from subreplay.simulation.pulsar.clients.state import NONE, Clients, Outcome
-from subreplay.simulation.pulsar.prediction import OnFailure
-from subreplay.simulation.pulsar.service import drawn, service_ns, uniform
+from subreplay.simulation.pulsar.clients.log_intake import send_retry_letter
+from subreplay.simulation.pulsar.clients.redeliveries import Event, ask_again_later, watch
+from subreplay.simulation.pulsar.consumer_model import OnFailure
+from subreplay.simulation.pulsar.service_model import drawn, service_ns, uniform
 
 SERVICE_DRAW = 0
 FAILURE_DRAW = 1

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from subreplay.kernels.inlining import inlined
-from subreplay.simulation.pulsar.broker.records import NEVER
+from subreplay.simulation.pulsar.broker.broker_records import NEVER
+from subreplay.simulation.pulsar.broker.broker_state import Broker
 from subreplay.simulation.pulsar.broker.replay_set import log_index
-from subreplay.simulation.pulsar.broker.state import Broker
-from subreplay.simulation.pulsar.clients.acknowledging import settle
-from subreplay.simulation.pulsar.clients.heap import ranked
+from subreplay.simulation.pulsar.clients.acknowledgements import settle
+from subreplay.simulation.pulsar.clients.client_permits import give_back
+from subreplay.simulation.pulsar.clients.client_state import NONE, Clients, Outcome
+from subreplay.simulation.pulsar.clients.event_heap import ranked
 from subreplay.simulation.pulsar.clients.in_flight import count_settled, let_go, new_message, set_timer, shut
-from subreplay.simulation.pulsar.clients.permits import give_back
-from subreplay.simulation.pulsar.clients.redelivering import Event, watch
-from subreplay.simulation.pulsar.clients.state import NONE, Clients, Outcome
+from subreplay.simulation.pulsar.clients.redeliveries import Event, watch
 
 
 @inlined

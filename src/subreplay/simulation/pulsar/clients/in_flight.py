@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from subreplay.kernels.inlining import hot, inlined, operation
-from subreplay.simulation.pulsar.broker.operations import acknowledge_expired
+from subreplay.simulation.pulsar.broker.broker_operations import acknowledge_expired
+from subreplay.simulation.pulsar.broker.broker_state import Broker
 from subreplay.simulation.pulsar.broker.replay_set import log_index
-from subreplay.simulation.pulsar.broker.state import Broker
-from subreplay.simulation.pulsar.clients.heap import push
-from subreplay.simulation.pulsar.clients.state import NONE, Clients, Outcome
+from subreplay.simulation.pulsar.clients.client_state import NONE, Clients, Outcome
+from subreplay.simulation.pulsar.clients.event_heap import push
 
 TIMERS = 8
 """More than one event sets."""

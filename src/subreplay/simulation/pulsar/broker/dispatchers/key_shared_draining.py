@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from subreplay.kernels.inlining import hot, inlined
 from subreplay.rows.model.range_table import NOBODY
-from subreplay.simulation.pulsar.broker.consumers import member, room_for_entries
+from subreplay.simulation.pulsar.broker.broker_state import Broker
+from subreplay.simulation.pulsar.broker.broker_tasks import Task, push
+from subreplay.simulation.pulsar.broker.consumer_permits import member, room_for_entries
 from subreplay.simulation.pulsar.broker.cursor import NORMAL, REPLAY, SERVED, has_more_entries
-from subreplay.simulation.pulsar.broker.dispatchers.sending import finish_all, hand, is_new, start_serving
+from subreplay.simulation.pulsar.broker.dispatchers.entry_delivery import finish_all, hand, is_new, start_serving
 from subreplay.simulation.pulsar.broker.draining import blocks
 from subreplay.simulation.pulsar.broker.replay_set import (
     first_waiting,
@@ -15,9 +17,7 @@ from subreplay.simulation.pulsar.broker.replay_set import (
     next_waiting,
     put_back,
 )
-from subreplay.simulation.pulsar.broker.selector import owner_of
-from subreplay.simulation.pulsar.broker.state import Broker
-from subreplay.simulation.pulsar.broker.tasks import Task, push
+from subreplay.simulation.pulsar.broker.slot_owners import owner_of
 
 _INT_MAX = 2**31 - 1
 

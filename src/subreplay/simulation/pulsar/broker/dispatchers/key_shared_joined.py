@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from subreplay.kernels.inlining import hot, inlined
 from subreplay.rows.model.range_table import NOBODY
-from subreplay.simulation.pulsar.broker.consumers import member, room_for_messages
+from subreplay.simulation.pulsar.broker.broker_records import NEVER
+from subreplay.simulation.pulsar.broker.broker_state import Broker
+from subreplay.simulation.pulsar.broker.broker_tasks import Task, push
+from subreplay.simulation.pulsar.broker.consumer_permits import member, room_for_messages
 from subreplay.simulation.pulsar.broker.cursor import NORMAL, OWNER, REPLAY, SERVED
 from subreplay.simulation.pulsar.broker.delayed import put_due_back
-from subreplay.simulation.pulsar.broker.dispatchers.sending import finish_all, hand, is_new, start_serving
-from subreplay.simulation.pulsar.broker.records import NEVER
+from subreplay.simulation.pulsar.broker.dispatchers.entry_delivery import finish_all, hand, is_new, start_serving
 from subreplay.simulation.pulsar.broker.replay_set import first_waiting, has_waiting, log_index, put_back
-from subreplay.simulation.pulsar.broker.selector import owner_of
-from subreplay.simulation.pulsar.broker.state import Broker
-from subreplay.simulation.pulsar.broker.tasks import Task, push
+from subreplay.simulation.pulsar.broker.slot_owners import owner_of
 
 
 @hot

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from subreplay.kernels.inlining import hot, inlined
-from subreplay.simulation.pulsar.broker.consumers import first_available_permits, room_for_messages
+from subreplay.simulation.pulsar.broker.broker_records import NO_CHUNK
+from subreplay.simulation.pulsar.broker.broker_state import Broker
+from subreplay.simulation.pulsar.broker.consumer_permits import first_available_permits, room_for_messages
 from subreplay.simulation.pulsar.broker.cursor import REPLAY
-from subreplay.simulation.pulsar.broker.dispatchers.chunks import dispatch_chunked
-from subreplay.simulation.pulsar.broker.dispatchers.sending import finish, hand
-from subreplay.simulation.pulsar.broker.dispatchers.turns import next_consumer
-from subreplay.simulation.pulsar.broker.records import NO_CHUNK
+from subreplay.simulation.pulsar.broker.dispatchers.chunk_dispatch import dispatch_chunked
+from subreplay.simulation.pulsar.broker.dispatchers.entry_delivery import finish, hand
+from subreplay.simulation.pulsar.broker.dispatchers.shared_turns import next_consumer
 from subreplay.simulation.pulsar.broker.replay_set import log_index, put_back
-from subreplay.simulation.pulsar.broker.state import Broker
 
 
 @hot

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from subreplay.kernels.inlining import inlined
 from subreplay.rows.model.range_table import NOBODY
+from subreplay.simulation.pulsar.broker.broker_records import NEVER
+from subreplay.simulation.pulsar.broker.broker_state import Broker
+from subreplay.simulation.pulsar.broker.broker_tasks import Task, push
 from subreplay.simulation.pulsar.broker.cursor import NORMAL, cancel_waiting_read, read_entries, rewind
-from subreplay.simulation.pulsar.broker.dispatchers.sending import finish, hand
-from subreplay.simulation.pulsar.broker.records import NEVER
-from subreplay.simulation.pulsar.broker.state import Broker
-from subreplay.simulation.pulsar.broker.tasks import Task, push
+from subreplay.simulation.pulsar.broker.dispatchers.entry_delivery import finish, hand
 
 BY_RULE = -1
 """The delay of a switch is the broker's setting."""

@@ -1,0 +1,100 @@
+"""Runs of a profile cut where windows begin: what lies in one cell has one key, one slot and one window.
+
+Cells are computed once for all plans. Where no change of the members falls into a cell, a plan need not look at its
+messages.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.kernels.inlining import operation
+from subreplay.kernels.kernel import by_reference
+from subreplay.rows.model.columns import Ints
+from subreplay.whatif.traffic.evaluation_counts import Extent
+from subreplay.whatif.traffic.traffic_profile import NO_KEY, Runs, TrafficProfile
+
+
+@by_reference
+class Cells(NamedTuple):
+    """``key``, ``scope`` and ``hash`` (unsigned) of each run, whose cells are ``first[run]`` up to ``first[run + 1]``.
+    A cell has the messages ``begin`` up to ``end`` of the profile, of ``size`` bytes, the last of them published at
+    ``last`` (ns), in a window, known by its number.
+    """
+
+    key: Ints
+    scope: Ints
+    hash: Ints
+    first: Ints
+    begin: Ints
+    end: Ints
+    window: Ints
+    size: Ints
+    last: Ints
+
+
+def cells_of(profile: TrafficProfile, extent: Extent) -> Cells:
+    """The cells of a profile; the hash of runs without a sticky key is 0."""
+    hashes = np.append(profile.keys.murmur3, np.uint32(0))[profile.runs.sticky]  # the last is NO_KEY's
+    return _cut(profile, extent, profile.runs, hashes)
+
+
+def cells_of_each_keyless(profile: TrafficProfile, extent: Extent) -> Cells:
+    """The same, but each message without a sticky key is a run, with the hash by which it is spread."""
+    runs = profile.runs
+    keyless = runs.sticky == NO_KEY
+    lengths = np.where(keyless, runs.end - runs.begin, 1)
+    run = np.repeat(np.arange(len(runs)), lengths)
+    begin = runs.begin[run] + np.arange(len(run)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    found = runs.at(run)
+    keyless = keyless[run]
+    single = Runs(begin, np.where(keyless, begin + 1, found.end), *(getattr(found, name) for name in _CODES))
+    murmur3 = np.append(profile.keys.murmur3, np.uint32(0))[found.sticky]
+    return _cut(profile, extent, single, np.where(keyless, profile.spread[begin], murmur3))
+
+
+_CODES = ("key", "sticky", "routed", "scope", "producer")
+
+
+def _cut(profile: TrafficProfile, extent: Extent, runs: Runs, hashes: NDArray[np.uint32]) -> Cells:
+    begin, end = np.ascontiguousarray(runs.begin), np.ascontiguousarray(runs.end)
+    first, start = np.zeros(len(runs) + 1, np.int64), extent.first - extent.first % extent.width
+    _count(begin, end, profile.at, start, extent.width, first)
+    first = np.cumsum(first)
+    key, scope, number = runs.key.astype(np.int64), runs.scope.astype(np.int64), hashes.astype(np.int64)
+    begins, ends, window, size, last = (np.empty(first[-1], np.int64) for _ in range(5))
+    _fill(begin, end, profile.at, profile.size, start, extent.width, first, begins, ends, window, size, last)
+    return Cells(key, scope, number, first, begins, ends, window, size, last)
+
+
+@operation
+def _count(
+    begin: Ints, end: Ints, at: Ints, start: int, width: int, cells: Ints
+) -> None:  # pragma: no cover - compiled
+    """How many cells each run has, shifted by one."""
+    for run in range(len(begin)):
+        bound = at[begin[run]] if begin[run] < end[run] else 0
+        for i in range(begin[run], end[run]):
+            if at[i] >= bound:
+                bound = start + ((at[i] - start) // width + 1) * width
+                cells[run + 1] += 1
+
+
+@operation
+def _fill(
+    begin: Ints, end: Ints, at: Ints, sizes: Ints, start: int, width: int, first: Ints, begins: Ints, ends: Ints,
+    window: Ints, size: Ints, last: Ints,
+) -> None:  # fmt: skip  # pragma: no cover - compiled
+    for run in range(len(begin)):
+        cell, i = first[run], begin[run]
+        while i < end[run]:
+            begins[cell], window[cell] = i, (at[i] - start) // width
+            bound, total = start + (window[cell] + 1) * width, 0
+            while i < end[run] and at[i] < bound:
+                total += sizes[i]
+                i += 1
+            ends[cell], size[cell], last[cell] = i, total, at[i - 1]
+            cell += 1
