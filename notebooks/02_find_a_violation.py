@@ -128,7 +128,7 @@ display(found.select("code", "explanation", "cause"))
 # MAGIC %md
 # MAGIC ## The life of a message
 # MAGIC
-# MAGIC Published, owned, held back, delivered, acknowledged, in order of time, with all findings about it: what
+# MAGIC Published, owned, blocked, delivered, acknowledged, in order of time, with all findings about it: what
 # MAGIC `subreplay explain --message` prints.
 
 # COMMAND ----------

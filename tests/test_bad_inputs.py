@@ -45,13 +45,13 @@ audit --cofnig run.yaml                              | 2 | No such option: --cof
 audit                                                | 2 | Missing option '--config'
 audit --config run.yaml --date                       | 2 | Option '--date' requires an argument
 audit --config run.yaml --quite                      | 2 | No such option: --quite
-audit --config run.yaml --config typo.yaml           | 2 | subreplay: --config is given 2 times; give it once
-whatif --config run.yaml --out a --out b --out c     | 2 | subreplay: --out is given 3 times; give it once
-whatif --messages t --consumers 2 --consumers=3      | 2 | subreplay: --consumers is given 2 times; give it once
-explain --config run.yaml --key a --key b            | 2 | subreplay: --key is given 2 times; give it once
-ingest cut --to out --to there                       | 2 | subreplay: --to is given 2 times; give it once
-ingest cut --to out --with clock=a --with clock=b    | 2 | --with clock: clock is given 2 times; give it once
-ingest cut --to out --topic a --with topic=b         | 2 | --with topic: topic is given 2 times; give it once
+audit --config run.yaml --config typo.yaml           | 2 | subreplay: --config appears 2 times; pass it once
+whatif --config run.yaml --out a --out b --out c     | 2 | subreplay: --out appears 3 times; pass it once
+whatif --messages t --consumers 2 --consumers=3      | 2 | subreplay: --consumers appears 2 times; pass it once
+explain --config run.yaml --key a --key b            | 2 | subreplay: --key appears 2 times; pass it once
+ingest cut --to out --to there                       | 2 | subreplay: --to appears 2 times; pass it once
+ingest cut --to out --with clock=a --with clock=b    | 2 | --with clock: clock appears 2 times; pass it once
+ingest cut --to out --topic a --with topic=b         | 2 | --with topic: topic appears 2 times; pass it once
 audit --config nowhere.yaml                          | 2 | nowhere.yaml: cannot be read: No such file or directory
 audit --config empty                                 | 2 | empty: cannot be read: Is a directory
 audit --config binary.yaml                           | 2 | binary.yaml:1: not YAML
@@ -79,16 +79,16 @@ audit --config run.yaml --out ''                     | 2 | --out '': not a folde
 audit --config run.yaml --out text.txt               | 4 | text.txt/report: cannot be written: Not a directory
 audit --config run.yaml --out /proc/here             | 4 | /proc/here/report: cannot be written
 whatif --config run.yaml                             | 2 | scenarios is empty; a what-if needs at least one
-ingest nowhere --to out                              | 2 | nowhere: no such file or folder
+ingest nowhere --to out                              | 2 | there is no file or folder nowhere; check the name
 ingest cut --to ''                                   | 2 | --to '': not a folder
 ingest cut --to out --from carrier-pigeon            | 2 | no such adapter; there are: capture, pulsar-recording
 ingest cut --to out --format csv                     | 2 | write delta or parquet
-explain --config run.yaml                            | 2 | give either --key or --message
+explain --config run.yaml                            | 2 | pass either --key or --message
 explain --config run.yaml --message 5:120            | 2 | write TOPIC:LEDGER:ENTRY
 explain --config run.yaml --key k --last 0           | 2 | Invalid value for '--last'
 report nowhere.json --out out                        | 2 | nowhere.json: cannot be read: No such file or directory
 report cut.json --out out                            | 2 | cut.json: not a report
-report deep.json --out out                           | 2 | deep.json: not a report: nested too deeply
+report deep.json --out out                           | 2 | deep.json is not a report: it is nested too deeply
 report text.txt --out out                            | 2 | text.txt: not a report
 conformance text.txt                                 | 2 | text.txt: no golden file that is understood
 conformance range.jsonl                              | 2 | range.jsonl: not JSON lines

@@ -94,8 +94,8 @@ def test_version(spoken):
         (["autid"], "No such command 'autid'"),
         (["audit"], "Missing option '--config'"),
         (["audit", "--confg", "run.yaml"], "No such option: --confg"),
-        (["explain", "--config", "run.yaml"], "give either --key or --message"),
-        (["explain", "--config", "run.yaml", "--key", "a", "--message", "t:1:2"], "give either --key or --message"),
+        (["explain", "--config", "run.yaml"], "pass either --key or --message"),
+        (["explain", "--config", "run.yaml", "--key", "a", "--message", "t:1:2"], "pass either --key or --message"),
         (["report", "--out", "x"], "Missing argument"),
         (["demo", "surplus"], "Got unexpected extra argument"),
     ],
@@ -123,7 +123,7 @@ def test_no_command_shows_help(spoken):
 def test_a_missing_run_file(spoken):
     code, out, err = spoken("audit", "--config", "nowhere.yaml")
     assert (code, out) == (2, "")
-    assert err == "subreplay: nowhere.yaml: cannot be read: No such file or directory; is the name right?\n"
+    assert err == "subreplay: nowhere.yaml: cannot be read: No such file or directory; check the name\n"
 
 
 def test_an_unknown_key(spoken, run_file):
@@ -277,7 +277,7 @@ def test_a_fault_of_ours_is_4_and_one_sentence_with_the_path_of_the_traceback(br
     code, _, err, log = broken_off(KeyError("batch_index"))
     assert code == 4
     assert err.splitlines()[1:] == [
-        "subreplay: a fault of subreplay, please report it with the log: KeyError: 'batch_index'",
+        "subreplay: this is a bug in subreplay, please report it with the log: KeyError: 'batch_index'",
         f"log: {here / 'build/report/subreplay.log'}",
     ]
     assert log.startswith("Traceback")
@@ -289,7 +289,7 @@ def test_a_failure_is_an_object_where_one_is_asked_for(broken_off, here):
     assert code == 4
     assert json.loads(out) == {
         "exit_code": 4,
-        "error": "/data/part-0: cannot be read or written: No space left on device; free some",
+        "error": "/data/part-0: cannot be read or written: No space left on device; free some space",
         "log": str(here / "build/report/subreplay.log"),
     }
 
@@ -309,7 +309,7 @@ def test_a_signal_ends_a_command(spoken, finished, run_file, monkeypatch, number
     monkeypatch.setattr(story, "audit", interrupted)
     returned, _, err = spoken("audit", "--config", run_file())
     said = err.splitlines()[-1]
-    assert (returned, said) == (code, "subreplay: interrupted; each table is as it was before, or whole")
+    assert (returned, said) == (code, "subreplay: interrupted; each table is either unchanged or complete")
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_a_page_of_an_earlier_run_is_not_taken_for_that_of_one_that_broke_off(br
     (here / "build/report/report.html").write_text("<html>", encoding="utf-8")
     returned, _, err, _ = broken_off(error)
     assert returned == code
-    assert "; build/report/report.html is that of an earlier run\n" in err
+    assert "; build/report/report.html is the page of an earlier run\n" in err
 
 
 def test_a_report_folder_that_cannot_be_written_is_known_before_the_run(spoken, run_file):

@@ -89,4 +89,4 @@ def test_a_day_before_is_a_day(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["audit", "--config", str(RUN), "--day-before", "today"]) == 2
     assert "--day-before 'today': not a day; write YYYY-MM-DD" in capsys.readouterr().err
     assert main.main(["audit", "--config", str(RUN), "--date", "2026-11-21", "--day-before", "2026-11-21"]) == 2
-    assert "give either --date or --day-before" in capsys.readouterr().err
+    assert "pass either --date or --day-before" in capsys.readouterr().err

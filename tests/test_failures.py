@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
-from subreplay.failures import explained, of_system
+from subreplay.failures import describe_os_error, explain_failure
 
 
 class OfSpark(Exception):
@@ -37,15 +37,15 @@ Py4JError: org.apache.spark.api.python.PythonUtils.toSeq does not exist in the J
 java.net.ConnectException: Call From h to s:8020 failed on x: Connection refused | a store does not answer
 [Errno 111] Connection refused                                                   | Spark's Java process ended
 subreplay.errors.InputError: s: no membership                                    | ! s: no membership
-Parquet column `[size]`. Expected Spark type int, actual Parquet type INT64      | ! column size is INT64 here,
-[SOMETHING_NEW] nobody has seen this                                             | Spark broke off: [SOMETHING_NEW]
+Parquet column `[size]`. Expected Spark type int, actual Parquet type INT64      | ! column size has type INT64 in this file, but int in the schema
+[SOMETHING_NEW] nobody has seen this                                             | Spark failed: [SOMETHING_NEW]
 """
 
 
 @pytest.mark.parametrize("line", TOLD.strip().splitlines())
 def test_a_failure_of_spark_has_a_sentence(line):
     told, _, sentence = (part.strip() for part in line.partition(" | "))
-    found = explained(OfSpark(told))
+    found = explain_failure(OfSpark(told))
     assert isinstance(found, (ConfigError, InputError) if sentence.startswith("!") else EnvironmentFailed)
     assert sentence.removeprefix("! ") in str(found)
 
@@ -53,15 +53,15 @@ def test_a_failure_of_spark_has_a_sentence(line):
 def test_what_caused_it_counts():
     error = OfSpark("[TASK_WRITE_FAILED] Task failed while writing rows")
     error.__cause__ = OfSpark("Caused by: java.io.IOException: No space left on device")
-    assert "no space is left" in str(explained(error))
+    assert "no space is left" in str(explain_failure(error))
 
 
 def test_a_missing_java_is_said_to_be_missing(monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert "there is no java on the PATH; install it" in str(explained(OfSpark("[JAVA_GATEWAY_EXITED]")))
+    assert "there is no java on the PATH; install it" in str(explain_failure(OfSpark("[JAVA_GATEWAY_EXITED]")))
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    assert "JAVA_HOME is /nowhere, which has no bin/java" in str(explained(OfSpark("[JAVA_GATEWAY_EXITED]")))
+    assert "JAVA_HOME is /nowhere, which has no bin/java" in str(explain_failure(OfSpark("[JAVA_GATEWAY_EXITED]")))
 
 
 @pytest.mark.parametrize(
@@ -76,26 +76,26 @@ def test_a_missing_java_is_said_to_be_missing(monkeypatch):
     ],
 )
 def test_an_error_of_the_system_is_of_the_name_or_of_the_environment(number, kind):
-    assert type(of_system(OSError(number, "why", "/x"))) is kind
+    assert type(describe_os_error(OSError(number, "why", "/x"))) is kind
 
 
 @pytest.mark.parametrize("error", [KeyError("batch_index"), ValueError("zip()"), ModuleNotFoundError("x", name="x")])
 def test_what_nothing_explains_is_a_fault_of_ours(error):
-    assert explained(error) is None
+    assert explain_failure(error) is None
 
 
 def test_memory():
-    assert "memory ran out" in str(explained(MemoryError()))
+    assert "memory ran out" in str(explain_failure(MemoryError()))
 
 
 def test_an_output_that_does_not_take_a_letter_is_the_environment_s_and_half_a_letter_a_fault_of_ours():
     def failing(text, encoding):
         with pytest.raises(UnicodeEncodeError) as error:
             text.encode(encoding)
-        return explained(error.value)
+        return explain_failure(error.value)
 
     said = failing("Bestellung f\xfcr", "ascii")
     assert type(said) is EnvironmentFailed
-    assert str(said) == "the output takes no '\\xfc' (it is ascii): set PYTHONIOENCODING=utf-8"
-    assert "'\\u263a' (it is charmap)" in str(failing("\u263a", "cp1252"))
+    assert str(said) == "the output's encoding ascii cannot write '\\xfc'; set PYTHONIOENCODING=utf-8"
+    assert "charmap cannot write '\\u263a'" in str(failing("\u263a", "cp1252"))
     assert failing("\ud800", "utf-8") is None

@@ -13,7 +13,7 @@ from subreplay.whatif.planning.questions.answer import QUESTIONS
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_question_needs_messages(question: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", question]) == 2
-    assert "give either --config or --messages" in capsys.readouterr().err
+    assert "pass either --config or --messages" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,8 @@ Gone.__module__ = "py4j.protocol"
 
 
 def test_an_error_that_nobody_can_read_any_more_is_told_all_the_same(capsys):
-    assert command._failed(Gone()) == 4
-    assert "Spark broke off: Gone" in capsys.readouterr().err
+    assert command._report_failure(Gone()) == 4
+    assert "Spark failed: Gone" in capsys.readouterr().err
 
 
 @pytest.mark.long
@@ -51,7 +51,7 @@ def test_a_job_is_its_command_and_leaves_with_its_exit_code(job, command):
     usage = program(f"jobs/{job}.py", "--help")
     assert (usage.returncode, f"Usage: subreplay {command} " in usage.stdout) == (0, True)
     failed = program(f"jobs/{job}.py", "--config", "nowhere.yaml")
-    said = "subreplay: nowhere.yaml: cannot be read: No such file or directory; is the name right?\n"
+    said = "subreplay: nowhere.yaml: cannot be read: No such file or directory; check the name\n"
     assert (failed.returncode, failed.stdout, failed.stderr) == (2, "", said)
 
 

@@ -9,7 +9,7 @@ import typer
 import yaml
 
 from subreplay.audit.rules.registry import Code
-from subreplay.cli.command import EXIT
+from subreplay.cli.command import EXIT_CODES
 from subreplay.cli.interruption import SIGNALS
 from subreplay.cli.main import app
 from subreplay.config import run as config
@@ -114,7 +114,9 @@ def test_every_exit_code_is_in_the_table():
     codes = re.findall(r"^\| ([\d, ]+) \|", section("Verdict and exit code"), re.MULTILINE)
     signals = {128 + number for number in SIGNALS}
     errors = {ConfigError.exit_code, InputError.exit_code, EnvironmentFailed.exit_code}
-    assert [int(code) for part in codes for code in part.split(", ")] == sorted({*EXIT.values(), *errors, *signals})
+    assert [int(code) for part in codes for code in part.split(", ")] == sorted(
+        {*EXIT_CODES.values(), *errors, *signals}
+    )
 
 
 def test_rules_are_called_by_their_names():

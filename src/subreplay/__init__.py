@@ -1,7 +1,7 @@
-"""Replay topic logs through subscription semantics, on one machine or on Spark.
+"""Find out from your logs whether Kafka or Pulsar delivered every message as promised, and what another setup changes.
 
-``subreplay.audit``, ``subreplay.whatif`` and ``subreplay.explain`` ask of frames what the commands ask of tables (see
-``subreplay.api``); ``subreplay.api.functions`` are column functions. None of them is imported before it is used.
+``subreplay.audit``, ``subreplay.whatif`` and ``subreplay.explain`` do for frames what the commands do for tables (see
+``subreplay.api``); ``subreplay.api.functions`` are Spark column functions. Each is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 
 
 class CallablePackage(ModuleType):
-    """A package that bears the name of a function of ``subreplay.api``: to call it is to call that function."""
+    """A package with the name of a function of ``subreplay.api``: calling the package calls that function."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         return self._function(*arguments, **options)

@@ -1,10 +1,10 @@
-"""Errors a user can act on. Each carries the exit code that the command line returns for it."""
+"""Errors that a user can fix. Each has the exit code that the command line returns."""
 
 from __future__ import annotations
 
 
 class SubreplayError(Exception):
-    """Base of every error that is caught, printed in one message and turned into an exit code."""
+    """The base of every error that is caught, printed as one message and turned into an exit code."""
 
     exit_code = 2
 
@@ -18,19 +18,19 @@ class InputError(SubreplayError):
 
 
 class EnvironmentFailed(SubreplayError):
-    """What the run needs failed: a file that cannot be read or written, a full disk, Java, Spark, a missing package."""
+    """The environment failed: an unreadable file, a full disk, Java, Spark, or a missing package."""
 
     exit_code = 4
 
 
-class NothingThere(SubreplayError):
-    """The input tables have nothing of what the run asks for, so it could find nothing: *unknown*, and no report."""
+class NoMatchingRows(SubreplayError):
+    """The input tables contain no row that the run needs. The verdict is *unknown*, and there is no report."""
 
     exit_code = 3
 
 
 class ConsumerRejected(SubreplayError):
-    """A policy refuses a joining consumer, as the broker would; its state is unchanged.
+    """A policy refuses a joining consumer, as the broker would. The state of the policy is unchanged.
 
     ``kind`` is the upstream exception's simple class name (``ConsumerBusyException``,
     ``ConsumerAssignException``), the message is the broker's reason.

@@ -172,8 +172,8 @@ def latin(data: bytes) -> bytes:
     [
         (cut, EnvironmentFailed, "damaged or cut off"),
         (garble, EnvironmentFailed, "damaged or cut off"),
-        (text, InputError, r"is it really \(gzip\) JSON lines"),
-        (latin, InputError, r"is it really \(gzip\) JSON lines"),
+        (text, InputError, r"cannot be read as \(gzip\) JSON lines"),
+        (latin, InputError, r"cannot be read as \(gzip\) JSON lines"),
     ],
 )
 def test_an_unreadable_file_is_an_error_naming_it(tmp_path, spoil, kind, words):

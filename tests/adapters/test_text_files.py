@@ -214,5 +214,5 @@ def test_an_empty_file_has_no_record(tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_are_no_csv(tmp_path: Path) -> None:
     path = tmp_path / "random.csv"
     path.write_bytes(b"\x91a\rb,\x07\x00c\rd\n,")
-    with pytest.raises(InputError, match=r"random.csv: this is no CSV text .* is the name right"):
+    with pytest.raises(InputError, match=r"random.csv: this is no CSV text .* check the name"):
         csv_options(path)

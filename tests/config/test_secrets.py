@@ -125,7 +125,7 @@ def test_a_command_tells_of_a_missing_secret_first_and_warns_of_a_readable_one(
     run = {"scenarios": [{"name": "x", "policy": "pulsar.failover", "members": [{"consumer": "c1"}]}]}
     for secret, code, said in (
         ({"env": "NOBODY_SET_THIS"}, 2, "there is no such environment variable"),
-        (HIDDEN, 0, "run.yaml: keys.secret stands there for anybody who reads it; name its place: {env: NAME}"),
+        (HIDDEN, 0, "run.yaml: anyone who reads this file knows keys.secret. Write {env: NAME} instead."),
     ):
         Path("run.yaml").write_text(yaml.safe_dump({**run, "keys": {"secret": secret}}))
         assert main(["explain", "--config", "run.yaml", "--key", "k"]) == code

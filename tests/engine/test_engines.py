@@ -172,5 +172,5 @@ def test_records_of_text_have_their_lines_and_why_they_cannot_be_read(
 
 def test_a_folder_that_cannot_be_made_is_named_in_one_line(local: Engine) -> None:
     tables = local.tables("/proc/no such place")
-    with pytest.raises(InputError, match=r"^/proc/no such place/rows: cannot be written: .*is the name right\?$"):
+    with pytest.raises(InputError, match=r"^/proc/no such place/rows: cannot be written: .*check the name$"):
         tables.new("rows", NUMBERS, {})

@@ -39,5 +39,5 @@ def test_a_full_disk_is_one_sentence(full: str, kilobytes: int, tmp_path: Path) 
     code, said = wait_for(audit)
     assert code == 4, said
     sentence, log = said.splitlines()
-    assert "No space left on device; free some" in sentence
+    assert "No space left on device; free some space" in sentence
     assert log.startswith("log: ")

@@ -96,7 +96,7 @@ def test_an_output_where_a_file_is_in_the_way(audited: Audited, tables: Path, tm
     path.write_text("in the way")
     code, said = audited(tables)
     assert code in (2, 4)
-    assert "fault of subreplay" not in said
+    assert "bug in subreplay" not in said
 
 
 def test_files_that_are_no_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +113,7 @@ def test_files_that_are_no_recording(tmp_path: Path, capsys: pytest.CaptureFixtu
         ("empty", 2, "empty: no file messages.jsonl.gz"),
         ("text.txt", 2, "text.txt: no file messages.jsonl.gz"),
         ("cut", 4, "cut/deliveries.jsonl.gz: cannot be read: damaged or cut off"),
-        ("plain", 2, "plain/messages.jsonl.gz: cannot be read: Not a gzipped file"),
+        ("plain", 2, "plain/messages.jsonl.gz: cannot be read as (gzip) JSON lines: Not a gzipped file"),
         ("folders", 2, "folders/messages.jsonl.gz: cannot be read: Is a directory"),
     ):
         assert main(["ingest", str(tmp_path / name), "--to", str(tmp_path / "out"), "--quiet"]) == code

@@ -42,7 +42,7 @@ def test_only_the_first_run_of_a_command_compiles_and_says_so(tmp_path: Path) ->
     pq.write_table(pa.table(messages | {"topic": ["t"] * 9}), tmp_path / "messages.parquet")
     command = ["-m", "subreplay", "plan", "policy", "--messages", str(tmp_path / "messages.parquet")]
     first, second = (program(tmp_path / "cache", *command, "--out", str(tmp_path / "out")).stderr for _ in range(2))
-    assert re.search(r"\d s  compiling, as the first run in an environment does\n", first)
+    assert re.search(r"\d s  compiling, which only the first run in an environment does\n", first)
     assert re.search(r"\d s  compiling took \d+\.\d s\n", first)
     assert "compil" not in second
 

@@ -20,9 +20,9 @@ from subreplay.pipeline import engines
 
 _LOCAL = """
 import sys
-from subreplay.cli.command import opened
+from subreplay.cli.command import open_engine_for
 from subreplay.config.run import RunConfig
-with opened(RunConfig()) as engine:
+with open_engine_for(RunConfig()) as engine:
     print(engine.name, engine.cores > 0, "pyspark" in sys.modules)
 """
 
@@ -73,7 +73,7 @@ def test_a_run_that_needs_spark_says_how_to_install_it(monkeypatch: pytest.Monke
 def test_an_interruption_of_the_command_reaches_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     interrupted: list[Any] = []
     monkeypatch.setattr(LocalEngine, "interrupt", lambda engine: interrupted.append(engine))
-    with command.interruption.expected(), closing(command.opened(RunConfig(engine="local"))) as engine:
+    with command.interruption.handle_signals(), closing(command.open_engine_for(RunConfig(engine="local"))) as engine:
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
         assert interrupted[0] is engine

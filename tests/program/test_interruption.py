@@ -20,8 +20,8 @@ def test_what_begins_after_the_first_cancelling_is_cancelled_too(number, code):
         if len(cancelled) > 1:
             again.set()
 
-    with Interruption().expected() as interruption:
-        interruption.cancelling(cancel)
+    with Interruption().handle_signals() as interruption:
+        interruption.cancel_with(cancel)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
         assert again.wait(30)
@@ -32,11 +32,11 @@ def test_what_begins_after_the_first_cancelling_is_cancelled_too(number, code):
 
 def test_the_next_command_of_the_process_is_not_cancelled():
     cancelled, interruption = [], Interruption()
-    with interruption.expected():
-        interruption.cancelling(lambda: cancelled.append(threading.current_thread()))
+    with interruption.handle_signals():
+        interruption.cancel_with(lambda: cancelled.append(threading.current_thread()))
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
-    with interruption.expected():
+    with interruption.handle_signals():
         cancelled[0].join(30)
         assert not cancelled[0].is_alive()
 
@@ -45,8 +45,8 @@ def test_who_cannot_be_asked_is_not_waited_for():
     def cancel():
         raise ConnectionError
 
-    with Interruption().expected() as interruption:
-        interruption.cancelling(cancel)
+    with Interruption().handle_signals() as interruption:
+        interruption.cancel_with(cancel)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -62,8 +62,8 @@ def start(interruption: Interruption, *signals: int, fails: bool = False) -> lis
         if fails:
             raise OSError
 
-    with suppress(KeyboardInterrupt), interruption.expected():
-        interruption.deferred(work)
+    with suppress(KeyboardInterrupt), interruption.handle_signals():
+        interruption.run_uninterrupted(work)
     return started
 
 
@@ -91,8 +91,8 @@ def test_nobody_puts_another_handler_in_place_while_java_starts():
         os.kill(os.getpid(), signal.SIGINT)
 
     interruption = Interruption()
-    with pytest.raises(KeyboardInterrupt), interruption.expected():
-        interruption.deferred(as_pyspark)
+    with pytest.raises(KeyboardInterrupt), interruption.handle_signals():
+        interruption.run_uninterrupted(as_pyspark)
     assert interruption.code == 130
 
 
@@ -104,7 +104,7 @@ class HalfMade:
 def test_what_was_half_made_says_nothing_after_a_signal(monkeypatch):
     said: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", said.append)
-    with Interruption().expected():
+    with Interruption().handle_signals():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         HalfMade()

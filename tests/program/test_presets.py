@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from subreplay.cli.presets import PRESETS, with_preset
+from subreplay.cli.presets import PRESETS, apply_preset
 from subreplay.config.run import parse
 from subreplay.errors import ConfigError
 
@@ -15,7 +15,7 @@ from subreplay.errors import ConfigError
 )
 def test_a_preset_gives_scenarios_that_differ_in_what_it_compares(preset: str, policy: str, profile: str) -> None:
     run = parse({"subscription": {"policy": policy, "profile": profile}}, "here")
-    found = with_preset(run, preset, 4).scenarios
+    found = apply_preset(run, preset, 4).scenarios
     assert len({one.name for one in found}) == len(found) > 1
     seen = {"scale-out": lambda s: len(s.members), "upgrade": lambda s: s.profile}.get(preset, lambda s: s.policy)
     assert len({seen(one) for one in found}) == len(found)
@@ -25,11 +25,11 @@ def test_a_preset_gives_scenarios_that_differ_in_what_it_compares(preset: str, p
 
 def test_the_options_of_the_subscription_are_kept_where_its_profile_is() -> None:
     policy = {"policy": "pulsar.key_shared.consistent_hash", "options": {"points": 20}}
-    run = with_preset(parse({"subscription": policy}, "here"), "scale-out", 3)
+    run = apply_preset(parse({"subscription": policy}, "here"), "scale-out", 3)
     assert [len(one.members) for one in run.scenarios] == [3, 4, 5, 6]
     assert {one.options["points"] for one in run.scenarios} == {20}
 
 
 def test_an_unknown_preset_is_told_with_the_nearest_one() -> None:
     with pytest.raises(ConfigError, match="did you mean scale-out"):
-        with_preset(parse({}, "here"), "scaleout", 4)
+        apply_preset(parse({}, "here"), "scaleout", 4)

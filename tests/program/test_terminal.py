@@ -33,21 +33,21 @@ def test_on_a_terminal_a_stage_is_a_line_that_moves_with_its_seconds_and_goes(te
 def test_a_result_is_one_of_standard_output_whatever_moves(terminal, capfd):
     terminal.err = Console(stderr=True, force_terminal=True)
     with terminal.progress("judging"):
-        terminal.say("found")
+        terminal.print_line("found")
     assert capfd.readouterr().out == "found\n"
 
 
 @pytest.mark.parametrize("on_terminal", [True, False])
 def test_a_quiet_command_says_no_stage(terminal, capfd, on_terminal):
     terminal.err = Console(stderr=True, force_terminal=on_terminal)
-    terminal.speak(quiet=True)
+    terminal.configure(quiet=True)
     with terminal.progress("judging"):
         pass
     assert capfd.readouterr() == ("", "")
 
 
 def test_what_comes_from_data_is_neither_markup_nor_an_escape_sequence(terminal, capfd):
-    terminal.say("[/red]\x1b[31m\u202e:smile:" + "x" * 300)
+    terminal.print_line("[/red]\x1b[31m\u202e:smile:" + "x" * 300)
     terminal.warn("[bold]\x07\nsecond")
     out, err = capfd.readouterr()
     assert out == "[/red]\\x1b[31m\\u202e:smile:" + "x" * 300 + "\n"
@@ -55,9 +55,9 @@ def test_what_comes_from_data_is_neither_markup_nor_an_escape_sequence(terminal,
 
 
 def test_one_object_and_nothing_else_where_it_is_asked_for(terminal, capfd):
-    terminal.speak(as_json=True)
-    terminal.say("a line")
-    terminal.fail("no space is left", 4)
+    terminal.configure(as_json=True)
+    terminal.print_line("a line")
+    terminal.print_failure("no space is left", 4)
     out, err = capfd.readouterr()
     assert json.loads(out) == {"exit_code": 4, "error": "no space is left", "log": None}
     assert err == "subreplay: no space is left\n"

@@ -89,7 +89,7 @@ def ended(run_file: Path, here: Path) -> Callable[..., tuple[int, list[str]]]:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_run_and_its_children(ended, here, number, code):
     returned, said = ended(lambda audit: os.killpg(audit.pid, number) if number == signal.SIGINT else audit.terminate())
-    assert (returned, said) == (code, ["subreplay: interrupted; each table is as it was before, or whole"])
+    assert (returned, said) == (code, ["subreplay: interrupted; each table is either unchanged or complete"])
     assert not list(here.rglob("report.html"))
 
 
@@ -97,7 +97,7 @@ def test_a_signal_while_spark_makes_its_session_ends_the_run(run_file, here):
     command = [sys.executable, "-c", SIGNALLED + AUDIT, str(run_file)]
     audit = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120)
     assert audit.returncode == 130
-    assert audit.stderr.endswith("subreplay: interrupted; each table is as it was before, or whole\n")
+    assert audit.stderr.endswith("subreplay: interrupted; each table is either unchanged or complete\n")
 
 
 def test_a_run_whose_java_process_is_killed_is_the_environments_failure(ended, here):
@@ -107,7 +107,7 @@ def test_a_run_whose_java_process_is_killed_is_the_environments_failure(ended, h
     returned, said = ended(kill, waits=3)
     assert returned == 4
     assert said[-2:] == [  # before them may stand what a thread of pyspark says about its connection
-        "subreplay: Spark's Java process ended in the middle; run it again; if memory ran out, give it more "
+        "subreplay: Spark's Java process ended during the run; run it again; if memory ran out, give it more "
         "(spark.driver_memory)",
         f"log: {here}/out/report/subreplay.log",
     ]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from subreplay.adapters.base import Reason, Rejected
 from subreplay.errors import InputError
-from subreplay.failures import of_system
+from subreplay.failures import describe_os_error
 
 LINES: Final = pa.schema([("file", pa.string()), ("line", pa.int64()), ("text", pa.binary())])
 """Lines by file and number from 1, without their breaks. Text is bytes: what is no UTF-8 is rejected where it is."""
@@ -43,7 +43,7 @@ def files(path: Path) -> list[Path]:
     try:
         found = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
     except OSError as error:
-        raise of_system(error, path, "read") from error
+        raise describe_os_error(error, path, "read") from error
     for table in sorted(log.parent for log in path.rglob(_DELTA_LOG) if log.is_dir()):
         counting = delta_files(table)
         found = [each for each in found if not each.is_relative_to(table) or each in counting]
@@ -118,7 +118,7 @@ def lines_of(path: Path, name: str | None = None) -> Iterator[pa.RecordBatch | R
                     first += len(batch)
                     yield batch
     except OSError as error:
-        raise of_system(error, path, "read") from error
+        raise describe_os_error(error, path, "read") from error
     if damage is not None:
         yield _rejected(name, first, f"the file is cut off or damaged here: {damage}", "copy it again")
     elif left:

@@ -71,7 +71,7 @@ def _text(path: Path) -> Iterator[tuple[int, str]]:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
             yield from ((number, line) for number, line in enumerate(file, start=1) if line.strip())
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise failures.of_lines(error, path) from error
+        raise failures.describe_read_error(error, path) from error
 
 
 def without_keys(raw: str) -> str:

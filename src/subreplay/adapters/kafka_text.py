@@ -25,7 +25,7 @@ from subreplay.adapters.detect import Chosen, chosen
 from subreplay.adapters.files import head_of, lines_of
 from subreplay.adapters.streams import REJECTED, End, Known, Rows, Streamed, quarantine, size_of
 from subreplay.errors import InputError
-from subreplay.failures import of_system
+from subreplay.failures import describe_os_error
 from subreplay.hashing.profiles import LATEST
 from subreplay.rows.encoded import utf8_text
 from subreplay.rows.model.contracts import ENTRY, HAPPENED, PARTITION, shortened
@@ -139,7 +139,7 @@ def _begin(path: Path) -> str:
     try:
         return head_of(path).decode(errors="replace")
     except OSError as error:
-        raise of_system(error, path, "read") from error
+        raise describe_os_error(error, path, "read") from error
 
 
 def _scanned(file: _File) -> Rows:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from subreplay.adapters.base import FileCount, Rejected
-from subreplay.failures import of_system
+from subreplay.failures import describe_os_error
 from subreplay.rows.model.tables import QUARANTINE
 from subreplay.rows.sorted_blocks import Order, grouped, with_groups
 
@@ -133,7 +133,7 @@ def size_of(files: Iterable[Path]) -> int:
     try:
         return sum(path.stat().st_size for path in files)
     except OSError as error:
-        raise of_system(error, error.filename, "read") from error
+        raise describe_os_error(error, error.filename, "read") from error
 
 
 def flows_of(source: Streamed) -> list[Flow]:

@@ -1,4 +1,4 @@
-"""A question of ``subreplay.api``: its arguments as a run, and how it is answered."""
+"""Turn the arguments of ``subreplay.api`` into a run, and answer it."""
 
 from __future__ import annotations
 
@@ -33,12 +33,11 @@ if TYPE_CHECKING:
 Table: TypeAlias = "DataFrame | Mapping[str, Any] | None"
 """An input table: a frame, or where it is, as a mapping like that of ``traffic.messages`` in the run file."""
 Section = Mapping[str, Any]
-_FRAMES: Final = "the frames given"  # stands for the folder of the input tables in messages
+_FRAMES: Final = "the frames given"  # replaces the folder of the input tables in error messages
 
 
 class Run(TypedDict, total=False):
-    """What a run may say besides its tables: the sections of the run file, and the parts of ``subscription`` by
-    themselves."""
+    """The settings of a run besides its tables: the sections of the run file, and the keys of ``subscription``."""
 
     subscription: str | Section  # its name, or the section
     topic: str | Section  # its name, or the section
@@ -58,15 +57,15 @@ class Run(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Question:
-    """A checked question: the run, its input tables as far as they are frames, and the function that was called."""
+    """A checked question: the run, the input tables that are frames, and the name of the called function."""
 
     caller: str
     config: RunConfig
     frames: Mapping[str, DataFrame]
-    given: frozenset[str]  # tables that there are
+    given: frozenset[str]  # the names of the input tables that exist
 
     @classmethod
-    def of(
+    def build(
         cls,
         caller: str,
         tables: Mapping[str, Table],
@@ -77,85 +76,89 @@ class Question:
     ) -> Question:
         raw = _sections(caller, run)
         traffic, mapped = dict(raw["traffic"]), {"columns": columns, "values": values}
-        by_table = {part: _by_table(f"{caller}: {part}", given) for part, given in mapped.items()}
+        by_table = {part: _split_by_table(f"{caller}: {part}", mapping) for part, mapping in mapped.items()}
         frames: dict[str, DataFrame] = {}
         for name, table in tables.items():
-            more = {part: given[name] for part, given in by_table.items() if name in given}
+            more = {part: mappings[name] for part, mappings in by_table.items() if name in mappings}
             if is_frame(table):
-                frames[name] = _bounded(caller, name, table)
+                _refuse_stream(caller, name, table)
+                frames[name] = table
                 more = {**traffic.get(name, {}), **more}
                 traffic[name] = {"table": name, **more} if more else None
             elif isinstance(table, Mapping):
                 traffic[name] = {**table, **more}
             elif table is not None:
-                what = type(table).__name__  # type: ignore[unreachable]  # who is not typed may give anything
+                what = type(table).__name__  # type: ignore[unreachable]  # untyped callers may pass anything
                 raise ConfigError(
-                    f"{caller}: {name}: give a pyspark DataFrame, or a mapping as in the run file, not {what}"
+                    f"{caller}: {name} is of type {what}; pass a pyspark DataFrame, or a mapping as in the run file"
                 )
             elif more:
-                raise ConfigError(f"{caller}: {', '.join(more)}.{name}: there is no such table; give {name}")
+                raise ConfigError(
+                    f"{caller}: {', '.join(more)} has an entry {name}, but that table is missing; pass {name}"
+                )
         if frames or traffic:
             raw["traffic"] = {"path": _FRAMES, **traffic}
         else:
-            del raw["traffic"]  # to name no table is to have none
+            del raw["traffic"]  # without a named table the run has none
         if out is not None:
             raw["output"] = {
                 **raw["output"],
                 "tables": f"{fspath(out)}/tables",
                 "report": f"{fspath(out)}/report",
             }
-        given = frozenset(name for name in tables if name in frames or traffic.get(name))
-        return cls(caller, config.parse(raw, caller), frames, given)
+        existing = frozenset(name for name in tables if name in frames or traffic.get(name))
+        return cls(caller, config.parse(raw, caller), frames, existing)
 
     def engine(self) -> Engine:
-        """That of the session of the frames; where there are none, the one that fits the tables."""
+        """Open the engine of the frames' session, or without frames the engine that fits the tables."""
         if self.frames:
             return engine_of_frames(self.frames)
         return open_engine(self.config, choose_engine(self.config))
 
     def tables(self, engine: Engine, prefix: str) -> Tables:
-        """Where the result tables go: where the run says, if it says so; else they are kept."""
+        """Return the result tables: written where the run says, or else kept by the engine."""
         return run_tables(engine, self.config, prefix, kept=not self._is_written)
 
     @property
     def _is_written(self) -> bool:
         return "tables" in self.config.output.model_fields_set
 
-    def given_to(self, engine: Engine) -> Given | None:
-        """The frames as input tables; None where no table is a frame, and all are where the run says."""
+    def load_frames(self, engine: Engine) -> Given | None:
+        """Return the frames as input tables, or None if the run names every table."""
         return {name: engine.of_frame(frame) for name, frame in self.frames.items()} or None  # type: ignore[attr-defined]
 
-    def answered(self, ask: Callable[..., story.Result], prefix: str) -> Result:
-        with _told():
+    def answer(self, work: Callable[..., story.Result], prefix: str) -> Result:
+        """Run an audit or a what-if, and write its report if the run names a folder for it."""
+        with _explain_failures():
             engine = self.engine()
             try:
                 with engine.unchanged():
                     tables = self.tables(engine, prefix)
-                    found = ask(engine, self.config, tables=tables, given=self.given_to(engine))
+                    found = work(engine, self.config, tables=tables, given=self.load_frames(engine))
                     if "report" in self.config.output.model_fields_set:
                         write_reports(found.report, Path(self.config.output.report))
             except BaseException:
                 engine.close()
                 raise
         return Result(
-            found.verdict, found.report, found.tables, engine, None if self._is_written else tables, self.explained
+            found.verdict, found.report, found.tables, engine, None if self._is_written else tables, self.explain
         )
 
-    def explained(
+    def explain(
         self, engine: Engine, written: Tables | None, key: str | bytes | None, message: str | None, last: int
     ) -> Explanation:
-        """The life of a key or of a message; ``written`` are the tables that an audit has kept."""
+        """Explain a key or a message; ``written`` are the tables that an audit has kept."""
         if (key is None) == (message is None):
-            raise ConfigError(f"{self.caller}: give either key or message")
+            raise ConfigError(f"{self.caller}: pass either key or message")
         if message is not None and not {"messages", "deliveries"} <= self.given:
             raise ConfigError(f"{self.caller}: message needs messages and deliveries")
-        with _told(), engine.unchanged():
-            return Explanation(tuple(self._lines(engine, written, key, message, last)))
+        with _explain_failures(), engine.unchanged():
+            return Explanation(tuple(self._explain_lines(engine, written, key, message, last)))
 
-    def _lines(
+    def _explain_lines(
         self, engine: Engine, written: Tables | None, key: str | bytes | None, message: str | None, last: int
     ) -> Iterator[str]:
-        given = self.given_to(engine) if self.given else None
+        given = self.load_frames(engine) if self.given else None
         where = str(self.config.output.tables) if self._is_written else None
         found = Written(written or self.tables(engine, ""), "these frames" if written is not None else where)
         if message is not None:
@@ -169,7 +172,7 @@ class Question:
 
 
 def _sections(caller: str, run: Run) -> dict[str, Any]:
-    """The arguments as sections of a run file. Raises ``ConfigError`` for a name that is none."""
+    """Return the arguments as sections of a run file; raises ``ConfigError`` for an unknown name."""
     raw: dict[str, Any] = {name: value for name, value in run.items() if value is not None}
     for name in raw:
         if name not in Run.__annotations__:
@@ -187,29 +190,28 @@ def _sections(caller: str, run: Run) -> dict[str, Any]:
     return raw | {"subscription": {**raw["subscription"], **parts}}
 
 
-def _by_table(key: str, given: Section | None) -> Section:
-    """A mapping of columns, or constants, for each table; one that names no table is that of messages."""
-    if not given:
+def _split_by_table(key: str, mapping: Section | None) -> Section:
+    """Return a mapping of columns, or of constants, for each table; one that names no table belongs to messages."""
+    if not mapping:
         return {}
-    if not isinstance(given, Mapping):
-        what = type(given).__name__  # type: ignore[unreachable]  # who is not typed may give anything
+    if not isinstance(mapping, Mapping):
+        what = type(mapping).__name__  # type: ignore[unreachable]  # untyped callers may pass anything
         raise ConfigError(f"{key}: a mapping of names is needed, not {what}")
-    return given if set(given) <= set(INPUTS) else {"messages": given}
+    return mapping if set(mapping) <= set(INPUTS) else {"messages": mapping}
 
 
-def _bounded(caller: str, name: str, frame: DataFrame) -> DataFrame:
+def _refuse_stream(caller: str, name: str, frame: DataFrame) -> None:
     if frame.isStreaming:
-        raise ConfigError(f"{caller}: {name}: a stream never ends; give a table (spark.read)")
-    return frame
+        raise ConfigError(f"{caller}: {name} is a stream, which never ends; pass a table (spark.read)")
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What broke a run off, as an error that says what to do; where it came from is its cause."""
+def _explain_failures() -> Iterator[None]:
+    """Raise failures as errors that say what to do; the original error is the cause."""
     try:
         yield
     except Exception as error:
-        found = failures.explained(error)
+        found = failures.explain_failure(error)
         if found is None or found is error:
             raise
         raise found from error

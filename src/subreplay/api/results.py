@@ -1,4 +1,4 @@
-"""What the questions of ``subreplay.api`` are answered with, as a notebook shows it."""
+"""The results of ``subreplay.api`` and how a notebook shows them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEIGHT: Final = "80vh"  # of a page in a notebook
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """What happened to a key or a message, line by line; a notebook shows it as it is."""
+    """The history of a key or a message, line by line."""
 
     lines: tuple[str, ...]
 
@@ -37,12 +37,12 @@ class Explanation:
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """What an audit or a what-if found; a notebook shows it as the report's page.
+    """The result of an audit or a what-if; a notebook shows it as the report's page.
 
-    Each result table is a frame: ``result.violations``, ``result.epochs`` and so on, all of them in ``tables``; of a
-    run without Spark, over files of this machine, each is a ``pyarrow.Table``. Their columns are those of the tables
-    that the command writes. The session keeps them until ``close``, which ``with`` calls, where the platform lets it;
-    elsewhere they are computed whenever they are looked at, so give ``out``.
+    Each result table is a frame: ``result.violations``, ``result.epochs`` and so on; ``tables`` has all of them. A run
+    on the local engine returns each as a ``pyarrow.Table``. The columns are those of the tables that the command
+    writes. The session keeps the frames until ``close``, which ``with`` calls. A platform that cannot keep them
+    computes them at each use, so pass ``out`` there.
     """
 
     verdict: Verdict
@@ -61,7 +61,7 @@ class Result:
         datasets = self.__dict__.get("_datasets", {})
         if name in datasets:
             return self.tables[name]
-        raise AttributeError(f"no result table {name!r}; there are: {', '.join(datasets)}")
+        raise AttributeError(f"there is no result table {name!r}; choose one of {', '.join(datasets)}")
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._datasets})
@@ -77,17 +77,17 @@ class Result:
         return to_html(self.report)
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own: its style and its script touch nothing of the notebook."""
+        """Return the page in an iframe, so that its style and script do not affect the notebook."""
         style = f"width: 100%; height: {_HEIGHT}; border: 0"
         title = escape(self.report.run.title)
         return f'<iframe sandbox="allow-scripts" title="{title}" style="{style}" srcdoc="{escape(self.page)}"></iframe>'
 
     def explain(self, *, key: str | bytes | None = None, message: str | None = None, last: int = 50) -> Explanation:
-        """The life of a key or a message, as ``subreplay.explain`` tells it, with the findings of this result."""
+        """Explain a key or a message as ``subreplay.explain`` does, with the findings of this result."""
         return self._explain(self._engine, self._kept, key, message, last)
 
     def close(self) -> None:
-        """Free what is kept of this result. Frames can be looked at all the same."""
+        """Free the memory and the disks that this result uses. Its frames can still be read."""
         self._engine.close()
 
     def __enter__(self) -> Result:

@@ -1,10 +1,7 @@
-"""How a command runs, around what it does.
+"""The command line.
 
-``command`` opens the terminal, the log file and the engine, calls the command's work, and turns what comes back or is
-raised into an exit code. ``terminal`` writes results to standard output and progress and errors to standard error.
-``run_log`` keeps what Spark, Java and other libraries say in a file. ``interruption`` cancels what the engine still
-does when the user presses Ctrl-C or the process gets SIGTERM.
-
-What the commands are stands in ``main`` and ``commands``; what a run does stands in ``pipeline.story``. Nothing here
-reads or judges data.
+``main`` and ``commands`` define the commands; ``pipeline.story`` defines what a run does. ``command`` opens the
+terminal, the log file and the engine, calls the command, and turns its result or its error into an exit code.
+``terminal`` writes results to standard output, and progress and errors to standard error. ``run_log`` writes the output
+of Spark, Java and other libraries to a file. ``interruption`` cancels the engine's work at Ctrl-C or SIGTERM.
 """

@@ -1,4 +1,4 @@
-"""How a command runs: terminal, log file, engine, what ends it, and the exit code that it ends with."""
+"""Run a command: its terminal, log file, engine, interruptions and exit code."""
 
 from __future__ import annotations
 
@@ -30,54 +30,57 @@ if TYPE_CHECKING:
     from subreplay.engine.interface import Engine
     from subreplay.engine.spark.session import SparkSession
 
-EXIT = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 3}
-"""The exit code of each verdict; what ends a command before its verdict has its own, see ``errors``."""
+EXIT_CODES = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 3}
+"""The exit code of each verdict. Errors that end a command before its verdict have their own codes, see ``errors``."""
 INTERRUPTED = 130
 BROKEN_PIPE = 141
-"""The exit code of a program whose output nobody reads any more, as a shell tells it."""
-# The base of what a wrong option raises: in the click that typer brings along or imports, depending on its version.
-USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+"""The exit code that a shell reports for a program whose reader of standard output is gone."""
+# The base class of errors about options. Depending on its version, typer bundles click or imports it.
+UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 terminal, log, interruption = Terminal(), RunLog(), Interruption()
 
 
 class Command(TyperCommand):
-    """A command that takes an option once, unless it may be repeated: of two values one would be ignored."""
+    """A command that refuses a repeated option, because it would ignore all values but one."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        given = self.make_parser(ctx).parse_args(args=list(args))[2]
-        for option in given:
-            once = isinstance(option, TyperOption) and not (option.multiple or option.is_flag)
-            if once and given.count(option) > 1:
-                raise ConfigError(f"{option.opts[0]} is given {given.count(option)} times; give it once")
+        options = self.make_parser(ctx).parse_args(args=list(args))[2]
+        for option in options:
+            single = isinstance(option, TyperOption) and not (option.multiple or option.is_flag)
+            if single and options.count(option) > 1:
+                raise ConfigError(f"{option.opts[0]} appears {options.count(option)} times; pass it once")
         return super().parse_args(ctx, args)
 
     def get_short_help_str(self, limit: int = 45) -> str:
-        """A whole sentence in the list of commands, however many lines it takes."""
+        """Return the whole sentence for the list of commands, however many lines it takes."""
         return super().get_short_help_str(sys.maxsize)
 
 
 def run_command(app: typer.Typer, arguments: Sequence[str] | None) -> int:
-    """Run the command that the arguments name; returns its exit code."""
-    terminal.speak()
-    _NoPandas.ends_with_command = arguments is None  # of another program, by which it is called, it is not known
+    """Run the command that the arguments name and return its exit code."""
+    terminal.configure()
+    _NoPandas.ends_with_command = arguments is None  # a program that calls this function may need pandas later
     before = compiling.seconds
     with (
-        _collecting_rarely() if arguments is None else nullcontext(),
-        log.listening(),
-        interruption.expected(),
-        compiling.said_by(lambda: terminal.note("compiling, as the first run in an environment does")),
+        _collect_garbage_rarely() if arguments is None else nullcontext(),
+        log.listen(),
+        interruption.handle_signals(),
+        compiling.said_by(lambda: terminal.print_timed("compiling, which only the first run in an environment does")),
     ):
         code = _exit_code(app, arguments)
-        log.forget()
+        log.remove_unless_kept()
     if (seconds := compiling.seconds - before) > 0:
-        terminal.note(f"compiling took {seconds:.1f} s")
+        terminal.print_timed(f"compiling took {seconds:.1f} s")
     return code
 
 
 @contextmanager
-def _collecting_rarely() -> Iterator[None]:
-    """In a process that ends with its command. What a command imports are a hundred thousand objects that all stay;
-    Python would look through them again and again for garbage, and at the end once more: a fifth of a small run."""
+def _collect_garbage_rarely() -> Iterator[None]:
+    """Collect garbage rarely in a process that ends with its command.
+
+    A command imports a hundred thousand objects that all stay. Python would search them for garbage again and again,
+    and once more at the end, which takes a fifth of a small run.
+    """
     gc.set_threshold(50_000, 20, 100)
     yield
     gc.freeze()
@@ -85,66 +88,69 @@ def _collecting_rarely() -> Iterator[None]:
 
 def _exit_code(app: typer.Typer, arguments: Sequence[str] | None) -> int:
     try:
-        code = _built(app)(None if arguments is None else list(arguments), standalone_mode=False, prog_name="subreplay")
-    except typer.Exit as leaving:
-        return int(leaving.exit_code)
-    except USAGE as error:
+        command, words = _build_click_app(app), None if arguments is None else list(arguments)
+        code = command(words, standalone_mode=False, prog_name="subreplay")
+    except typer.Exit as ending:
+        return int(ending.exit_code)
+    except UsageError as error:
         error.show()
         return 2
     except (KeyboardInterrupt, typer.Abort):
-        return _interrupted()
-    except SystemExit as leaving:
-        if not leaving.code:  # a shell has asked how a command goes on
+        return _report_interruption()
+    except SystemExit as ending:
+        if not ending.code:  # a shell requested completions of a command line
             return 0
-        # the reader of standard output has gone
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  what is left to flush goes there
+        # The reader of standard output is gone. Python still flushes what it has buffered.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return BROKEN_PIPE
     except Exception as error:
-        return _interrupted() if interruption.code else _failed(error)
-    if interruption.code or code == INTERRUPTED:  # which some versions of typer return as a code
-        return _interrupted()
+        return _report_interruption() if interruption.code else _report_failure(error)
+    if interruption.code or code == INTERRUPTED:  # some versions of typer return the code instead of raising
+        return _report_interruption()
     return code if isinstance(code, int) else 0
 
 
 @cache
-def _built(app: typer.Typer) -> Any:
-    """Once: to read the annotations of all commands takes as long as a small command."""
+def _build_click_app(app: typer.Typer) -> Any:
+    """Build the click application once, because reading all annotations takes as long as a small command."""
     return get_command(app)
 
 
-def _interrupted() -> int:
+def _report_interruption() -> int:
     code = interruption.code or INTERRUPTED
-    terminal.fail(f"interrupted; each table is as it was before, or whole{_earlier_page()}", code)
+    terminal.print_failure(f"interrupted; each table is either unchanged or complete{_mention_earlier_page()}", code)
     return code
 
 
-def _earlier_page() -> str:
-    """Said where a run ends before its page is written, and another one could be taken for it."""
-    return "" if log.earlier_page is None else f"; {log.earlier_page} is that of an earlier run"
+def _mention_earlier_page() -> str:
+    """Return a warning for a run that ends without a page while an earlier run's page is still there."""
+    return "" if log.earlier_page is None else f"; {log.earlier_page} is the page of an earlier run"
 
 
-def _failed(error: Exception) -> int:
-    """One sentence; where it came from goes to the log file, unless the input or the configuration is to blame."""
-    found = failures.explained(error)
+def _report_failure(error: Exception) -> int:
+    """Print one sentence. The traceback goes to the log file unless the input or the configuration is the cause."""
+    found = failures.explain_failure(error)
     if found is error and found.exit_code != EnvironmentFailed.exit_code:
-        terminal.fail(f"{found}{_earlier_page()}", found.exit_code)
+        terminal.print_failure(f"{found}{_mention_earlier_page()}", found.exit_code)
         return found.exit_code
     if found is None:
-        fault = f"a fault of subreplay, please report it with the log: {type(error).__name__}: {error}"
+        fault = f"this is a bug in subreplay, please report it with the log: {type(error).__name__}: {error}"
         found = EnvironmentFailed(fault)
-    terminal.fail(f"{found}{_earlier_page()}", found.exit_code, log.traceback(error))
+    terminal.print_failure(f"{found}{_mention_earlier_page()}", found.exit_code, log.traceback(error))
     return found.exit_code
 
 
-def _imported(module: str) -> None:
-    with suppress(Exception):  # who needs it imports it, too, and tells
+def _import_quietly(module: str) -> None:
+    with suppress(Exception):  # the code that needs the module imports it again and reports the error
         importlib.import_module(module)
 
 
 class _NoPandas(MetaPathFinder):
-    """Has Arrow find no pandas, where a process ends with its command. With its first array Arrow imports pandas, for
-    half a second, to know whether it is given a column of it, and no command has one. Whoever asks Arrow for a frame of
-    pandas later gets one all the same; a column of pandas needs ``from_pandas`` then, for its gaps to be nulls."""
+    """Hide pandas from Arrow in a process that ends with its command.
+
+    With its first array Arrow imports pandas for half a second, to recognise pandas columns, which no command passes.
+    Conversions to pandas still work later. A pandas column then needs ``from_pandas`` to turn its gaps into nulls.
+    """
 
     ends_with_command = False
 
@@ -153,8 +159,8 @@ class _NoPandas(MetaPathFinder):
             raise ModuleNotFoundError(name=fullname)
 
     @classmethod
-    def told(cls) -> None:
-        """Where this process ends with its command: have Arrow look for pandas now, in vain."""
+    def hide_pandas(cls) -> None:
+        """Have Arrow look for pandas now and fail, if this process ends with its command."""
         if not cls.ends_with_command:
             return
         import pyarrow as pa
@@ -167,37 +173,39 @@ class _NoPandas(MetaPathFinder):
             sys.meta_path.remove(finder)
 
 
-def opened(run: RunConfig, meanwhile: str | None = None) -> Engine:
-    """The engine of a command, to be closed by it; an interruption of the command breaks off what the engine does.
-    While Spark starts, the module that needs the engine next is imported ``meanwhile``."""
+def open_engine_for(run: RunConfig, meanwhile: str | None = None) -> Engine:
+    """Open the engine of a run, which the caller closes; an interruption of the command cancels the engine's work.
+
+    While Spark starts, a thread imports the module ``meanwhile``, which needs the engine next.
+    """
     from subreplay.pipeline.engines import choose_engine, open_engine
 
     choice = choose_engine(run)
     if choice.engine == "local":
-        _NoPandas.told()
-    engine = open_engine(run, choice, lambda options: _started(options, meanwhile))
-    interruption.cancelling(engine.interrupt)
-    _say_log()
+        _NoPandas.hide_pandas()
+    engine = open_engine(run, choice, lambda options: _start_session(options, meanwhile))
+    interruption.cancel_with(engine.interrupt)
+    _show_log_path()
     if terminal.verbose:
         terminal.warn(f"engine: {choice.engine}, because {choice.reason}", style="dim")
     return engine
 
 
-def _started(options: Spark, meanwhile: str | None = None) -> SparkSession:
-    """The session that there is, or one that is started now."""
+def _start_session(options: Spark, meanwhile: str | None = None) -> SparkSession:
+    """Return the active Spark session, or start one."""
     from subreplay.engine.spark.session import active, open_session
 
     if active() is not None:
-        with log.instead_of_output():
+        with log.capture_output():
             return open_session(options)
     if meanwhile is not None:
-        Thread(target=_imported, args=[meanwhile], daemon=True).start()
-    with terminal.progress("starting Spark"), log.instead_of_output():
-        return interruption.deferred(lambda: open_session(options))
+        Thread(target=_import_quietly, args=[meanwhile], daemon=True).start()
+    with terminal.progress("starting Spark"), log.capture_output():
+        return interruption.run_uninterrupted(lambda: open_session(options))
 
 
-def _say_log() -> None:
-    """Where the log file is, for who wants to know every stage."""
+def _show_log_path() -> None:
+    """Print the path of the log file for a verbose command."""
     if terminal.verbose:
         log.keep()
         terminal.warn(f"log: {log.path}", style="dim")

@@ -1,4 +1,4 @@
-"""What `subreplay inspect` says of a source, and the run files that it and a what-if without one start from."""
+"""Describe a source for `subreplay inspect`, and write the run file to start from."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from subreplay.pipeline.inspection import Look, Together
 
 MOST_REASONS: Final = 5
-_WRITTEN: Final = "# Written by subreplay inspect"
+_HEADER: Final = "# Written by subreplay inspect"
 _UNEDITED: Final = "# `inspect` replaces this file as long as nobody edits it: "
 
 
-def lines(location: str, found: Look, rules: tuple[list[str], dict[str, list[str]]] | None = None) -> Iterator[str]:
-    """What a source is and holds, and, where ``rules`` are given, which could be looked for and which not."""
-    known = {"canonical": "our own columns", "by name": "columns by their names and contents"}
+def describe_source(
+    location: str, found: Look, rules: tuple[list[str], dict[str, list[str]]] | None = None
+) -> Iterator[str]:
+    """Describe the format and the contents of a source, and with ``rules`` which of them an audit can check."""
+    known = {"canonical": "canonical columns", "by name": "columns recognised by their names and contents"}
     form = found.source.from_ if found.source.from_ in LIVE else found.source.format
     form = form if found.source.table is None else "a table"
     yield f"{location}: {form}, {known.get(found.candidate.name, found.candidate.name)}"
@@ -35,50 +37,50 @@ def lines(location: str, found: Look, rules: tuple[list[str], dict[str, list[str
         yield f"  {why}"
     for assumed in found.answer.assumed:
         yield f"  assumed: {assumed}"
-    for doubt in found.candidate.unjudged:
-        yield f"  mind: {doubt}"
-    for ours in found.answer.open:
-        why = found.candidate.questions.get(ours, "no column is known to hold it")
-        yield f"  open: {ours}: {why}"
+    for warning in found.candidate.unjudged:
+        yield f"  note: {warning}"
+    for column in found.answer.open:
+        why = found.candidate.questions.get(column, "no column is known to contain it")
+        yield f"  open: {column}: {why}"
     if found.held is None:
         return
-    yield from _held(found.held)
+    yield from _describe_messages(found.held)
     if rules is None:
         return
-    seen, blind = rules
-    yield "evidence: messages only. A what-if needs nothing else; an audit needs deliveries, too"
-    yield f"rules that an audit could look for: {', '.join(seen)}"
-    for why, codes in blind.items():
+    applicable, inapplicable = rules
+    yield "evidence: messages only. A what-if needs nothing else; an audit also needs deliveries"
+    yield f"rules that an audit could check: {', '.join(applicable)}"
+    for why, codes in inapplicable.items():
         yield f"not applicable: {', '.join(codes)}: {why}"
 
 
-def lines_of_files(found: Together) -> Iterator[str]:
-    """What messages and the files beside them are and hold."""
-    yield from lines(found.messages.source.location, found.messages)
+def describe_files(found: Together) -> Iterator[str]:
+    """Describe messages and the files that belong to them."""
+    yield from describe_source(found.messages.source.location, found.messages)
     for each in found.beside:
         yield f"{each.source.location}: {each.source.format}, {each.found.table}"
         for assumed in each.found.assumed:
             yield f"  assumed: {assumed}"
-        yield f"{each.found.table}: {_counts(each.rows, each.valid)}"
-        yield from _reasons(each.why)
+        yield f"{each.found.table}: {_format_counts(each.rows, each.valid)}"
+        yield from _format_reasons(each.why)
     if found.policy is not None:
-        yield f"policy: {found.policy[0]} is assumed: {found.policy[1]}"
+        yield f"policy: {found.policy[0]} is assumed, because {found.policy[1]}"
     if found.policy is not None and all(each.found.table != "membership" for each in found.beside):
-        yield "members: no file lists them; who was given something is taken to be there"
+        yield "members: no file lists them; every consumer that received a message is assumed to be a member"
 
 
-def _counts(rows: int, valid: int) -> str:
+def _format_counts(rows: int, valid: int) -> str:
     return f"{count(rows)} rows = {count(valid)} valid + {count(rows - valid)} quarantined"
 
 
-def _reasons(why: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _format_reasons(why: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for reason in why[:MOST_REASONS]:
         yield f"  quarantined: {plural(reason['count'], 'row')}: {in_words(reason)}"
 
 
-def _held(held: Held) -> Iterator[str]:
-    yield f"messages: {_counts(held.rows, held.valid)}"
-    yield from _reasons(held.why)
+def _describe_messages(held: Held) -> Iterator[str]:
+    yield f"messages: {_format_counts(held.rows, held.valid)}"
+    yield from _format_reasons(held.why)
     if held.copies:
         yield f"  duplicates: {plural(held.copies, 'row')}, exact copies of others; a what-if counts each message once"
     if held.valid:
@@ -92,13 +94,16 @@ def _held(held: Held) -> Iterator[str]:
 def write_run_file(
     path: Path, run: dict[str, object], found: Look | None, location: str, more: Sequence[str] = ()
 ) -> None:
-    """Write a run file, with ``more`` that was assumed; one that was written so and not edited is replaced, and one of
-    an earlier version, of which that cannot be known, is kept beside it. Raises ``InputError`` where another file is
-    there already."""
+    """Write a run file with its assumptions and ``more`` of them as comments.
+
+    A file that this function wrote and nobody edited is replaced. A file of an earlier version may have been edited, so
+    it is kept under another name. Raises ``InputError`` if another file exists already.
+    """
     earlier = path.with_name(f"{path.name}.old")
     kept = path.exists() and not _is_unedited(path)
     if kept and (earlier.exists() or not _is_of_earlier_version(path)):
-        raise InputError(f"{path}: exists already and may have been edited. Name another file with --to, or remove it.")
+        remedy = "Name another file with --to, or remove this one."
+        raise InputError(f"{path} exists already and may have been edited. {remedy}")
     notes = [
         *(f"assumed: {each}" for each in (*(() if found is None else found.answer.assumed), *more)),
         *(f"write {each} for ?" for each in (() if found is None else found.answer.open)),
@@ -107,19 +112,19 @@ def write_run_file(
         run, sort_keys=False, allow_unicode=True, width=120
     )
     if kept:
-        text = f"# The run file that was here before is {earlier.name}.\n{text}"
-    head = f"{_WRITTEN} {location}.\n{_UNEDITED}{_digest(text)}\n"
+        text = f"# The earlier run file is now {earlier.name}.\n{text}"
+    head = f"{_HEADER} {location}.\n{_UNEDITED}{_digest(text)}\n"
     try:
         if kept:
             path.rename(earlier)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(head + text, encoding="utf-8")
     except OSError as error:
-        raise failures.of_system(error, path, "written") from error
+        raise failures.describe_os_error(error, path, "written") from error
 
 
 def _is_unedited(path: Path) -> bool:
-    """Whether a file is one that ``write_run_file`` wrote, and that nobody has edited."""
+    """Return whether ``write_run_file`` wrote a file and nobody has edited it."""
     try:
         _, digest, text = path.read_text(encoding="utf-8").split("\n", 2)
     except (OSError, ValueError):
@@ -128,23 +133,22 @@ def _is_unedited(path: Path) -> bool:
 
 
 def _is_of_earlier_version(path: Path) -> bool:
-    """Whether a file was written by a version that did not note how to tell that nobody has edited it."""
+    """Return whether a version wrote a file that did not add a digest of its text."""
     try:
         first, _, text = path.read_text(encoding="utf-8").partition("\n")
     except (OSError, ValueError):
         return False
-    return first.startswith(_WRITTEN) and not text.startswith(_UNEDITED)
+    return first.startswith(_HEADER) and not text.startswith(_UNEDITED)
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def scenarios(
+def build_scenarios(
     policy: str | None, against: Sequence[str], consumers: int, known: Sequence[Any]
 ) -> list[dict[str, object]]:
-    """The scenarios of a what-if without a run file: the named policies, or those of ``known`` scenarios, each with so
-    many consumers."""
+    """Build the scenarios of a what-if without a run file: the named policies, or those of ``known`` scenarios."""
     from subreplay.pipeline.inspection import members
 
     first = policy or str(known[0]["policy"])

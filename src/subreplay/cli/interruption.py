@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: what the engine still does for the command is cancelled, then the command ends."""
+"""Handle Ctrl-C and SIGTERM: cancel what the engine still does for the command, then end the command."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import NoReturn, TypeVar
 
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-PATIENCE = 5.0  # seconds until the command ends without an answer
-PAUSE = 0.5  # seconds between two cancellings
+CANCEL_TIMEOUT = 5.0  # seconds after which the command ends although the engine has not answered
+CANCEL_INTERVAL = 0.5  # seconds between two cancellations
 
 
 class Interruption:
-    """What happens to a command from outside; ``code`` is the exit code then: 128 and the number of the signal."""
+    """An interruption of a command by a signal; ``code`` is its exit code, 128 plus the number of the signal."""
 
     def __init__(self) -> None:
         self.code: int | None = None
@@ -26,8 +26,8 @@ class Interruption:
         self._ended = threading.Event()
 
     @contextmanager
-    def expected(self) -> Iterator[Interruption]:
-        """Signals end the command until this ends. Elsewhere than in the main thread they are others' business."""
+    def handle_signals(self) -> Iterator[Interruption]:
+        """End the command at a signal while the context lasts. Outside the main thread signals are left alone."""
         self.code = self._cancel = None
         self._ended = threading.Event()
         if threading.current_thread() is not threading.main_thread():
@@ -44,29 +44,29 @@ class Interruption:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def cancelling(self, cancel: Callable[[], object]) -> None:
-        """From now on call ``cancel`` first."""
+    def cancel_with(self, cancel: Callable[[], object]) -> None:
+        """Call ``cancel`` first at every later signal."""
         self._cancel = cancel
 
-    def deferred(self, work: Callable[[], T]) -> T:
-        """What ``work`` gives; a signal takes effect when it ends, and so do those that follow it.
+    def run_uninterrupted(self, work: Callable[[], T]) -> T:
+        """Return the result of ``work``; signals that arrive meanwhile take effect after it.
 
-        Java writes where it listens into a folder that pyspark removes when it is broken off, and without that folder
-        Java never ends. The work has a thread of its own, because in the main thread pyspark's ``SparkContext`` puts
-        its own handler in place, which calls Java in the middle of another call.
+        Java writes its port into a folder that pyspark removes when it is interrupted, and without that folder Java
+        never ends. The work runs in a separate thread, because in the main thread pyspark's ``SparkContext`` installs
+        its own handler, which calls Java in the middle of another call.
         """
         if threading.current_thread() is not threading.main_thread():
             return work()
-        waiting: list[int] = []
+        received: list[int] = []
         for number in SIGNALS:
-            signal.signal(number, lambda number, _: waiting.append(number))
+            signal.signal(number, lambda number, _: received.append(number))
         try:
             with ThreadPoolExecutor(1) as thread:
                 return thread.submit(work).result()
         finally:
             self._listen()
-            if waiting:
-                self._end(waiting[0], None)
+            if received:
+                self._end(received[0], None)
 
     def _listen(self) -> None:
         for number in SIGNALS:
@@ -74,22 +74,24 @@ class Interruption:
 
     def _end(self, number: int, frame: FrameType | None) -> NoReturn:
         self.code = 128 + number
-        sys.unraisablehook = lambda _: None  # of what was half made, as a kernel that was being compiled
+        sys.unraisablehook = lambda _: None  # ignores half-made objects, such as a kernel that was being compiled
         if self._cancel is not None:
-            # in a thread of its own: this one may be in the middle of a call, on the same connection
+            # in a separate thread, because this one may be in the middle of a call on the same connection
             first = threading.Event()
             threading.Thread(
                 target=self._cancel_until_ended, args=(self._cancel, first, self._ended), daemon=True
             ).start()
-            first.wait(PATIENCE)
+            first.wait(CANCEL_TIMEOUT)
         raise KeyboardInterrupt
 
     def _cancel_until_ended(self, cancel: Callable[[], object], first: threading.Event, ended: threading.Event) -> None:
-        """Cancel what is under way, and again what other threads of the command have begun since: a job that was only
-        planned at the first time would run to its end, for which the command waits."""
-        with suppress(Exception):  # nobody is there any more who could be asked
+        """Cancel running work again and again, until the command ends.
+
+        A job that was only planned at the first cancellation would otherwise run to its end, and the command waits.
+        """
+        with suppress(Exception):  # the engine may be gone
             while not ended.is_set():
                 cancel()
                 first.set()
-                ended.wait(PAUSE)
+                ended.wait(CANCEL_INTERVAL)
         first.set()

@@ -1,7 +1,7 @@
 """The command line. Exit codes: 0 valid, 1 violations, 2 bad input or configuration, 3 unknown, 4 the environment
 failed, 130 interrupted."""
 
-# A command imports what it needs when it runs: the others, and --help, do not wait for it.
+# A command imports what it needs when it runs, so that other commands and --help start at once.
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import typer
 
 from subreplay import __version__, failures
 from subreplay.adapters import Options
-from subreplay.cli.command import Command, log, opened, run_command, terminal
+from subreplay.cli.command import Command, log, open_engine_for, run_command, terminal
 from subreplay.cli.commands import conformance, sources
 from subreplay.cli.commands.plan import plan_app
 from subreplay.cli.runs import (
@@ -34,9 +34,9 @@ from subreplay.cli.runs import (
     Quiet,
     Tables,
     Verbose,
-    load,
-    of_messages,
-    reported,
+    build_run_of_messages,
+    load_run,
+    write_report,
 )
 from subreplay.errors import ConfigError, InputError
 
@@ -50,19 +50,19 @@ app.add_typer(plan_app, name="plan")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code. Without arguments those of the program, whose process ends with it."""
+    """Run one command and return its exit code; without arguments, run that of the process, which ends with it."""
     return run_command(app, arguments)
 
 
 def job() -> None:
-    """The same for a platform that looks at no returned value: a code other than 0 is raised, so that the job fails."""
+    """Run one command on a platform that ignores returned values: a code other than 0 is raised, so the job fails."""
     code = main(sys.argv[1:])
     if code:
         sys.exit(code)
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False) -> None:
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
     if version:
         typer.echo(f"subreplay {__version__}")
         raise typer.Exit(0)
@@ -80,17 +80,17 @@ def audit(
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
-    """Check recorded deliveries against every promise of the subscription."""
-    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
-    return _run("audit", load(config_file, _day(date, day_before), tables, out_dir, engine=engine))
+    """Check whether the subscription kept its delivery guarantees."""
+    terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json)
+    return _run("audit", load_run(config_file, _day(date, day_before), tables, out_dir, engine=engine))
 
 
 def _day(date: str | None, day_before: str | None) -> str | None:
-    """The day that one of the two options names."""
+    """Return the day that one of the two options names."""
     if day_before is None:
         return date
     if date is not None:
-        raise typer.BadParameter("give either --date or --day-before")
+        raise typer.BadParameter("pass either --date or --day-before")
     from subreplay.config.fields import parse_day
 
     try:
@@ -104,11 +104,11 @@ def whatif(
     config_file: ConfigOrMessages = None,
     messages: Messages = None,
     consumers: Annotated[
-        int, typer.Option(min=1, max=10_000, help="With --messages or --preset: how many consumers.")
+        int, typer.Option(min=1, max=10_000, help="With --messages or --preset: the number of consumers.")
     ] = 4,
-    policy: Annotated[str | None, typer.Option(help="With --messages: the policy to look at first.")] = None,
+    policy: Annotated[str | None, typer.Option(help="With --messages: the first policy of the comparison.")] = None,
     against: Annotated[
-        list[str] | None, typer.Option(help="With --messages: a policy to compare it with; may be repeated.")
+        list[str] | None, typer.Option(help="With --messages: a policy to compare with it; may be repeated.")
     ] = None,
     preset: Annotated[
         str | None, typer.Option("--preset", help="Scenarios: scale-out, upgrade, failover-or-key-shared, assignors.")
@@ -122,35 +122,35 @@ def whatif(
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
-    """Replay recorded traffic under other subscriptions and compare them side by side."""
-    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    """Replay recorded traffic under other set-ups and compare them side by side."""
+    terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json)
     if (config_file is None) == (messages is None):
-        raise typer.BadParameter("give either --config or --messages")
+        raise typer.BadParameter("pass either --config or --messages")
     if messages is not None:
-        asked = policy, against or [], consumers
-        run = of_messages(messages, table_format, asked, date, out_dir, every_topic=True, engine=engine)
-        return _run("whatif", _with_preset(run, preset, consumers))
+        request = policy, against or [], consumers
+        run = build_run_of_messages(messages, table_format, request, date, out_dir, every_topic=True, engine=engine)
+        return _run("whatif", _apply_preset(run, preset, consumers))
     assert config_file is not None
-    run = _with_preset(load(config_file, date, tables, out_dir, engine=engine), preset, consumers)
+    run = _apply_preset(load_run(config_file, date, tables, out_dir, engine=engine), preset, consumers)
     if not run.scenarios:
         raise ConfigError(f"{config_file}: scenarios is empty; a what-if needs at least one")
     return _run("whatif", run)
 
 
-def _with_preset(run: RunConfig, preset: str | None, consumers: int) -> RunConfig:
+def _apply_preset(run: RunConfig, preset: str | None, consumers: int) -> RunConfig:
     from subreplay.cli import presets
 
-    return run if preset is None else presets.with_preset(run, preset, consumers)
+    return run if preset is None else presets.apply_preset(run, preset, consumers)
 
 
 def _run(kind: Literal["audit", "whatif"], run: RunConfig) -> int:
     log.open(Path(run.output.report))
-    with opened(run, meanwhile="subreplay.pipeline.story") as engine:
+    with open_engine_for(run, meanwhile="subreplay.pipeline.story") as engine:
         from subreplay.pipeline import story
 
         work = story.audit if kind == "audit" else story.whatif
         result = work(engine, run, terminal.progress)
-        return reported(kind, run, result.verdict, result.report)
+        return write_report(kind, run, result.verdict, result.report)
 
 
 @command()
@@ -164,17 +164,17 @@ def profile(
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
-    """Write the traffic's profile to traffic.profile, a day in place of that day: a what-if then starts from it."""
-    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
-    run = load(config_file, _day(date, day_before), tables, None, engine=engine)
+    """Write the traffic profile of each day to traffic.profile, so that later what-ifs start from it."""
+    terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json)
+    run = load_run(config_file, _day(date, day_before), tables, None, engine=engine)
     log.open(Path(run.output.report))
-    with opened(run, meanwhile="subreplay.pipeline.story") as opened_engine:
+    with open_engine_for(run, meanwhile="subreplay.pipeline.story") as opened_engine:
         from subreplay.pipeline import story
 
         days = story.profile(opened_engine, run, terminal.progress)
-    terminal.say(f"profile: {sum(days.values()):,} messages of {len(days):,} days in {run.traffic.profile}")
+    terminal.print_line(f"profile: {sum(days.values()):,} messages of {len(days):,} days in {run.traffic.profile}")
     if terminal.as_json:
-        terminal.object({"command": "profile", "messages": days, "table": f"{run.traffic.profile}/profile"})
+        terminal.print_json({"command": "profile", "messages": days, "table": f"{run.traffic.profile}/profile"})
     return 0
 
 
@@ -189,29 +189,31 @@ def explain(
     message: Annotated[
         str | None, typer.Option("--message", help="A message: orders:5:120 or, in a batch, orders:5:120:7.")
     ] = None,
-    last: Annotated[int, typer.Option("--last", min=1, max=10_000, help="How many deliveries, the latest.")] = 50,
+    last: Annotated[
+        int, typer.Option("--last", min=1, max=10_000, help="How many of the latest deliveries to show.")
+    ] = 50,
     date: Date = None,
     tables: Tables = None,
     out_dir: Out = None,
     engine: Engine = None,
 ) -> int:
-    """Print the life of a message or a key: published, owned, held back, delivered, acknowledged, and its findings.
+    """Print the history of a message or a key: published, owned, blocked, delivered, acknowledged, and its findings.
 
-    Of a key, first the bytes hashed, the hash, the slot, and the owner in each epoch with the event that moved it.
+    For a key, first print its bytes, its hash, its slot, and its owner in each epoch with the event that moved it.
     """
     if (key is None) == (message is None):
-        raise typer.BadParameter("give either --key or --message")
-    run = load(config_file, date, tables, out_dir, engine=engine)
+        raise typer.BadParameter("pass either --key or --message")
+    run = load_run(config_file, date, tables, out_dir, engine=engine)
     lines: list[Iterable[str]] = []
     if key is not None:
         from subreplay.pipeline.explain import explain_key
 
-        lines.append(explain_key(run, key, partial(opened, run)))
+        lines.append(explain_key(run, key, partial(open_engine_for, run)))
     if message is not None or "traffic" in run.model_fields_set:
         from subreplay.audit.explain.position import Position
 
         position = None if message is None else Position.parse(message)
-        with opened(run, meanwhile="subreplay.pipeline.trace") as evidence:
+        with open_engine_for(run, meanwhile="subreplay.pipeline.trace") as evidence:
             from subreplay.pipeline.trace import trace_key, trace_message
 
             if key is not None:
@@ -219,30 +221,30 @@ def explain(
             if position is not None:
                 lines.append([*trace_message(evidence, run, position, last)])
     for line in chain.from_iterable(lines):
-        terminal.say(line)
+        terminal.print_line(line)
     return 0
 
 
 @command()
 def report(
-    json_file: Annotated[Path, typer.Argument(help="A report.json of an earlier run.")],
+    json_file: Annotated[Path, typer.Argument(help="The report.json of an earlier run.")],
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for the rendered files.")],
 ) -> int:
-    """Render a report again from its JSON: page, text and terminal."""
+    """Render a report again from its JSON file: page, text and terminal."""
     from subreplay.reports.json_report import from_json
     from subreplay.reports.write import write_reports
 
     try:
         data = from_json(json_file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise failures.of_system(error, json_file, "read") from error
+        raise failures.describe_os_error(error, json_file, "read") from error
     except RecursionError as error:
-        raise InputError(f"{json_file}: not a report: nested too deeply") from error
+        raise InputError(f"{json_file} is not a report: it is nested too deeply") from error
     except (InputError, ValueError) as error:
         raise InputError(f"{json_file}: {error}") from error
     paths = write_reports(data, out_dir)
-    terminal.show(data)
-    terminal.say(f"report: {(paths.html or paths.text).resolve()}")
+    terminal.print_report(data)
+    terminal.print_line(f"report: {(paths.html or paths.text).resolve()}")
     return 0
 
 
@@ -259,14 +261,14 @@ def demo(
     bundled = files("subreplay.demo")
     with as_file(bundled / "recording") as recording:
         output = {"output": {"tables": f"{out_dir}/tables", "report": f"{out_dir}/report"}}
-        sources.tables_of(recording, f"{out_dir}/input", "pulsar-recording", "delta", output, Options())
+        sources.ingest_folder(recording, f"{out_dir}/input", "pulsar-recording", "delta", output, Options())
     with as_file(bundled / "demo.yaml") as run_file:
-        return _run("audit", load(run_file, None, f"{out_dir}/input", str(out_dir), engine=engine))
+        return _run("audit", load_run(run_file, None, f"{out_dir}/input", str(out_dir), engine=engine))
 
 
 @command(name="config")
 def print_config() -> int:
-    """Print every key of a run file with its default, its unit and its legal values."""
+    """Print every key of a run file with its default, unit and legal values."""
     sys.stdout.write((files("subreplay") / "default.yaml").read_text(encoding="utf-8"))
     return 0
 

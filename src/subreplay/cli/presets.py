@@ -1,4 +1,4 @@
-"""Scenarios to start a what-if from, so that nobody begins with an empty page."""
+"""Ready-made scenarios to start a what-if from."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from subreplay.semantics.policies import make
 Section = dict[str, Any]
 
 
-def with_preset(run: RunConfig, preset: str, consumers: int) -> RunConfig:
-    """The run with the scenarios of a preset instead of its own, of so many consumers. Raises ``ConfigError``."""
+def apply_preset(run: RunConfig, preset: str, consumers: int) -> RunConfig:
+    """Replace the scenarios of a run by those of a preset with so many consumers; raises ``ConfigError``."""
     if preset not in PRESETS:
         near = get_close_matches(preset, PRESETS, n=1)
         hint = f"; did you mean {near[0]}" if near else ""
-        raise ConfigError(f"--preset {preset}: no such preset; there are: {', '.join(PRESETS)}{hint}")
+        raise ConfigError(f"--preset {preset}: there is no such preset. Choose one of {', '.join(PRESETS)}{hint}")
     sections = list(PRESETS[preset](run.subscription, consumers))
     if not sections:
         raise ConfigError(f"--preset {preset}: {run.subscription.policy} has nothing to compare with")
@@ -29,13 +29,13 @@ def with_preset(run: RunConfig, preset: str, consumers: int) -> RunConfig:
 
 
 def _scale_out(own: Subscription, consumers: int) -> Iterator[Section]:
-    """The same policy with more consumers."""
+    """Yield the same policy with more consumers."""
     for many in dict.fromkeys((consumers, consumers + 1, -(-consumers * 3 // 2), consumers * 2)):
         yield _section(f"{many:,} consumers", own.policy, own.profile, many, own.options)
 
 
 def _upgrade(own: Subscription, consumers: int) -> Iterator[Section]:
-    """The same policy under every profile that has it."""
+    """Yield the same policy under every profile that has it."""
     for profile in dict.fromkeys((own.profile, *KEYLESS)):
         try:
             make(own.policy, profile)
@@ -45,14 +45,14 @@ def _upgrade(own: Subscription, consumers: int) -> Iterator[Section]:
 
 
 def _failover_or_key_shared(own: Subscription, consumers: int) -> Iterator[Section]:
-    """A subscription with one active consumer for each partition, or with one for each key."""
+    """Yield a subscription with one active consumer for each partition, and subscriptions with one for each key."""
     profile = own.profile if own.profile.startswith("pulsar") else LATEST["pulsar"]
     for name in ("pulsar.failover", "pulsar.key_shared.consistent_hash", "pulsar.key_shared.auto_split"):
         yield _section(name, name, profile, consumers, {})
 
 
 def _assignors(own: Subscription, consumers: int) -> Iterator[Section]:
-    """Every assignor of a Kafka group."""
+    """Yield every assignor of a Kafka group."""
     for name in ("range", "roundrobin", "sticky", "cooperative_sticky", "uniform", "server_range"):
         yield _section(f"kafka.{name}", f"kafka.{name}", LATEST["kafka"], consumers, {})
 

@@ -1,4 +1,4 @@
-"""The log file of a run: what Spark, Java and other libraries say, warnings, and the traceback of what broke off."""
+"""The log file of a run: output of Spark, Java and other libraries, warnings, and the traceback of a failure."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import TextIO
 
 from subreplay.errors import EnvironmentFailed
 
-NAME = "subreplay.log"
+LOG_NAME = "subreplay.log"
 
 
-def _written(path: Path) -> int | None:
-    """When a file was written, in ns; None where there is none."""
+def _read_modification_time(path: Path) -> int | None:
+    """Return when a file was written in ns, or None if there is no file."""
     with suppress(OSError):
         return path.stat().st_mtime_ns
     return None
 
 
 class RunLog(logging.Handler):
-    """Takes what is logged or warned of; a file is opened in the folder for temporary files unless one was named."""
+    """Receives log records and warnings, and writes them to a named file or else to a temporary one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,33 +39,37 @@ class RunLog(logging.Handler):
         self._page: tuple[Path, int | None] | None = None
 
     def open(self, folder: Path) -> None:
-        """Write to a file of this folder, which stays. Raises ``EnvironmentFailed`` where the folder is not writable,
-        which is better known before a long run than after it."""
+        """Write to a permanent file in this folder.
+
+        Raises ``EnvironmentFailed`` if the folder is not writable, so that a long run fails at its start.
+        """
         from subreplay.reports.write import PAGE
 
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = (folder / NAME).open("w", encoding="utf-8", errors="backslashreplace")
+            self._file = (folder / LOG_NAME).open("w", encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             remedy = "choose another folder (--out, or output.report in the run file)"
             raise EnvironmentFailed(f"{folder}: cannot be written: {error.strerror}; {remedy}") from error
-        self.path, self._kept = (folder / NAME).absolute(), True
-        self._page = (folder / PAGE, _written(folder / PAGE))
+        self.path, self._kept = (folder / LOG_NAME).absolute(), True
+        self._page = (folder / PAGE, _read_modification_time(folder / PAGE))
 
     @property
     def earlier_page(self) -> Path | None:
-        """The page beside the log file, where it is still that of an earlier run: it stays until this run's replaces
-        it, so that who looks at it meanwhile finds a whole one."""
+        """The page beside the log file if an earlier run wrote it, else None.
+
+        An earlier page stays until this run replaces it, so that a reader always finds a whole page.
+        """
         page, written = self._page or (None, None)
-        return page if page is not None and written is not None and _written(page) == written else None
+        return page if page is not None and written is not None and _read_modification_time(page) == written else None
 
     @contextmanager
-    def listening(self) -> Iterator[RunLog]:
+    def listen(self) -> Iterator[RunLog]:
         """Receive log records and warnings until the end."""
         self._begin()
         logger, raises, last = logging.getLogger(), logging.raiseExceptions, logging.lastResort
         logger.addHandler(self)
-        logging.lastResort = self  # also of loggers that hand nothing on
+        logging.lastResort = self  # receives the records of loggers that do not propagate
         logging.captureWarnings(True)
         logging.raiseExceptions = False  # a full disk must not fill the terminal
         try:
@@ -79,14 +83,14 @@ class RunLog(logging.Handler):
                     self._file.close()
 
     @contextmanager
-    def instead_of_output(self) -> Iterator[None]:
-        """Programs that are started meanwhile write here, instead of to standard output and standard error."""
+    def capture_output(self) -> Iterator[None]:
+        """Redirect standard output and standard error to the log file, also for programs that start meanwhile."""
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         before = [os.dup(number) for number in (1, 2)]
         try:
             for number in (1, 2):
-                os.dup2(self._writable().fileno(), number)
+                os.dup2(self._open_file().fileno(), number)
             yield
         finally:
             for number, saved in zip((1, 2), before, strict=True):
@@ -96,31 +100,31 @@ class RunLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a log record."""
         with suppress(OSError):
-            print(self.format(record), file=self._writable(), flush=True)
+            print(self.format(record), file=self._open_file(), flush=True)
 
     def traceback(self, error: BaseException) -> Path | None:
-        """Write where an error came from; the file, or None where none can be written."""
-        told = "".join(traceback.format_exception(error))
+        """Write the traceback of an error; return the file, or None if no file can be written."""
+        trace = "".join(traceback.format_exception(error))
         for _ in range(2):
             try:
-                print(told, file=self._writable(), flush=True)
+                print(trace, file=self._open_file(), flush=True)
                 self.keep()
                 return self.path
-            except OSError:  # the disk of the named folder is full: the one of temporary files may not be
+            except OSError:  # this disk may be full, and the disk of temporary files may not be
                 self._file = None
         return None
 
     def keep(self) -> None:
-        """The file stays: it is spoken of."""
+        """Keep the file, because a message names it."""
         self._kept = True
 
-    def forget(self) -> None:
-        """Remove a file that nobody has heard of: all went well."""
+    def remove_unless_kept(self) -> None:
+        """Remove the file if no message has named it."""
         if self.path is not None and not self._kept:
             self.path.unlink(missing_ok=True)
             self.path = None
 
-    def _writable(self) -> TextIO:
+    def _open_file(self) -> TextIO:
         if self._file is None:
             handle, name = tempfile.mkstemp(prefix="subreplay-", suffix=".log")
             self._file = os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace")

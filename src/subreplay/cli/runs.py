@@ -1,4 +1,4 @@
-"""The run that a command line names: a run file, or nothing but messages; and what a program is told of its result."""
+"""Build the run of a command line, from a run file or from messages alone, and report its result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from subreplay.cli.command import EXIT, log, opened, terminal
+from subreplay.cli.command import EXIT_CODES, log, open_engine_for, terminal
 from subreplay.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -24,76 +24,79 @@ Messages = Annotated[
     str | None, typer.Option("--messages", help="Without a run file: where the messages are, a path or a table.")
 ]
 MessagesFormat = Annotated[
-    str | None, typer.Option("--format", help="With --messages: their format, where nothing tells it.")
+    str | None, typer.Option("--format", help="With --messages: their format, if it cannot be detected.")
 ]
 Date = Annotated[str | None, typer.Option("--date", help="Only this UTC day (YYYY-MM-DD).")]
 DayBefore = Annotated[
-    str | None, typer.Option("--day-before", help="Only the UTC day before this one, as a job knows its own day.")
+    str | None, typer.Option("--day-before", help="Only the UTC day before this one. For a job that knows its own day.")
 ]
 Tables = Annotated[str | None, typer.Option("--tables", help="Input tables; overrides traffic.path.")]
 Out = Annotated[str | None, typer.Option("--out", help="Folder for result tables and report; overrides output.")]
 Format = Annotated[str, typer.Option("--format", help="delta or parquet.")]
 Engine = Annotated[str | None, typer.Option("--engine", help="auto, local (without Spark) or spark; overrides engine.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Only the result in a line or two, and errors.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the result in a line or two, and errors.")]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", help="Every stage in a line of its own, and where the log file is.")
+    bool, typer.Option("--verbose", help="Print each stage on a separate line, and the path of the log file.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output: verdict, counts, paths.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output: verdict, counts, paths.")]
 
 
-def of_messages(
-    location: str, form: str | None, asked: tuple[str | None, list[str], int], date: str | None, out_dir: str | None,
+def build_run_of_messages(
+    location: str, form: str | None, request: tuple[str | None, list[str], int], date: str | None, out_dir: str | None,
     every_topic: bool = False, **overrides: object,
 ) -> RunConfig:  # fmt: skip
-    """A what-if of nothing but messages: as `inspect` understands them, under the policies that are asked for.
-    ``every_topic``: a group reads all topics; else, and under other policies, the first one is taken."""
+    """Build a what-if from messages alone: as `inspect` maps them, under the requested policies.
+
+    ``request`` is the first policy, the policies to compare it with, and the number of consumers. With ``every_topic``
+    a Kafka group reads all topics; otherwise the run takes the first topic.
+    """
     from subreplay.cli import inspection
     from subreplay.config import run as config
     from subreplay.hashing.profiles import latest
     from subreplay.semantics.policies import make
 
-    for name in (asked[0], *asked[1]):
+    for name in (request[0], *request[1]):
         if name is not None:
             make(name, latest(name))
     from subreplay.pipeline import inspection as looking
 
     source = looking.source_of(location, form)
-    with opened(looking.run_for(source)) as engine, terminal.progress(f"looking at {location}"):
+    with open_engine_for(looking.run_for(source)) as engine, terminal.progress(f"looking at {location}"):
         found = looking.look(engine, source)
     if found.answer.open:
-        open_ = ", ".join(found.answer.open)
-        remedy = f"`subreplay inspect {location}` writes a run file to complete"
-        raise InputError(f"{location}: nothing tells {open_}; {remedy}")
+        missing = ", ".join(found.answer.open)
+        remedy = f"Run `subreplay inspect {location}` and complete the run file that it writes"
+        raise InputError(f"{location}: cannot find out {missing}. {remedy}")
     for assumed in found.answer.assumed:
         terminal.warn(f"assumed: {assumed}")
     run = looking.run_of(found)
     known = run["scenarios"]
     assert isinstance(known, list)
-    run["scenarios"] = chosen = inspection.scenarios(asked[0], asked[1], asked[2], known)
+    run["scenarios"] = scenarios = inspection.build_scenarios(*request, known)
     topics = () if found.held is None else found.held.topics
     if len(topics) > 1:
-        grouped = every_topic and all(str(one["policy"]).startswith("kafka.") for one in chosen)
+        grouped = every_topic and all(str(one["policy"]).startswith("kafka.") for one in scenarios)
         run["subscription"] = {**run["subscription"], "topic": None if grouped else topics[0]}
         if not grouped:
             terminal.warn(f"assumed: the topic is {topics[0]}; {len(topics) - 1:,} other topics are left out")
-    return config.parse(run, location, date=date, **outputs(out_dir), **overrides)
+    return config.parse(run, location, date=date, **build_output_overrides(out_dir), **overrides)
 
 
-def load(path: Path, date: str | None, tables: str | None, out_dir: str | None, **overrides: object) -> RunConfig:
-    """A run file; ``overrides`` are dotted names of its keys that options say otherwise."""
+def load_run(path: Path, date: str | None, tables: str | None, out_dir: str | None, **overrides: object) -> RunConfig:
+    """Load a run file; ``overrides`` are values of options by the dotted names of the keys that they replace."""
     from subreplay.config import run as config
     from subreplay.config.secrets import PLAIN
 
-    run = config.load(path, date=date, **{"traffic.path": tables}, **outputs(out_dir), **overrides)
+    run = config.load(path, date=date, **{"traffic.path": tables}, **build_output_overrides(out_dir), **overrides)
     if run.keys.secret.kind != PLAIN:
-        run.keys.words  # noqa: B018  a secret that is not at its place shows itself here, before Spark starts
+        run.keys.words  # noqa: B018  a missing secret fails here, before Spark starts
     if run.keys.readable:
-        terminal.warn(f"{path}: keys.secret stands there for anybody who reads it; name its place: {{env: NAME}}")
+        terminal.warn(f"{path}: anyone who reads this file knows keys.secret. Write {{env: NAME}} instead.")
     return run
 
 
-def outputs(out_dir: str | None) -> dict[str, str]:
-    """What --out overrides."""
+def build_output_overrides(out_dir: str | None) -> dict[str, str]:
+    """Return the keys of the run file that --out overrides."""
     if out_dir is None:
         return {}
     check_folder("--out", out_dir)
@@ -101,7 +104,7 @@ def outputs(out_dir: str | None) -> dict[str, str]:
 
 
 def check_folder(option: str, value: str) -> None:
-    """Raises ``ConfigError`` where an option names no folder."""
+    """Check that the value of an option is a folder name; raises ``ConfigError``."""
     from subreplay.config.fields import folder_path
 
     try:
@@ -110,22 +113,22 @@ def check_folder(option: str, value: str) -> None:
         raise ConfigError(f"{option} {value!r}: {error}") from error
 
 
-def reported(kind: str, run: RunConfig, verdict: Verdict, report: ReportData, **more: object) -> int:
-    """Write the report of a run and show it; returns the exit code. A program is told ``more`` than ``_summary``."""
+def write_report(kind: str, run: RunConfig, verdict: Verdict, report: ReportData, **more: object) -> int:
+    """Write and print the report of a run and return the exit code; ``more`` is added to the JSON object."""
     from subreplay.reports.write import write_reports
 
     with terminal.progress("writing the report"):
         paths = write_reports(report, Path(run.output.report))
-    terminal.show(report)
-    terminal.say(f"report: {(paths.html or paths.text).resolve()}")
-    code = EXIT[verdict]
+    terminal.print_report(report)
+    terminal.print_line(f"report: {(paths.html or paths.text).resolve()}")
+    code = EXIT_CODES[verdict]
     if terminal.as_json:
-        terminal.object(_summary(kind, run, report, code, paths) | more)
+        terminal.print_json(_summarize(kind, run, report, code, paths) | more)
     return code
 
 
-def _summary(kind: str, run: RunConfig, report: ReportData, code: int, paths: ReportPaths) -> dict[str, object]:
-    """What a program wants to know of a run: verdict, counts and paths."""
+def _summarize(kind: str, run: RunConfig, report: ReportData, code: int, paths: ReportPaths) -> dict[str, object]:
+    """Return verdict, counts and paths of a run, for the JSON object."""
     return {
         "command": kind,
         "verdict": report.verdict,
@@ -134,14 +137,14 @@ def _summary(kind: str, run: RunConfig, report: ReportData, code: int, paths: Re
         "run_id": report.run.run_id,
         "inputs": [asdict(count) for count in report.inputs],
         "quarantine": [asdict(reason) for reason in report.quarantine],
-        "findings": [{"code": c.code, "status": c.status, "count": _count(c)} for c in report.codes],
+        "findings": [{"code": c.code, "status": c.status, "count": _count_findings(c)} for c in report.codes],
         "tables": str(run.output.tables),
         "report": {name: None if path is None else str(path.resolve()) for name, path in asdict(paths).items()},
         "log": str(log.path),
     }
 
 
-def _count(rule: CodeSummary) -> int | None:
-    """How many findings; None where the rule did not look."""
-    looked = rule.status != "not applicable" and (rule.status != "unknown" or rule.count)
-    return rule.count if looked else None
+def _count_findings(rule: CodeSummary) -> int | None:
+    """Return the number of findings, or None if the rule could not judge."""
+    judged = rule.status != "not applicable" and (rule.status != "unknown" or rule.count)
+    return rule.count if judged else None

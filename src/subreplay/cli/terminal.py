@@ -1,6 +1,6 @@
-"""What a command says: results on standard output, progress and errors on standard error, one JSON object for programs.
+"""The output of a command: results on standard output, progress and errors on standard error, or one JSON object.
 
-What comes from data is cleaned, so that a name cannot steer the terminal, and is never read as markup.
+Text from data is cleaned, so that a name cannot control the terminal, and is never interpreted as markup.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 class Terminal:
-    """Both streams, and how much is said on them: ``verbose`` more, ``quiet`` less, ``as_json`` one object only."""
+    """Both streams and the amount of output: ``verbose`` prints more, ``quiet`` less, ``as_json`` one object only."""
 
     def __init__(self) -> None:
         self.quiet = self.verbose = self.as_json = False
-        self._moves: Console | None = None
-        self._since = time.monotonic()
+        self._spinner_console: Console | None = None
+        self._started = time.monotonic()
 
     @cached_property
     def out(self) -> Console:
-        from rich.console import Console  # here: help, and lines without style, are printed without
+        from rich.console import Console  # imported here because help and plain lines do not need rich
 
-        return Console(width=None if sys.stdout.isatty() else 110, emoji=False)  # a log has no width of its own
+        return Console(width=None if sys.stdout.isatty() else 110, emoji=False)  # a log file has no width
 
     @cached_property
     def err(self) -> Console:
@@ -42,74 +42,75 @@ class Terminal:
 
         return Console(stderr=True, emoji=False)
 
-    def speak(self, *, quiet: bool = False, verbose: bool = False, as_json: bool = False) -> None:
-        """A new command begins, and how much it says."""
+    def configure(self, *, quiet: bool = False, verbose: bool = False, as_json: bool = False) -> None:
+        """Begin a new command and set how much it prints."""
         self.quiet, self.verbose, self.as_json = quiet, verbose, as_json
-        self._since = time.monotonic()
+        self._started = time.monotonic()
 
-    def say(self, line: str) -> None:
-        """A line of the result, of any length; not where one JSON object is asked for."""
+    def print_line(self, line: str) -> None:
+        """Print a line of the result, of any length, unless the command prints one JSON object."""
         if not self.as_json:
             sys.stdout.write(f"{clean(line)}\n")
-            sys.stdout.flush()  # what comes on standard error meanwhile keeps its place
+            sys.stdout.flush()  # keeps the order with lines on standard error
 
     def warn(self, text: str, style: str = "yellow") -> None:
-        """Lines beside the result."""
+        """Print lines on standard error."""
         for line in text.split("\n"):
-            (self._moves or self.err).print(clean(line), style=style, markup=False, highlight=False, soft_wrap=True)
+            console = self._spinner_console or self.err
+            console.print(clean(line), style=style, markup=False, highlight=False, soft_wrap=True)
 
-    def fail(self, text: str, code: int, log: os.PathLike[str] | None = None) -> None:
-        """What ended the command."""
+    def print_failure(self, text: str, code: int, log: os.PathLike[str] | None = None) -> None:
+        """Print the error that ended the command."""
         self.warn(f"subreplay: {text}", style="red")
         if log is not None:
             self.warn(f"log: {log}", style="red")
-        self.object({"exit_code": code, "error": text, "log": None if log is None else str(log)})
+        self.print_json({"exit_code": code, "error": text, "log": None if log is None else str(log)})
 
-    def object(self, found: Mapping[str, Any]) -> None:
-        """The one JSON object, where it is asked for."""
+    def print_json(self, content: Mapping[str, Any]) -> None:
+        """Print the one JSON object if the command requests it."""
         if self.as_json:
-            sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n")
+            sys.stdout.write(json.dumps(content, ensure_ascii=False) + "\n")
 
-    def show(self, report: ReportData) -> None:
-        """A report; of a quiet command its first line only."""
+    def print_report(self, report: ReportData) -> None:
+        """Print a report; a quiet command prints its first line only."""
         if self.quiet:
-            self.say(f"{report.verdict.upper()}  {report.headline}")
+            self.print_line(f"{report.verdict.upper()}  {report.headline}")
         elif not self.as_json:
             from subreplay.reports.text import render
 
             render(report, self.out)
-            self.say("")
+            self.print_line("")
 
-    def note(self, text: str) -> None:
-        """A line that begins with the seconds that the command has taken so far."""
+    def print_timed(self, text: str) -> None:
+        """Print a line that begins with the seconds since the command began."""
         if not self.quiet:
-            self.warn(f"{time.monotonic() - self._since:6.1f} s  {text}", style="dim")
+            self.warn(f"{time.monotonic() - self._started:6.1f} s  {text}", style="dim")
 
     @contextmanager
     def progress(self, stage: str) -> Iterator[None]:
-        """What is being done: with its seconds, moving, on a terminal; elsewhere a line that begins with the seconds
-        that the command has taken so far."""
+        """Show the current stage: a spinner on a terminal, elsewhere a line with the seconds so far."""
         on_terminal = self.err.is_terminal
         if self.verbose or not on_terminal:
-            self.note(stage)
-        # what begins within a stage that moves already is part of it
-        with self._moving(stage) if on_terminal and not self.quiet and not self._moves else nullcontext():
+            self.print_timed(stage)
+        # a stage that begins while a spinner is shown is part of the spinner's stage
+        spins = on_terminal and not self.quiet and self._spinner_console is None
+        with self._show_spinner(stage) if spins else nullcontext():
             yield
 
     @contextmanager
-    def _moving(self, stage: str) -> Iterator[None]:
+    def _show_spinner(self, stage: str) -> Iterator[None]:
         from rich.console import Console
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        # on a descriptor of its own: standard error goes to the log file while Spark starts
+        # on a separate descriptor, because standard error goes to the log file while Spark starts
         with os.fdopen(os.dup(sys.stderr.fileno()), "w") as file:
             console = Console(file=file, force_terminal=True, emoji=False)
             columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
-            # a result is one of standard output then, too
-            with Progress(*columns, console=console, transient=True, redirect_stdout=False) as moving:
-                moving.add_task(stage, total=None)
-                self._moves = console
+            # a result still goes to standard output
+            with Progress(*columns, console=console, transient=True, redirect_stdout=False) as spinner:
+                spinner.add_task(stage, total=None)
+                self._spinner_console = console
                 try:
                     yield
                 finally:
-                    self._moves = None
+                    self._spinner_console = None

@@ -55,7 +55,7 @@ def _of_file(path: str, told: str) -> str:
         with Path(path).open(encoding="utf-8") as file:
             text = file.read(_LONGEST + 1)
     except OSError as error:
-        found = failures.of_system(error, path, "read")
+        found = failures.describe_os_error(error, path, "read")
         raise type(found)(f"{told}: {found}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{told}: the file is no text") from error

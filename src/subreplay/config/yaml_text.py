@@ -55,7 +55,7 @@ def read(path: Path) -> Document:
         with path.open("rb") as file:
             text = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise failures.of_system(error, path, "read") from error
+        raise failures.describe_os_error(error, path, "read") from error
     if len(text) > MOST_BYTES:
         raise ConfigError(f"{path}: longer than {MOST_BYTES:,} bytes; is this a run file?")
     try:

@@ -24,7 +24,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from subreplay.engine.interface import NewRows
 from subreplay.errors import EnvironmentFailed, InputError
-from subreplay.failures import of_system
+from subreplay.failures import describe_os_error
 from subreplay.rows.model.columns import MOST_BYTES, ROWS
 
 _KNOWN: Final = 2
@@ -204,7 +204,7 @@ def begin(
     except DeltaError as error:
         raise EnvironmentFailed(f"{path}: the table cannot be written: {error}") from error
     except OSError as error:
-        raise of_system(error, path, "written") from error
+        raise describe_os_error(error, path, "written") from error
 
 
 def replace(path: str, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from subreplay.config.run import RunConfig
 from subreplay.config.traffic import InputTable
 from subreplay.engine.interface import Dataset, Engine, Output, TableSource
-from subreplay.errors import InputError, NothingThere
+from subreplay.errors import InputError, NoMatchingRows
 from subreplay.pipeline.input_tables import Given, Sources, Table
 from subreplay.pipeline.profiled import profiling
 from subreplay.pipeline.table_values import distinct_values
@@ -227,7 +227,7 @@ def _topic_of(tables: Mapping[str, Table], config: RunConfig, given: Given | Non
     if not topics and not known:
         return NO_TOPIC
     has = instead("subscription", name, known) if known else "; they are empty"
-    raise NothingThere(f"{where}: tables membership and deliveries have no subscription {name!r}{has}")
+    raise NoMatchingRows(f"{where}: tables membership and deliveries have no subscription {name!r}{has}")
 
 
 def _topics_of_group(tables: Mapping[str, Table], config: RunConfig) -> tuple[tuple[Scope, ...], tuple[str, ...]]:

@@ -14,7 +14,7 @@ from subreplay.config.kafka_names import policy_options
 from subreplay.config.plan import Plan
 from subreplay.config.run import RunConfig
 from subreplay.config.scenario import AnyScenario, GroupScenario, Scenario
-from subreplay.errors import ConfigError, InputError, NothingThere
+from subreplay.errors import ConfigError, InputError, NoMatchingRows
 from subreplay.hashing.producer_routing import default_scheme
 from subreplay.hashing.profiles import LATEST, latest
 from subreplay.pipeline import plans
@@ -123,7 +123,7 @@ class Given:
 def given_of(source: Source) -> Given:
     """What questions are asked of. Raises ``NothingThere`` where there are no messages."""
     if not source.extent["messages"]:
-        raise NothingThere("plan: there are no messages to plan with")
+        raise NoMatchingRows("plan: there are no messages to plan with")
     profile = plans.profile(source)
     return Given(source.config, profile, source.events, lambda: plans.fitted(source), source.partitioners)
 

@@ -15,7 +15,7 @@ from subreplay.adapters.capture.checks import NUMBERED
 from subreplay.capture.events import EVENTS, METADATA, VERSION
 from subreplay.capture.files import files
 from subreplay.errors import InputError
-from subreplay.failures import of_system
+from subreplay.failures import describe_os_error
 from subreplay.rows.model.columns import ROWS
 
 
@@ -52,7 +52,7 @@ def events_of(source: Source) -> Iterator[pa.Table]:
                 yield numbered(events, source.name, source.number, first)
                 first += len(events)
     except OSError as error:
-        raise of_system(error, path) from error
+        raise describe_os_error(error, path) from error
     except pa.ArrowInvalid as error:
         raise InputError(f"{path} is no Parquet file: {error}; remove it") from error
 

@@ -17,7 +17,7 @@ from subreplay.adapters.files import lines_of
 from subreplay.adapters.kafka_group.consumer_offsets import COLUMNS, TOPIC
 from subreplay.adapters.kafka_group.json_copies import Parsed, one_by_one, parsed
 from subreplay.errors import InputError
-from subreplay.failures import of_system
+from subreplay.failures import describe_os_error
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.tables import TIME
 
@@ -61,7 +61,7 @@ def _is_parquet(path: Path) -> bool:
         with path.open("rb") as file:
             return file.read(4) == b"PAR1"
     except OSError as error:
-        raise of_system(error, path, "read") from error
+        raise describe_os_error(error, path, "read") from error
 
 
 def _parquet(path: Path, name: str) -> Iterator[Part]:
@@ -82,7 +82,7 @@ def _parquet(path: Path, name: str) -> Iterator[Part]:
             yield _part(table.append_column("row", pa.array(np.arange(rows, rows + len(table)) + 1)), name)
             rows += len(table)
     except OSError as error:
-        raise of_system(error, path) from error
+        raise describe_os_error(error, path) from error
     except pa.ArrowException as error:
         raise InputError(f"{path}: cannot be read to its end: {error}; copy it again") from error
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from subreplay.adapters.base import Reason, Rejected
 from subreplay.adapters.pulsar_stats.polls import Damaged, Poll, Reader, Refused, Shown, records
-from subreplay.failures import of_system
+from subreplay.failures import describe_os_error
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def answers(path: Path, name: str, reader: Reader) -> Iterator[Answer | Rejected
         reason = Reason("(file)", name, f"the file is cut off or damaged here: {error}", "copy it again")
         yield Rejected("membership", name, error.line, "(the rest of the file)", (reason,))
     except OSError as error:
-        raise of_system(error, path, "read") from error
+        raise describe_os_error(error, path, "read") from error
 
 
 def _rejected(name: str, line: int, size: int, refused: Refused) -> Rejected:

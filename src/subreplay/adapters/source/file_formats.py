@@ -14,7 +14,7 @@ from typing import Final
 from subreplay.adapters.files import GZIP, HEAD, files, head_of
 from subreplay.adapters.source.text_files import separator
 from subreplay.errors import EnvironmentFailed, InputError
-from subreplay.failures import of_system
+from subreplay.failures import describe_os_error
 
 MOST_FILES: Final = 1_000
 _PARQUET: Final = b"PAR1"
@@ -39,12 +39,12 @@ def require_format(path: Path, form: str) -> None:
     if form not in _WANTED:
         return
     if path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
-        raise of_system(PermissionError(13, "Permission denied"), path, "read")
+        raise describe_os_error(PermissionError(13, "Permission denied"), path, "read")
     for file in islice(files(path), MOST_FILES):
         try:
             _require(file, form)
         except OSError as error:
-            raise of_system(error, file, "read") from error
+            raise describe_os_error(error, file, "read") from error
 
 
 def detect_format(file: Path) -> str | None:
@@ -90,7 +90,7 @@ def _require(file: Path, form: str) -> None:
         found = None
     if found in (None, form):
         if form == "parquet" and found is None:
-            raise InputError(f"{file}: this is no Parquet file: it begins with other bytes; is the name right?")
+            raise InputError(f"{file}: this is no Parquet file: it begins with other bytes; check the name")
         return
     remedy = (
         f"read it as that: --format {found} (format: {found})" if found in _TABLES else "export it as Parquet or CSV"

@@ -102,7 +102,7 @@ def parts(paths: Iterable[Path], form: str, options: Mapping[str, str], scratch:
                     size = part.end - part.begin
                 found[-1] += (part,)
         except OSError as error:
-            raise failures.of_system(error, file, "read") from error
+            raise failures.describe_os_error(error, file, "read") from error
     return found
 
 
@@ -215,7 +215,7 @@ def _first_row(name: Path | str, lines: Iterable[str], **how: Any) -> list[str]:
     try:
         return next(csv.reader(lines, **how), [])
     except csv.Error as error:
-        raise InputError(f"{name}: this is no CSV text ({error}); is the name right?") from error
+        raise InputError(f"{name}: this is no CSV text ({error}); check the name") from error
 
 
 def _csv(name: str, text: str, options: Mapping[str, str]) -> Csv:

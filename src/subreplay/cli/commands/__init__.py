@@ -1,6 +1,5 @@
-"""Commands that are a story of their own; ``cli.main`` has the others, and puts all together.
+"""Larger commands; ``cli.main`` has the others and registers all of them.
 
-``sources`` looks at somebody's files and makes canonical tables of them; ``plan`` asks which set-up to take;
-``conformance`` holds the simulators against the real classes, brokers and groups. A command imports what it needs when
-it runs.
+``sources`` inspects files and converts them to canonical tables. ``plan`` recommends a set-up. ``conformance`` compares
+the simulators with the real classes, brokers and groups. A command imports what it needs when it runs.
 """

@@ -1,4 +1,4 @@
-"""Command ``plan``: which set-up to take, question by question."""
+"""Command ``plan``: recommend a set-up, one question at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from subreplay.cli.command import Command, log, opened, terminal
+from subreplay.cli.command import Command, log, open_engine_for, terminal
 from subreplay.cli.runs import (
     ConfigOrMessages,
     Date,
@@ -21,51 +21,53 @@ from subreplay.cli.runs import (
     Quiet,
     Tables,
     Verbose,
-    load,
-    of_messages,
-    reported,
+    build_run_of_messages,
+    load_run,
+    write_report,
 )
 
 if TYPE_CHECKING:
     from subreplay.config.run import RunConfig
     from subreplay.whatif.planning.questions.answer import Question
 
-_ABOUT = "Which set-up to take: answers with a lower bound, the runner-up, and what was assumed."
+_ABOUT = "Recommend a set-up: each answer has a lower bound, the runner-up, and its assumptions."
 plan_app = typer.Typer(no_args_is_help=True, help=_ABOUT, short_help=_ABOUT)
 
-_ASKS: dict[Question, str] = {
-    "ranges": "Sticky ranges that make the busiest consumer's worst window as light as contiguous ranges can.",
-    "consumers": "The fewest consumers that keep a utilisation, a latency, or a time to drain a backlog.",
-    "partitions": "What another number of partitions does to balance, order and consumers.",
-    "policy": "Balance, moves and order of every policy in one table, and which are best in something.",
-    "rollout": "In which order and how many at a time to restart or to add consumers.",
-    "upgrade": "What other releases would do with the same members and traffic.",
-    "static": "Which rebalances static membership would have spared a Kafka group.",
-    "capacity": "How busy consumers are, by a service model that is given or fitted.",
+_QUESTIONS: dict[Question, str] = {
+    "ranges": "Find the contiguous sticky ranges that give the busiest consumer the lightest worst window.",
+    "consumers": "Find the fewest consumers that keep a utilisation, a latency, or a time to drain a backlog.",
+    "partitions": "Show what another number of partitions does to balance, order and consumers.",
+    "policy": "Compare balance, moves and order of every policy in one table.",
+    "rollout": "Find the order and the number of consumers at a time for a restart or a scale-out.",
+    "upgrade": "Show what other releases would do with the same members and traffic.",
+    "static": "Show which rebalances static membership would have avoided in a Kafka group.",
+    "capacity": "Show how busy the consumers are, by a configured or fitted service model.",
 }
 
-# typer evaluates an annotation twice for each command: these are evaluated once
+# typer evaluates annotations twice for each command, but these aliases once
 Consumers = Annotated[
-    int | None, typer.Option(min=1, max=10_000, help="How many there are or are planned (plan.consumers).")
+    int | None, typer.Option(min=1, max=10_000, help="How many consumers there are or will be (plan.consumers).")
 ]
 Policies = Annotated[list[str] | None, typer.Option(help="A policy to compare; may be repeated (plan.policies).")]
 Window = Annotated[str | None, typer.Option(help="Width of a window, e.g. 1h (plan.window).")]
-Service = Annotated[str | None, typer.Option(help="Time for a message, e.g. 5ms, or fitted (plan.service).")]
-Utilisation = Annotated[float | None, typer.Option(help="consumers: at most this (plan.sizing).")]
-P99 = Annotated[str | None, typer.Option(help="consumers: latency of 99 of 100, e.g. 2s (plan.sizing).")]
-Backlog = Annotated[int | None, typer.Option(help="consumers: messages to drain (plan.sizing).")]
-Within = Annotated[str | None, typer.Option(help="consumers: ... within this time (plan.sizing).")]
-Weights = Annotated[list[int] | None, typer.Option(help="ranges: of each consumer, repeated (plan.ranges.weights).")]
-Counts = Annotated[
-    list[int] | None, typer.Option(help="partitions: a number to try, repeated (plan.partitions.counts).")
+Service = Annotated[str | None, typer.Option(help="Time per message, e.g. 5ms, or fitted (plan.service).")]
+Utilisation = Annotated[float | None, typer.Option(help="consumers: the highest utilisation (plan.sizing).")]
+P99 = Annotated[str | None, typer.Option(help="consumers: the highest p99 latency, e.g. 2s (plan.sizing).")]
+Backlog = Annotated[int | None, typer.Option(help="consumers: the backlog to drain, in messages (plan.sizing).")]
+Within = Annotated[str | None, typer.Option(help="consumers: the time in which to drain it (plan.sizing).")]
+Weights = Annotated[
+    list[int] | None, typer.Option(help="ranges: weight of a consumer; repeat it (plan.ranges.weights).")
 ]
-To = Annotated[int | None, typer.Option("--to", help="rollout: scale to so many (plan.rollout.to).")]
+Counts = Annotated[
+    list[int] | None, typer.Option(help="partitions: a number to try; may be repeated (plan.partitions.counts).")
+]
+To = Annotated[int | None, typer.Option("--to", help="rollout: the number of consumers to scale to (plan.rollout.to).")]
 
 
 def _command(question: Question) -> Callable[..., int]:
-    """The command of a question. All take the same options; each says which keys of the run file they are."""
+    """Build the command of a question. All commands take the same options, each for one key of the run file."""
 
-    def ask(
+    def run_question(
         config_file: ConfigOrMessages = None,
         messages: Messages = None,
         consumers: Consumers = None,
@@ -88,10 +90,10 @@ def _command(question: Question) -> Callable[..., int]:
         verbose: Verbose = False,
         as_json: Json = False,
     ) -> int:
-        terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+        terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json)
         if (config_file is None) == (messages is None):
-            raise typer.BadParameter("give either --config or --messages")
-        said: dict[str, Any] = {
+            raise typer.BadParameter("pass either --config or --messages")
+        overrides: dict[str, Any] = {
             "engine": engine,
             "plan.consumers": consumers,
             "plan.policies": policy or None,
@@ -106,22 +108,23 @@ def _command(question: Question) -> Callable[..., int]:
             "plan.rollout.to": to,
         }
         if config_file is not None:
-            return _run(question, load(config_file, date, tables, out_dir, **said))
-        return _run(question, of_messages(str(messages), table_format, (None, [], 1), date, out_dir, **said))
+            return _run(question, load_run(config_file, date, tables, out_dir, **overrides))
+        run = build_run_of_messages(str(messages), table_format, (None, [], 1), date, out_dir, **overrides)
+        return _run(question, run)
 
-    ask.__doc__ = _ASKS[question]
-    return ask
+    run_question.__doc__ = _QUESTIONS[question]
+    return run_question
 
 
-for _question in _ASKS:
+for _question in _QUESTIONS:
     plan_app.command(_question, cls=Command)(_command(_question))
 
 
 def _run(question: Question, run: RunConfig) -> int:
     log.open(Path(run.output.report))
-    with opened(run, meanwhile="subreplay.pipeline.story") as engine:
+    with open_engine_for(run, meanwhile="subreplay.pipeline.story") as engine:
         from subreplay.pipeline import story
 
         result = story.plan(engine, run, [question], terminal.progress)
         plans = [asdict(view) for view in result.report.plans]
-        return reported("plan", run, result.verdict, result.report, plans=plans)
+        return write_report("plan", run, result.verdict, result.report, plans=plans)

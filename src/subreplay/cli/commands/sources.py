@@ -1,4 +1,4 @@
-"""Commands ``inspect`` and ``ingest``: what somebody has, and canonical tables of it."""
+"""Commands ``inspect`` and ``ingest``: recognise a source, and convert it to canonical tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from subreplay.adapters import ADAPTERS, Options, Told
-from subreplay.cli.command import opened, terminal
+from subreplay.cli.command import open_engine_for, terminal
 from subreplay.cli.runs import Format, Json, Quiet, Verbose, check_folder
 from subreplay.errors import ConfigError, InputError
 from subreplay.reports.clean import clean
@@ -28,16 +28,16 @@ def inspect(
         ),
     ] = None,
     kafka: Annotated[
-        str | None, typer.Option("--kafka", help="Brokers, host:port: look at what they have of the last day.")
+        str | None, typer.Option("--kafka", help="Brokers, host:port: inspect their last day of messages.")
     ] = None,
     to: Annotated[Path, typer.Option("--to", help="The run file to write.")] = Path("run.yaml"),
-    form: Annotated[str | None, typer.Option("--format", help="Its format, where nothing tells it.")] = None,
+    form: Annotated[str | None, typer.Option("--format", help="Its format, if it cannot be detected.")] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
-    """Look at somebody's messages: what they are, what could be judged with them; writes a run file to start from."""
-    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    """Recognise the format of messages, say what they can be used for, and write a run file to start from."""
+    terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json)
     from subreplay.adapters.detect import sniff, unread
 
     if locations is not None and len(locations) > 1:
@@ -46,7 +46,7 @@ def inspect(
         return _inspect_together(locations, to, form)
     location = locations[0] if locations else None
     if location is None and kafka is None:
-        raise typer.BadParameter("name a file, a folder or a table, or give --kafka")
+        raise typer.BadParameter("name a file, a folder or a table, or pass --kafka")
     files = None if location is None or kafka is not None else Path(re.sub("^file:(//)?(?=/)", "", location))
     if files is not None and form is None and files.exists() and (adapter := sniff(files)) is not None:
         return _inspect_files(files, adapter, to)
@@ -59,18 +59,18 @@ def inspect(
     of_kafka = kafka is not None
     source = looking.source_of_kafka(kafka, location) if kafka is not None else looking.source_of(str(location), form)
     location = source.location if of_kafka else str(location)
-    with opened(looking.run_for(source)) as engine, terminal.progress(f"looking at {location}"):
+    with open_engine_for(looking.run_for(source)) as engine, terminal.progress(f"looking at {location}"):
         found = looking.look(engine, source)
-    for line in () if terminal.quiet else inspection.lines(location, found, looking.applying(found)):
-        terminal.say(line)
+    for line in () if terminal.quiet else inspection.describe_source(location, found, looking.applying(found)):
+        terminal.print_line(line)
     inspection.write_run_file(to, looking.run_of(found), found, location)
     if found.held is not None and found.held.rows and not found.held.valid:
         raise InputError(f"{location}: {none_is_valid(found.held.rows, found.held.why, found.candidate.found)}")
     missing = ", ".join(found.answer.open)
-    terminal.say(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))
-    terminal.say(f"next: subreplay whatif --config {to}")
+    terminal.print_line(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))
+    terminal.print_line(f"next: subreplay whatif --config {to}")
     code = 2 if missing else 0
-    terminal.object(
+    terminal.print_json(
         {
             "command": "inspect",
             "exit_code": code,
@@ -87,17 +87,17 @@ def inspect(
 
 
 def _inspect_together(locations: Sequence[str], to: Path, form: str | None) -> int:
-    """Look at messages and what lies beside them, and write a run file for an audit."""
+    """Inspect messages and the files that belong to them, and write a run file for an audit."""
     from subreplay.adapters.source.mistakes import none_is_valid
     from subreplay.cli import inspection
     from subreplay.config.run import RunConfig
     from subreplay.pipeline import inspection as looking
 
-    with opened(RunConfig()) as engine, terminal.progress(f"looking at {', '.join(locations)}"):
+    with open_engine_for(RunConfig()) as engine, terminal.progress(f"looking at {', '.join(locations)}"):
         found = looking.look_at_files(engine, locations, form)
     messages = found.messages
-    for line in () if terminal.quiet else inspection.lines_of_files(found):
-        terminal.say(line)
+    for line in () if terminal.quiet else inspection.describe_files(found):
+        terminal.print_line(line)
     empty = [each for each in found.beside if each.rows and not each.valid]
     if empty:
         raise InputError(f"{empty[0].source.location}: {none_is_valid(empty[0].rows, empty[0].why, {})}")
@@ -108,13 +108,13 @@ def _inspect_together(locations: Sequence[str], to: Path, form: str | None) -> i
     inspection.write_run_file(to, looking.run_of_files(found), messages, " ".join(locations), notes)
     missing = ", ".join(messages.answer.open)
     audited = any(each.found.table == "deliveries" for each in found.beside)
-    terminal.say(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))
-    terminal.say(f"next: subreplay {'audit' if audited else 'whatif'} --config {to}")
+    terminal.print_line(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))
+    terminal.print_line(f"next: subreplay {'audit' if audited else 'whatif'} --config {to}")
     code = 2 if missing else 0
     held = messages.held
     tables = {each.found.table: {"location": each.source.location, "rows": each.rows, "valid": each.valid,
                                  "quarantine": list(each.why)} for each in found.beside}  # fmt: skip
-    terminal.object(
+    terminal.print_json(
         {
             "command": "inspect",
             "exit_code": code,
@@ -132,36 +132,38 @@ def _inspect_together(locations: Sequence[str], to: Path, form: str | None) -> i
 
 
 def _inspect_files(path: Path, adapter: str, to: Path) -> int:
-    """What an adapter reads from files of its own form. Of messages alone a run file is written; ``ingest`` makes
-    tables of others, and a run file."""
+    """Describe what an adapter reads from files of its format.
+
+    From messages alone this writes a run file. From other files ``ingest`` makes tables and a run file.
+    """
     from subreplay.adapters.detect import TITLES
     from subreplay.cli import inspection
     from subreplay.config.run import RunConfig
     from subreplay.pipeline import sources
 
     options = ADAPTERS[adapter].assumed(path)
-    with opened(RunConfig()) as engine, terminal.progress(f"looking at {path}"):
+    with open_engine_for(RunConfig()) as engine, terminal.progress(f"looking at {path}"):
         found = sources.read(engine, adapter, path, options).told
-    terminal.say(f"{path}: {TITLES[adapter]}, adapter {adapter}")
+    terminal.print_line(f"{path}: {TITLES[adapter]}, adapter {adapter}")
     if options.given:
-        terminal.say(f"assumed, as the file does not contain it: {options.arguments}")
-    _say_counts(found)
+        terminal.print_line(f"assumed, as the file does not contain it: {options.arguments}")
+    _print_counts(found)
     for note in found.notes:
-        terminal.say(f"mind: {note}")
+        terminal.print_line(f"note: {note}")
     subscription = found.run.get("subscription", {})
-    told = " ".join(f"{name} {value}" for name, value in subscription.items() if name in ("name", "topic") and value)
-    terminal.say(f"subscription: {told or 'none is told'}; {len(found.others):,} others")
-    terminal.say(f"options: {ADAPTERS[adapter].options}")
+    names = " ".join(f"{name} {value}" for name, value in subscription.items() if name in ("name", "topic") and value)
+    terminal.print_line(f"subscription: {names or 'none is recorded'}; {len(found.others):,} others")
+    terminal.print_line(f"options: {ADAPTERS[adapter].options}")
     arguments = " ".join(("--from", adapter, *filter(None, [options.arguments])))
     if _is_of_messages(found):
         texts = {name: str(getattr(options, name)) for name in options.given}
         messages = {"from": adapter, "path": str(path)} | ({"options": texts} if texts else {})
         inspection.write_run_file(to, {"traffic": {"messages": messages}} | found.run, None, str(path))
-        terminal.say(f"run file: {to}")
-        terminal.say(f"next: subreplay whatif --config {to}")
+        terminal.print_line(f"run file: {to}")
+        terminal.print_line(f"next: subreplay whatif --config {to}")
     else:
-        terminal.say(f"next: subreplay ingest {shlex.quote(str(path))} {arguments} --to build/tables")
-    terminal.object(
+        terminal.print_line(f"next: subreplay ingest {shlex.quote(str(path))} {arguments} --to build/tables")
+    terminal.print_json(
         {
             "command": "inspect",
             "exit_code": 0,
@@ -175,7 +177,7 @@ def _inspect_files(path: Path, adapter: str, to: Path) -> int:
 
 
 def _is_of_messages(found: Told) -> bool:
-    """Whether a source has messages alone, so that its run is a what-if."""
+    """Return whether a source contains messages alone, so that its run is a what-if."""
     return "scenarios" in found.run
 
 
@@ -183,9 +185,14 @@ def ingest(
     source_path: Annotated[Path, typer.Argument(metavar="PATH", help="What to read: a file or a folder.")],
     to: Annotated[str, typer.Option("--to", help="Folder of the canonical tables.")],
     source: Annotated[str, typer.Option("--from", help=f"The adapter: {', '.join(ADAPTERS)}.")] = "pulsar-recording",
-    topic: Annotated[str | None, typer.Option("--topic", help="Only this one; the topic of what names none.")] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Read only this topic; also the topic of records that name none.")
+    ] = None,
     subscription: Annotated[
-        str | None, typer.Option("--subscription", help="Only this one (of Kafka the group); that of what names none.")
+        str | None,
+        typer.Option(
+            "--subscription", help="Read only this subscription (Kafka: group); also that of records without one."
+        ),
     ] = None,
     more: Annotated[
         list[str] | None,
@@ -196,8 +203,8 @@ def ingest(
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
-    """Read somebody's files into the canonical tables; rows that do not fit go to quarantine."""
-    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    """Convert files to the canonical tables; rows that are not usable go to quarantine."""
+    terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json)
     if source not in ADAPTERS:
         raise ConfigError(f"--from {source}: no such adapter; there are: {', '.join(ADAPTERS)}")
     if form not in ("delta", "parquet"):
@@ -210,20 +217,20 @@ def ingest(
     named = [name for name, value in (("topic", topic), ("subscription", subscription)) if value is not None]
     named += [name for name, _ in pairs]
     if twice := [name for name in named if named.count(name) > 1]:
-        raise ConfigError(f"--with {twice[0]}: {twice[0]} is given {named.count(twice[0])} times; give it once")
-    told = {"topic": topic, "subscription": subscription} | dict(pairs)
-    options = Options.of(**told)
+        raise ConfigError(f"--with {twice[0]}: {twice[0]} appears {named.count(twice[0])} times; pass it once")
+    options = Options.of(**{"topic": topic, "subscription": subscription} | dict(pairs))
     ADAPTERS[source].check(options)
-    return tables_of(source_path, to, source, form, {}, options)
+    return ingest_folder(source_path, to, source, form, {}, options)
 
 
-def tables_of(folder: Path, to: str, source: str, form: str, more: Mapping[str, object], options: Options) -> int:
-    """Read, write tables, and beside them a run file, with ``more`` in it."""
+def ingest_folder(folder: Path, to: str, source: str, form: str, more: Mapping[str, object], options: Options) -> int:
+    """Read a folder, write its tables, and beside them a run file that includes ``more``."""
     if not folder.exists():
-        raise InputError(f"{folder}: no such file or folder")
+        raise InputError(f"there is no file or folder {folder}; check the name")
     from subreplay.config import run as config
 
-    with opened(config.parse({"output": {"tables": to}}, "ingest"), meanwhile="subreplay.pipeline.ingest") as engine:
+    run = config.parse({"output": {"tables": to}}, "ingest")
+    with open_engine_for(run, meanwhile="subreplay.pipeline.ingest") as engine:
         from subreplay.pipeline import sources
         from subreplay.pipeline.ingest import write
 
@@ -234,13 +241,13 @@ def tables_of(folder: Path, to: str, source: str, form: str, more: Mapping[str, 
     ingested = read.told
     run_file = Path(to) / "audit.yaml"
     run_file.write_text(_run_file(ingested, to, form, more), encoding="utf-8")
-    _say_counts(ingested)
+    _print_counts(ingested)
     for note in ingested.notes if not terminal.quiet else ():
-        terminal.say(f"note: {note}")
+        terminal.print_line(f"note: {note}")
     for subscription, topic in ingested.others:
-        terminal.say(f"also recorded: {subscription} on {topic}; name it in a run of its own")
-    terminal.say(f"next: subreplay {'whatif' if _is_of_messages(ingested) else 'audit'} --config {run_file}")
-    terminal.object(
+        terminal.print_line(f"also recorded: {subscription} on {topic}; name it in a run of its own")
+    terminal.print_line(f"next: subreplay {'whatif' if _is_of_messages(ingested) else 'audit'} --config {run_file}")
+    terminal.print_json(
         {
             "command": "ingest",
             "exit_code": 0,
@@ -255,7 +262,7 @@ def tables_of(folder: Path, to: str, source: str, form: str, more: Mapping[str, 
 
 
 def _run_file(ingested: Told, to: str, form: str, more: Mapping[str, object]) -> str:
-    """The run to start from as YAML, what its source does not tell in a comment before it."""
+    """Return the run to start from as YAML; comments name what the source does not record."""
     import yaml
 
     own = {
@@ -263,21 +270,26 @@ def _run_file(ingested: Told, to: str, form: str, more: Mapping[str, object]) ->
         for name, part in ingested.run.get("traffic", {}).items()
     }
     run = {**ingested.run, "traffic": {"path": to, "format": form, **own}, **more}
-    said = ["Written by ingest: the subscription as it was recorded.", *(f"* {clean(note)}" for note in ingested.notes)]
-    lines = [line for each in said for line in textwrap.wrap(each, 100, subsequent_indent="  ", break_long_words=False)]
-    told: str = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
-    return "".join(f"# {line}\n" for line in lines) + told
+    notes = [
+        "Written by ingest: the subscription as it was recorded.",
+        *(f"* {clean(note)}" for note in ingested.notes),
+    ]
+    lines = [
+        line for each in notes for line in textwrap.wrap(each, 100, subsequent_indent="  ", break_long_words=False)
+    ]
+    text: str = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
+    return "".join(f"# {line}\n" for line in lines) + text
 
 
-def _say_counts(ingested: Told) -> None:
-    """Rows in = valid + quarantined, file by file, and the first rejected rows with their reasons."""
+def _print_counts(ingested: Told) -> None:
+    """Print rows in = valid + quarantined for each file, and the first rejected rows with their reasons."""
     for count in ingested.counts if not terminal.quiet else ():
         others = f" + {count.others:,} others" if count.others else ""
-        told = f"{count.rows_in:,} rows in = {count.valid:,} valid + {count.quarantined:,} quarantined{others}"
-        terminal.say(f"{count.file}: {told}")
+        balance = f"{count.rows_in:,} rows in = {count.valid:,} valid + {count.quarantined:,} quarantined{others}"
+        terminal.print_line(f"{count.file}: {balance}")
     for rejected in ingested.examples:
         terminal.warn(f"quarantined: {rejected}")
     if ingested.quarantined > len(ingested.examples):
         terminal.warn(f"… and {ingested.quarantined - len(ingested.examples):,} more in table quarantine")
     rows = ", ".join(f"{name} {count:,}" for name, count in ingested.rows.items())
-    terminal.say(f"tables: {rows}")
+    terminal.print_line(f"tables: {rows}")

@@ -116,7 +116,7 @@ def _cases(path: Path) -> Iterator[tuple[int, Case]]:
                     raise InputError(f"{path}: line {number} is no case: a case is a JSON object")
                 yield number, case
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise failures.of_lines(error, path) from error
+        raise failures.describe_read_error(error, path) from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON lines: {error}") from error
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from subreplay.engine.interface import Batches, Splitter, Step
 from subreplay.engine.steps import as_schema
-from subreplay.errors import ConfigError, EnvironmentFailed, InputError, NothingThere, SubreplayError
+from subreplay.errors import ConfigError, EnvironmentFailed, InputError, NoMatchingRows, SubreplayError
 from subreplay.rows.model.columns import MOST_BYTES, ROWS
 from subreplay.rows.sorted_blocks import KEY_COLUMNS, RUN, Order, ShuffleBlock, external_merge, shuffle_blocks
 
@@ -34,7 +34,7 @@ PACKED: Final = pa.schema(
 SORTED: Final = ("topic", "partition", "first_key", "columns", "rows")
 """By what blocks are in order: by all columns, so that what is computed together is the same in every run."""
 FAILED: Final = "(failed)"
-_KNOWN: Final = {kind.__name__: kind for kind in (ConfigError, EnvironmentFailed, InputError, NothingThere)}
+_KNOWN: Final = {kind.__name__: kind for kind in (ConfigError, EnvironmentFailed, InputError, NoMatchingRows)}
 _AT_ONCE: Final = 1 << 24  # bytes that go to Spark at a time
 _VALUE: Final = 1 << 17  # bytes of a value, about
 

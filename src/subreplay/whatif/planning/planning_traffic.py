@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.errors import NothingThere
+from subreplay.errors import NoMatchingRows
 from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.hashing.profiles import KEYLESS
 from subreplay.rows.model.columns import Ints
@@ -36,7 +36,7 @@ class Traffic:
 
     def __post_init__(self) -> None:
         if not len(self.profile):
-            raise NothingThere("plan: there are no messages to plan with")
+            raise NoMatchingRows("plan: there are no messages to plan with")
 
     @property
     def span(self) -> int:
