@@ -37,7 +37,7 @@ Py4JError: org.apache.spark.api.python.PythonUtils.toSeq does not exist in the J
 java.net.ConnectException: Call From h to s:8020 failed on x: Connection refused | a store does not answer
 [Errno 111] Connection refused                                                   | Spark's Java process ended
 subreplay.errors.InputError: s: no membership                                    | ! s: no membership
-Parquet column `[size]`. Expected Spark type int, actual Parquet type INT64      | ! column size has type INT64 in this file, but int
+Parquet column `[size]`. Expected Spark type int, actual Parquet type INT64      | ! column size has type INT64
 [SOMETHING_NEW] nobody has seen this                                             | Spark failed: [SOMETHING_NEW]
 """
 
