@@ -16,7 +16,7 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test quick slow oldest-numba brokers stores cluster bench bench-compare check docs messages fmt wheel clean distclean
+.PHONY: help setup run demo test quick slow oldest-numba brokers stores cluster bench bench-compare bench-against check docs messages fmt wheel clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,10 @@ bench: $(READY) ## print what folds, replays and audits cost here, write it to b
 
 bench-compare: $(READY) ## print two files of build/bench side by side: OLD=file NEW=file
 	@$(BIN)/python -m tests.bench.compare $(OLD) $(NEW)
+
+bench-against: $(READY) ## print CPU seconds of audits by the sources of a commit and by these, in turn: OLD=commit
+	@mkdir -p build/trees/$(OLD) && git archive $(OLD) src | tar -x -C build/trees/$(OLD)
+	@$(BIN)/python -m tests.bench.against build/trees/$(OLD)
 
 check: $(READY) docs ## lint (ruff), types (mypy), import contracts (import-linter), spelling (codespell), the docs
 	@$(BIN)/ruff check

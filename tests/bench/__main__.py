@@ -22,6 +22,7 @@ from tests.bench import (
     report,
     small,
     source_mapping,
+    spark_growth,
     units,
     whatif,
 )
@@ -37,6 +38,7 @@ if __name__ == "__main__":  # each process of a benchmark reads this file
         partial(small.main, 1 if quick else 3),
         partial(cores.main, 0.5 if quick else 4),
         partial(audit.main, 1_000_000 if quick else 10_000_000),
+        partial(spark_growth.main, *((0.2, 1) if quick else (2, 10))),
         partial(units.main, 50_000 if quick else 500_000),
         partial(whatif.main, 1 if quick else 10),
         partial(membership.main, 1_000),

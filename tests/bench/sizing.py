@@ -1,7 +1,8 @@
 """How large a cluster a day needs: ``python -m tests.bench.sizing FIGURES.json [deliveries a day]`` prints Markdown.
 
 It takes what ``make bench`` measured: the core seconds of a million deliveries, and the seconds of a million in one
-topic partition, which no number of cores makes shorter. ``docs/explanation/performance.md`` has the figures.
+topic partition, which no number of cores makes shorter. Of one audit it prints the seconds in which no task runs, by
+stage. ``docs/explanation/performance.md`` has the figures.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.bench.cores import MILLION
+from tests.bench.cores import DRIVER, MILLION, WHOLE
 
 BILLION = 1_000_000_000
 CORES = (4, 16, 64)
@@ -45,8 +46,28 @@ def lines(told: dict[str, Any], deliveries: int = BILLION) -> Iterator[str]:
         yield f"| {share:.1%} of them | " + " | ".join(cells) + " |"
 
 
+def driver_lines(told: dict[str, Any]) -> Iterator[str]:
+    """A table of the largest audit: by stage of the story the seconds in which no task ran, and those of its tasks on
+    some cores."""
+    every = {name: row for name, row in told["figures"].items() if name.startswith(DRIVER)}
+    largest = list(every)[-1].partition(":")[0]
+    rows = {name.partition(": ")[2]: row for name, row in every.items() if name.startswith(largest)}
+    yield f"| {largest.removeprefix(DRIVER)} | no task, first | no task, later |" + "".join(
+        f" tasks, {cores} cores |" for cores in CORES
+    )
+    yield "|---|--:|--:|" + "--:|" * len(CORES)
+    for stage, row in rows.items():
+        cells = (row["first"], row["later"], *(row[f"tasks_{cores}"] for cores in CORES))
+        yield f"| {stage} | " + " | ".join(f"{each:.1f} s" for each in cells) + " |"
+    whole = rows[WHOLE]
+    yield "| share of it in which no task runs | | |" + "".join(
+        f" {whole['later'] / (whole['later'] + whole[f'tasks_{cores}']):.0%} |" for cores in CORES
+    )
+
+
 def main(path: str, deliveries: str = str(BILLION)) -> None:
-    for line in lines(json.loads(Path(path).read_text(encoding="utf-8")), int(deliveries)):
+    told = json.loads(Path(path).read_text(encoding="utf-8"))
+    for line in (*lines(told, int(deliveries)), "", *driver_lines(told)):
         print(line)
 
 

@@ -8,15 +8,13 @@ are as those of 8 partitions.
 
 from __future__ import annotations
 
-import json
-import resource
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from tests.bench import day, figures
+from tests.bench import figures
+from tests.bench.commands import AUDIT, cpu_seconds, write_run
 
 CONSUMERS: Final = 1_000
 FIRST: Final = "audit, 8 partitions"
@@ -37,31 +35,12 @@ def main(deliveries: int = 500_000) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for number, (row, made) in enumerate(ROWS.items()):
             folder = Path(scratch, str(number))
-            day.write(folder / "tables", deliveries, **made)
-            run = {
-                "traffic": {"path": str(folder / "tables"), "format": "parquet"},
-                "windows": {"width": "1m"},
-                "output": {"tables": str(folder / "found"), "report": str(folder / "report"), "audited": "findings"},
-            }
-            (folder / "run.yaml").write_text(json.dumps(run))
-            cpu = min(_cpu_seconds(folder / "run.yaml") for _ in range(2))
+            run_file = str(write_run(folder, deliveries, **made))
+            cpu = min(cpu_seconds(*AUDIT, run_file) for _ in range(2))
             first = first or cpu
             figures.tell(row, cpu=cpu)
             goal = f", at most {MOST[row]:g}" if row in MOST else ""
             print(f"{row:30} {cpu:7.1f} s CPU {cpu / first:6.1f} x{goal}", flush=True)
-
-
-def _cpu_seconds(run: Path) -> float:
-    """CPU seconds of an audit, with those of its processes, which have ended when it has."""
-    before = _spent()
-    command = [sys.executable, "-m", "subreplay", "audit", "--config", str(run), "--quiet"]
-    assert subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode in (0, 1)
-    return _spent() - before
-
-
-def _spent() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

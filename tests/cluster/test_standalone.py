@@ -16,6 +16,8 @@ import pytest
 
 from subreplay.engine.local.engine import LocalEngine
 from tests.support.cluster import (
+    QUICK,
+    SETTINGS,
     SOURCE,
     SPARK,
     Cluster,
@@ -30,15 +32,6 @@ from tests.support.commands import VERDICTS, read_run, start_audit, wait_for, wr
 
 pytestmark = pytest.mark.slow
 JOB = Path(__file__).parents[2] / "jobs" / "nightly_audit.py"
-QUICK = {
-    "spark.executor.memory": "1g",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-    f'"-XX:SharedArchiveFile={SPARK}/jars/spark-classes.jsa" -Xlog:cds*=off',
-    "spark.sql.shuffle.partitions": "4",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.log.level": "ERROR",
-}
-WITH_PACKAGE = {"spark.executorEnv.PYTHONPATH": str(SOURCE)}
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +88,7 @@ def stop_executor_for_30_seconds(running: Cluster) -> None:
 def test_an_audit_on_two_workers_writes_the_same_tables(
     disturb: Callable[[Cluster], None] | None, running: Cluster, expected: dict[str, list[str]], tmp_path: Path
 ) -> None:
-    run = on(running, tmp_path, WITH_PACKAGE | {"spark.speculation": "true"})
+    run = on(running, tmp_path, SETTINGS | {"spark.speculation": "true"})
     audit = start_audit(run, f"--out={tmp_path}/out")
     assert audit.stderr is not None
     said = []
@@ -140,7 +133,7 @@ def test_spark_submit_ships_a_packed_environment(
 
 
 def test_spark_connect_has_the_cluster_judge(running: Cluster, expected: dict[str, list[str]], tmp_path: Path) -> None:
-    with connect_server(running, tmp_path, QUICK | WITH_PACKAGE) as remote:
+    with connect_server(running, tmp_path, SETTINGS) as remote:
         run = run_file(tmp_path, remote=remote)
         code, said = wait_for(start_audit(run, f"--out={tmp_path}/out"))
     assert code in VERDICTS, said

@@ -21,6 +21,17 @@ import pyspark
 SPARK = Path(pyspark.__file__).parent
 SOURCE = Path(__file__).parents[2] / "src"
 PACKAGES = Path(sysconfig.get_path("purelib"))
+QUICK = {
+    "spark.executor.memory": "1g",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    f'"-XX:SharedArchiveFile={SPARK}/jars/spark-classes.jsa" -Xlog:cds*=off',
+    "spark.sql.shuffle.partitions": "4",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.log.level": "ERROR",
+}
+"""Of a session on a cluster of this machine: small executors, which start quickly."""
+SETTINGS = QUICK | {"spark.executorEnv.PYTHONPATH": str(SOURCE)}
+"""Of a session whose executors find this package."""
 _PATIENCE = 120.0  # seconds
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")

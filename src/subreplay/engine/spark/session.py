@@ -53,7 +53,8 @@ _SMALL = {
     "spark.log.level": "ERROR",
 }
 
-# Of a small run Java takes most of its processor time to compile what it soon does no more; rows go past it. Told so,
+# Of a small run Java takes most of its processor time to compile what it soon does no more; rows go past it. Also the
+# driver of a cluster only plans and commits. Told so,
 # it has room for 48 MiB of compiled code, which a notebook fills in a minute: then it compiles no more, and may end.
 # No collector: the caller may have chosen one, and Java takes only one
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
@@ -235,7 +236,8 @@ def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
     settings = {
         **_DELTA,
         **_SMALL,
-        **({"spark.driver.extraJavaOptions": _java()} | _workers() if options.master.startswith("local") else {}),
+        "spark.driver.extraJavaOptions": _java(),
+        **(_workers() if options.master.startswith("local") else {}),
         "spark.driver.memory": options.driver_memory or _memory(options.master),
         **options.conf,
     }
