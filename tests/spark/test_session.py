@@ -142,6 +142,26 @@ def test_java_compiles_quickly_and_leaves_the_collector_to_the_caller(spark: Spa
     assert "GC" not in options
 
 
+def test_the_driver_of_a_cluster_compiles_quickly_too() -> None:
+    """The driver plans and commits, and judges no row: its Java takes more time to compile well than it saves."""
+
+    class Builder(dict[str, str]):
+        def master(self, _: str) -> Builder:
+            return self
+
+        def config(self, name: str, value: str) -> Builder:
+            self[name] = value
+            return self
+
+        def getOrCreate(self) -> Builder:
+            return self
+
+    builder = Builder()
+    _local(builder, Spark(master="spark://head:7077"))  # type: ignore[arg-type]
+    assert builder["spark.driver.extraJavaOptions"] == _java()
+    assert "spark.python.daemon.module" not in builder
+
+
 def test_java_has_room_for_the_code_of_a_long_session() -> None:
     """Told to compile quickly it has 48 MiB of it, full after some audits of a catalog; its own measure is 240."""
     room = re.search(r"-XX:ReservedCodeCacheSize=(\d+)m", _java())

@@ -53,9 +53,9 @@ _SMALL = {
     "spark.log.level": "ERROR",
 }
 
-# Of a small run Java takes most of its processor time to compile what it soon does no more; rows go past it. Also the
-# driver of a cluster only plans and commits. Told so,
-# it has room for 48 MiB of compiled code, which a notebook fills in a minute: then it compiles no more, and may end.
+# In a small run Java spends most of its processor time compiling code that it soon stops running; rows bypass Java. The
+# driver of a cluster only plans and commits, so this holds there, too. With this setting Java has room for 48 MiB of
+# compiled code, which a notebook fills in a minute: then it compiles no more, and may end, so it gets more room.
 # No collector: the caller may have chosen one, and Java takes only one
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 
