@@ -11,8 +11,8 @@ import pytest
 from subreplay.adapters.pulsar_stats.adapter import stats
 from subreplay.rows.model.range_table import RangeTable
 from subreplay.rows.model.tables import MEMBERSHIP
-from subreplay.semantics.policies import make
-from subreplay.semantics.timelines.membership import dispatcher_events
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.timelines.membership import build_dispatcher_events
 from subreplay.semantics.timelines.timeline import Timeline
 from tests.adapters.topic_polls import AT, SECOND, consumer, nanos, poll, rows, story, tell_from
 
@@ -82,13 +82,13 @@ def test_the_ranges_are_those_of_the_range_table(name):
     found = polled(name)
     policy = "sticky" if "sticky" in name else "consistent_hash"
     members = rows(found)
-    ((scope, events),) = dispatcher_events(members, {(members[0]["topic"], members[0]["partition"])}).items()
-    timeline = Timeline.fold(make(f"pulsar.key_shared.{policy}", f"pulsar-{name[:3]}"), scope, events)
+    ((scope, events),) = build_dispatcher_events(members, {(members[0]["topic"], members[0]["partition"])}).items()
+    timeline = Timeline.fold(make_policy(f"pulsar.key_shared.{policy}", f"pulsar-{name[:3]}"), scope, events)
     compared = 0
     for row in rows(found, "ranges"):
         seen = [(each["start"], each["end"]) for each in row["ranges"]]
         for time in ("first_seen", "last_seen"):
-            epoch = int(timeline.epoch_at(np.array([nanos(row, time) + 999]), np.array([2**62]))[0])
+            epoch = int(timeline.find_epochs(np.array([nanos(row, time) + 999]), np.array([2**62]))[0])
             last = max(each["end"] for other in rows(found, "ranges") for each in other["ranges"]
                        if other["first_seen"] <= row[time] <= other["last_seen"])  # fmt: skip
             who = {(each.name, each.instance): each.index for each in timeline.consumers}

@@ -13,7 +13,7 @@ from subreplay.adapters import ADAPTERS, Options
 from subreplay.adapters.pulsar_stats.adapter import UNNAMED, stats
 from subreplay.errors import ConfigError, InputError
 from subreplay.rows.model.rows import Consumer, Scope
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.pulsar.key_consistent_hash import RULES
 from tests.adapters.topic_polls import AT, SECOND, TOPIC, answer, balanced, consumer, poll, rows, story, tell_from
 from tests.support.streamed import whole
@@ -233,14 +233,14 @@ def test_the_policy_is_that_of_the_type(tmp_path, more, told):
 
 def ring(policy, profile, joins, gone=(), **options):
     """A poll of consumers with the ranges that a policy gives them."""
-    policy = make(policy, profile, **options)
+    policy = make_policy(policy, profile, **options)
     state = policy.start(Scope(TOPIC))
     members = [Consumer(i, name) for i, name in enumerate(joins)]
     for member in members:
         state = policy.join(state, member)
     for i in gone:
         state = policy.leave(state, members[i])
-    listed = policy.reported_ranges(state)
+    listed = policy.list_reported_ranges(state)
     shown = [consumer(member.name, AT - SECOND + member.index, address=f"/10.0.0.1:{member.index}",
                       keyHashRanges=[f"[{start}, {end}]" for start, end in listed[member.index]])
              for member in members if member.index not in gone]  # fmt: skip
@@ -263,8 +263,8 @@ def test_the_ring_that_polls_show_tells_the_profile(tmp_path, profile, joins):
     run, notes = run_of(tmp_path, shown)
     assert run["policy"] == CH
     assert run["options"] is None
-    same = make(CH, run["profile"])
-    assert type(same.start(Scope(TOPIC))) is type(make(CH, profile).start(Scope(TOPIC)))
+    same = make_policy(CH, run["profile"])
+    assert type(same.start(Scope(TOPIC))) is type(make_policy(CH, profile).start(Scope(TOPIC)))
     assert ring(CH, run["profile"], joins) == shown
     assert any("the ring of" in note for note in notes)
 

@@ -17,14 +17,14 @@ from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.sums import acts as counts_of_acts
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.columns import NEVER
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from tests.support.history import START, STEP, auto_split, findings_of, history
 from tests.support.joins import fold
 from tests.support.pure import NOTHING_TOLD, audit_by, judge_of, sums_by
 
-EXCLUSIVE, FAILOVER = make("pulsar.exclusive", "pulsar-4.0"), make("pulsar.failover", "pulsar-4.0")
-SHARED, KEY_SHARED = make("pulsar.shared", "pulsar-4.0"), auto_split()
-RANGE = make("kafka.range", "kafka-4.0")
+EXCLUSIVE, FAILOVER = make_policy("pulsar.exclusive", "pulsar-4.0"), make_policy("pulsar.failover", "pulsar-4.0")
+SHARED, KEY_SHARED = make_policy("pulsar.shared", "pulsar-4.0"), auto_split()
+RANGE = make_policy("kafka.range", "kafka-4.0")
 LOG = "a1 a2 a3 a4 a5"
 READ = "a1>C1 a1! a2>C1 a2! a3>C1 a3! a4>C1 a4! a5>C1 a5!"
 AGAIN = "a2>C1 a2! a3>C1 a3! a4>C1 a4! a5>C1 a5!"
@@ -352,7 +352,7 @@ RING = "pulsar.key_shared.consistent_hash"
 
 def seen_in(policy, tables):
     """The title and the counts of each act in an audit, and its violations."""
-    judge = replace(judge_of(make(policy, "pulsar-4.2"), tables), spans=())
+    judge = replace(judge_of(make_policy(policy, "pulsar-4.2"), tables), spans=())
     rows = audit_by(judge, tables)
     sums = sums_by(judge, tables)
     acts = {scope.partition: judge.acts(one.timeline) for scope, one in judge.dispatchers.items()}

@@ -12,12 +12,12 @@ from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.columns import NEVER
 from subreplay.rows.model.rows import Scope
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from tests.audit.rules.test_every_rule import on_dead_letter_topic
 from tests.support.history import findings_of, history
 from tests.support.pure import audit_by, judge_of
 
-SHARED, TWICE = make("pulsar.shared", "pulsar-4.0"), Terms(max_redeliveries=2)
+SHARED, TWICE = make_policy("pulsar.shared", "pulsar-4.0"), Terms(max_redeliveries=2)
 RESTARTS = "+C1 a1>C1 a1? a1>C1*1 a1? -C1 +C1 a1>C1 a1? a1>C1*1 a1?"
 
 

@@ -24,11 +24,11 @@ from subreplay.rows.sorted_blocks import (
     shuffle_blocks,
     sorted_rows,
 )
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from tests.support.history import history
 from tests.support.pure import judge_of, log_of
 
-FAILOVER = make("pulsar.failover", "documented")
+FAILOVER = make_policy("pulsar.failover", "documented")
 STORED, STORY = "a1#0 n1#5 a2#6 a3#6", "+C1 a1>C1 a2>C1 a1! a2! a3>C1"  # skips n1, and a3 is published again
 
 

@@ -22,13 +22,13 @@ from subreplay.audit.terms import Terms
 from subreplay.rows.model.partitioners import Part, Partitioners, Spell, Way
 from subreplay.rows.model.rows import RuleStatus, Scope
 from subreplay.rows.model.tables import VIOLATIONS
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from tests.support.joins import fold
 from tests.support.properties import examples
 
 SECOND = 1_000_000_000
-STICKY = make("pulsar.key_shared.sticky", "pulsar-4.0")
-SHARED = make("pulsar.shared", "pulsar-4.0")
+STICKY = make_policy("pulsar.key_shared.sticky", "pulsar-4.0")
+SHARED = make_policy("pulsar.shared", "pulsar-4.0")
 
 
 def first(partition: int, at: int, messages: int = 1, key: str | None = "k", producer: str = "p") -> dict[str, Any]:
@@ -93,7 +93,7 @@ class TestRanges:
 
     def test_full_cover_is_neither_and_other_policies_have_no_such_ranges(self) -> None:
         assert [*sticky_ranges(fold(STICKY, "+C1[0-9] +C2[10-65535]"))][1:] == []
-        assert [*sticky_ranges(fold(make("pulsar.key_shared.auto_split", "pulsar-4.0"), "+C1"))] == []
+        assert [*sticky_ranges(fold(make_policy("pulsar.key_shared.auto_split", "pulsar-4.0"), "+C1"))] == []
 
 
 def given_up(entry: int, count: int = 3, nacked: bool = True, acked: bool = False) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.audit.explain.causes import NOT_COMMITTED, OF_GROUP, Causes
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.needs import Need
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.group_timeline import REBALANCE_TIMEOUT_NS
 from tests.support.groups import RECORDED, Audited, audit_ingested, audited
 from tests.support.history import START, STEP, findings, history
@@ -27,7 +27,7 @@ from tests.support.pure import audit_by, judge_of
 from tests.support.streamed import whole
 
 BY_NAME = {folder.name: folder for folder in RECORDED}
-RANGE = make("kafka.range", "kafka-4.0")
+RANGE = make_policy("kafka.range", "kafka-4.0")
 
 
 @cache
@@ -218,8 +218,8 @@ def test_k_commit_2_a_commit_that_goes_back_names_the_commit_before_it_and_who_m
 @pytest.mark.row("K-OWNER-3")
 def test_k_owner_3_without_callbacks_a_member_may_go_on_with_what_was_decided_to_be_anothers():
     story = "+C2 a1>C2 +C1 a2>C2"  # ranges go by name: the partition is now C1's
-    eager = make("kafka.range", "kafka-4.0", session_timeout_us=0, initial_rebalance_delay_us=0)
-    by_the_server = make("kafka.server_range", "kafka-4.0", session_timeout_us=0)
+    eager = make_policy("kafka.range", "kafka-4.0", session_timeout_us=0, initial_rebalance_delay_us=0)
+    by_the_server = make_policy("kafka.server_range", "kafka-4.0", session_timeout_us=0)
     assert "WRONG_OWNER a2" in findings(eager, "a1 a2", story)
     assert "WRONG_OWNER a2" not in findings(by_the_server, "a1 a2", story)
     late = story.replace("a2>", f"~{REBALANCE_TIMEOUT_NS // 1_000 // STEP} a2>")  # it must have given it up by then

@@ -19,7 +19,7 @@ from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.tables import INPUTS
 from subreplay.rows.scan import counts
 from subreplay.rows.scan.members import members
-from subreplay.semantics.timelines.membership import Present
+from subreplay.semantics.timelines.membership import ServedInterval
 
 AT = datetime(2023, 11, 14, 12, tzinfo=timezone.utc)
 NS = int(AT.timestamp()) * 1_000_000_000
@@ -82,7 +82,7 @@ def test_extents_positions_and_who_was_served() -> None:
     assert [scope.partition for scope in found.events] == [0, 1, 5]
     assert found.lowest == {Scope("t", 0): (3, 0, -1), Scope("t", 1): (7, 4, -1)}
     assert found.served == {Scope("t", 0): FirstServed(NS + S, (3, 0, -1), NS + S, False)}
-    assert found.unknown_consumers == {"c2": Present(NS + 3 * S, NS + 3 * S)}
+    assert found.unknown_consumers == {"c2": ServedInterval(NS + 3 * S, NS + 3 * S)}
     assert found.last_served == {"c2": NS + 3 * S, "c1": NS + 4 * S}
     assert (found.first, found.last, found.end) == (NS, NS + 4 * S, NS + 20 * S)
     assert (found.widest, found.plain, found.crowded, found.constant) == (1, True, False, False)

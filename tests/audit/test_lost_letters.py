@@ -19,7 +19,7 @@ from subreplay.engine.local.engine import LocalEngine
 from subreplay.pipeline import lost_letters as pipeline
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.tables import VIOLATIONS
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from tests.support.history import history
 from tests.support.pure import judge_of, log_of
 
@@ -61,7 +61,9 @@ def test_letters_are_judged_as_the_definitions_say(seed: int, most: int, monkeyp
     tables = {"messages": to_table("messages", messages), "deliveries": to_table("deliveries", deliveries)}
     of_letters = to_table("messages", letters)
     terms = Terms(max_redeliveries=2)
-    judge = replace(judge_of(make("pulsar.shared", "pulsar-4.0"), history("a1", "+C1 a1>C1"), terms), terms=terms)
+    judge = replace(
+        judge_of(make_policy("pulsar.shared", "pulsar-4.0"), history("a1", "+C1 a1>C1"), terms), terms=terms
+    )
     log = log_of(tables["messages"], tables["deliveries"].slice(0, 0))
     with LocalEngine(1) as engine:
         rows = dealt(engine, tables["deliveries"]), dealt(engine, log), dealt(engine, of_letters)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from tests.support.history import auto_split, findings, history
 from tests.support.pure import audit_by, judge_of
 
-SHARED = make("pulsar.shared", "pulsar-4.0")
-FAILOVER = make("pulsar.failover", "pulsar-4.0")
+SHARED = make_policy("pulsar.shared", "pulsar-4.0")
+FAILOVER = make_policy("pulsar.failover", "pulsar-4.0")
 TWINS = "+C@x +C@y"  # the second has the lower half, and key a with it
 
 

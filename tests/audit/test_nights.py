@@ -17,7 +17,7 @@ from subreplay.audit.rules import undelivered as undelivered_rules
 from subreplay.audit.rules.undelivered import MIDNIGHT
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.columns import NEVER
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from tests.audit.definitions.test_definitions import POLICIES, TERMS, histories
 from tests.support import recordings
 from tests.support.history import START, STEP, History, history
@@ -62,8 +62,10 @@ def test_nights_equal_the_whole(
 def test_the_only_message_that_was_jumped_over_comes_and_the_skip_is_withdrawn(story: str) -> None:
     """In the second story another one, which never comes, was jumped over with it."""
     tables = history("a1 a2 a3 a4", f"+C1 {story}")
-    nights = audit_nights(make("pulsar.exclusive", "pulsar-4.0"), tables, [(START + 106 * STEP) * 1000, NEVER - 1])
-    whole = audit(make("pulsar.exclusive", "pulsar-4.0"), tables)
+    nights = audit_nights(
+        make_policy("pulsar.exclusive", "pulsar-4.0"), tables, [(START + 106 * STEP) * 1000, NEVER - 1]
+    )
+    whole = audit(make_policy("pulsar.exclusive", "pulsar-4.0"), tables)
     told = skips(nights)
     assert len(told) == 1
     assert skips_withdrawn(nights) == (told if "a3>" in story else set())
@@ -90,7 +92,7 @@ def test_what_ends_after_midnight_does_not_lengthen_the_day() -> None:
     """The later of two messages is handed out first, at midnight; the other follows, a step later."""
     tables = history("n1 a1 a2", "+C1 n1>C1 a2>C1 a1>C1 ~500 n1! a1! a2!")
     midnight = sorted(tables["deliveries"]["delivered_at"].cast(pa.int64()).to_pylist())[1] * 1000
-    first, _ = audit_nights(make("pulsar.shared", "pulsar-4.0"), tables, [midnight, NEVER - 1])
+    first, _ = audit_nights(make_policy("pulsar.shared", "pulsar-4.0"), tables, [midnight, NEVER - 1])
     (missing,) = first.filter(pc.invert(first["delivered"]))["codes"].to_pylist()
     assert missing == Code.UNSEEN.bit
 
@@ -105,7 +107,7 @@ RECORDED = ["3.2.3/s1_key_shared_autosplit", "4.0.8/s1_key_shared_autosplit", "4
 def test_a_recording_cut_into_a_month_of_nights_equals_the_whole(name: str) -> None:
     recorded = recordings.ingested(recordings.ROOT / name)
     told = recorded.run["subscription"]
-    policy = make(told["policy"], told["profile"], **told.get("options", {}))
+    policy = make_policy(told["policy"], told["profile"], **told.get("options", {}))
     at = pc.fill_null(recorded.tables["deliveries"]["delivered_at"].cast(pa.int64()), 0).to_numpy()
     ends = [int(t) * 1000 + 500 for t in np.quantile(at[at > 0], np.arange(1, 30) / 30)] + [NEVER - 1]
     same(audit_nights(policy, recorded.tables, ends), audit(policy, recorded.tables))

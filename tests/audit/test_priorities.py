@@ -9,7 +9,7 @@ import pytest
 from subreplay.adapters.pulsar_policies import unranked
 from subreplay.audit.codes import Code, Exemption, find_exemption
 from subreplay.audit.needs import Need
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from tests.support.audits import changed
 from tests.support.history import history
 from tests.support.pure import audit_by, judge_of
@@ -21,7 +21,7 @@ TO_THE_SECOND = history("a1 a2", "+C1 +C2 a1>C2 a1! a2>C2 a2!")
     ("lacking", "exemption"), [(set(), Exemption.NONE), ({Need.PRIORITIES}, Exemption.PRIORITIES_NOT_RECORDED)]
 )
 def test_who_is_active_is_unknown_where_priority_levels_are(lacking: set[Need], exemption: Exemption) -> None:
-    judge = replace(judge_of(make("pulsar.failover", "pulsar-4.0"), TO_THE_SECOND), lacking=frozenset(lacking))
+    judge = replace(judge_of(make_policy("pulsar.failover", "pulsar-4.0"), TO_THE_SECOND), lacking=frozenset(lacking))
     rows = audit_by(judge, TO_THE_SECOND)
     wrong = [row for row in rows.to_pylist() if row["codes"] & Code.WRONG_OWNER.bit]
     assert wrong

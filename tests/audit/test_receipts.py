@@ -10,12 +10,15 @@ import pytest
 from subreplay.audit.codes import Code
 from subreplay.audit.explain.causes import Causes
 from subreplay.audit.needs import Need
-from subreplay.semantics.policies import make
-from subreplay.semantics.timelines.group_timeline import as_served
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.timelines.group_timeline import drop_unused_rebalance_delay
 from tests.support.history import START, STEP, History, findings_of, history
 from tests.support.pure import audit_by, judge_of
 
-SHARED, RANGE = make("pulsar.shared", "pulsar-4.0"), make("kafka.range", "kafka-4.0", initial_rebalance_delay_us=0)
+SHARED, RANGE = (
+    make_policy("pulsar.shared", "pulsar-4.0"),
+    make_policy("kafka.range", "kafka-4.0", initial_rebalance_delay_us=0),
+)
 LEFT = "+C1 +C2 a1>C1 -C1 a2>C2 a3>C1"  # C1 leaves at step 103
 
 
@@ -59,6 +62,6 @@ def test_a_message_that_never_came_is_counted_where_nothing_else_can_be_decided(
 
 @pytest.mark.parametrize(("served", "delay"), [(5, 0), (2_999_999_999, 0), (3_000_000_000, 3_000_000), (-1, 3_000_000)])
 def test_members_that_are_served_are_there(served, delay):
-    group = make("kafka.range", "kafka-4.0")
-    assert as_served(group, [7, 0], [served, 9_000_000_000]).initial_rebalance_delay_us == delay
-    assert as_served(SHARED, [0], [1]) is SHARED
+    group = make_policy("kafka.range", "kafka-4.0")
+    assert drop_unused_rebalance_delay(group, [7, 0], [served, 9_000_000_000]).initial_rebalance_delay_us == delay
+    assert drop_unused_rebalance_delay(SHARED, [0], [1]) is SHARED

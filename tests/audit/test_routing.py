@@ -11,14 +11,14 @@ from subreplay.audit.routing import (
     misrouted,
     out_of_publication_order,
 )
-from subreplay.hashing.producer_routing import JAVA_STRING_HASH, MURMUR3_32_HASH, producer_partition
+from subreplay.hashing.producer_routing import JAVA_STRING_HASH, MURMUR3_32_HASH, choose_partition
 
 KEYS = [f"order-{number}".encode() for number in range(40)]
 
 
 def sent(keys, scheme=JAVA_STRING_HASH, count=4):
     """Where a producer puts text keys."""
-    return [producer_partition(key.decode(), count, scheme) for key in keys]
+    return [choose_partition(key.decode(), count, scheme) for key in keys]
 
 
 def check(routing, keys, producers, partitions):
@@ -46,13 +46,13 @@ def _base64(key):
 @pytest.mark.row("L-ROUTE-1")
 def test_l_route_1_a_key_set_as_bytes_is_right_where_its_base64_text_goes():
     keys = [b"\xff\x00", *KEYS]
-    partitions = [producer_partition(_base64(key), 64) for key in keys]
+    partitions = [choose_partition(_base64(key), 64) for key in keys]
     assert not check(Routing(64, as_bytes=frozenset({"p"})), keys, ["p"] * 41, partitions).wrong.any()
 
 
 def test_the_reading_of_a_key_is_that_of_its_producers_other_keys_and_not_chosen_for_it():
-    at_home_as_bytes = next(key for key in KEYS if sent([key])[0] != producer_partition(_base64(key), 4))
-    partitions = [producer_partition(_base64(at_home_as_bytes), 4)] * 3
+    at_home_as_bytes = next(key for key in KEYS if sent([key])[0] != choose_partition(_base64(key), 4))
+    partitions = [choose_partition(_base64(at_home_as_bytes), 4)] * 3
     routing = Routing(4, as_bytes=frozenset({"bytes", None}))
     found = check(routing, [at_home_as_bytes] * 3, ["text", "bytes", None], partitions)
     assert found.wrong.tolist() == [True, False, False]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from tests.support.history import History, findings_of, history
 
-FAILOVER = make("pulsar.failover", "pulsar-4.0")
-SHARED = make("pulsar.shared", "pulsar-4.0")
+FAILOVER = make_policy("pulsar.failover", "pulsar-4.0")
+SHARED = make_policy("pulsar.shared", "pulsar-4.0")
 
 
 def failing(policy: Policy, tables: History) -> list[str]:

@@ -20,7 +20,7 @@ from subreplay.hashing.murmur3 import murmur3_32_array
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP, MESSAGES
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.timeline import Timeline
 
@@ -107,7 +107,7 @@ def _deliveries(
 
 def timeline(partition: int, members: Members = MEMBERS) -> Timeline:
     """The consumers of a topic partition."""
-    policy: Policy = make(POLICY, PROFILE)
+    policy: Policy = make_policy(POLICY, PROFILE)
     scope = Scope(TOPIC, partition)
     instants = [Instant((MIDNIGHT + second * SECOND) * 1_000) for second, _, _ in members]
     events = [
@@ -121,11 +121,11 @@ def _owners(keys: Ints, at: Ints, words: pa.Array, members: Members) -> Ints:
     """The number of the consumer that owns each key at each time, from 0."""
     folded = timeline(0, members)
     hashes = murmur3_32_array(words)
-    slots = folded.policy.slots(hashes)
+    slots = folded.policy.compute_slots(hashes)
     number = np.array([int(consumer.name[1:]) - 1 for consumer in folded.consumers])
-    epoch, found = folded.epoch_at(at * 1_000, np.zeros(len(at), np.int64)), np.empty(len(keys), np.int64)
+    epoch, found = folded.find_epochs(at * 1_000, np.zeros(len(at), np.int64)), np.empty(len(keys), np.int64)
     for each in np.unique(epoch).tolist():
-        owners, mine = folded.owner_at(slots, hashes, np.full(KEYS, each, np.int32)), epoch == each
+        owners, mine = folded.find_owners(slots, hashes, np.full(KEYS, each, np.int32)), epoch == each
         found[mine] = number[owners[keys[mine]]]
     return found
 

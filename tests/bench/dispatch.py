@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from subreplay.hashing.profiles import PULSAR_3_2, PULSAR_4_0, PULSAR_4_2
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.simulation.pulsar.broker.broker_records import Records, empty_records
@@ -45,7 +45,7 @@ Figures = dict[str, float]
 def members(name: str, profile: str) -> Timeline:
     """Eight consumers; sticky ones bring equal ranges."""
     ranges = [f"[{i * 8192}-{i * 8192 + 8191}]" if name == STICKY else "" for i in range(8)]
-    return fold(make(name, profile), " ".join(f"+c{i}{at}" for i, at in enumerate(ranges)))
+    return fold(make_policy(name, profile), " ".join(f"+c{i}{at}" for i, at in enumerate(ranges)))
 
 
 def stream(policy: Policy, messages: int) -> Iterator[Records]:
@@ -88,7 +88,7 @@ def beside_simpy(profile: str, messages: int) -> Figures:
     """The replay and the same queue in SimPy, in turns; both have to come to the same deliveries."""
     timeline = members(AUTO_SPLIT, profile)
     log = np.concatenate([rows.copy() for rows in stream(timeline.policy, messages)]).view(np.recarray)
-    owners = timeline.owner_at(log.slot, log.hash, np.full(messages, len(timeline.epochs) - 1, np.int32))
+    owners = timeline.find_owners(log.slot, log.hash, np.full(messages, len(timeline.epochs) - 1, np.int32))
     published = log.at.tolist(), np.asarray(owners).tolist()
     ratios = []
     for _ in range(3):

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
-from subreplay.semantics.policies import make
-from subreplay.semantics.policies.kafka.assignor import Partitions, invented_ids
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.policies.kafka.assignor import Partitions, derive_topic_ids
 from subreplay.simulation.kafka.group_simulation import GroupReplay
 from subreplay.simulation.kafka.group_state import LOGGED
 from subreplay.simulation.kafka.simulation_parameters import MemberModel, SimulationParameters
@@ -67,8 +67,8 @@ def replay(assignor: str, service: Service, count: int, size: tuple[int, int] = 
         MembershipEvent(Scope(TOPIC), kind, name, Instant(at, seq), Instant(at, seq))
         for seq, (kind, name, at) in enumerate(events)
     ]
-    partitions = Partitions.of({TOPIC: count_of_partitions}, topic_ids=invented_ids([TOPIC]))
-    policy = make(assignor, "kafka-4.0", initial_rebalance_delay_us=0)
+    partitions = Partitions.from_counts({TOPIC: count_of_partitions}, topic_ids=derive_topic_ids([TOPIC]))
+    policy = make_policy(assignor, "kafka-4.0", initial_rebalance_delay_us=0)
     group = GroupReplay(
         policy,
         partitions,

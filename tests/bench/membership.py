@@ -17,8 +17,8 @@ from functools import partial
 from typing import NamedTuple
 
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
-from subreplay.semantics.policies import ASSIGNORS, REGISTRY, make
-from subreplay.semantics.policies.kafka.assignor import Partitions, invented_ids
+from subreplay.semantics.policies import ASSIGNORS, REGISTRY, make_policy
+from subreplay.semantics.policies.kafka.assignor import Partitions, derive_topic_ids
 from subreplay.semantics.timelines.group_timeline import GroupTimeline
 from tests.bench import figures
 from tests.support.joins import fold
@@ -41,7 +41,7 @@ def pulsar(name: str, profile: str, consumers: int) -> Kept:
     """A timeline of a Pulsar policy; consumers of equal share bring their ranges."""
     width = SLOTS // consumers
     joins = [f"+c{i}[{i * width}-{(i + 1) * width - 1}]" for i in range(consumers)]
-    timeline = fold(make(name, profile), " ".join([*joins, *(f"-c{i}" for i in range(consumers))]))
+    timeline = fold(make_policy(name, profile), " ".join([*joins, *(f"-c{i}" for i in range(consumers))]))
     return Kept(len(timeline.epochs), len(timeline.index.owners))
 
 
@@ -51,8 +51,8 @@ def kafka(name: str, topics: int, members: int, partitions: int = PARTITIONS) ->
     steps = [(kind, f"m{i:04d}") for kind in ("join", "leave") for i in range(members)]
     instants = (Instant(second * SECOND) for second in range(len(steps)))
     events = [MembershipEvent(Scope(""), kind, name, at, at) for (kind, name), at in zip(steps, instants, strict=True)]
-    policy = make(name, "kafka-4.0", initial_rebalance_delay_us=0)
-    group = GroupTimeline.fold(policy, Partitions.of(counts, topic_ids=invented_ids(counts)), events)
+    policy = make_policy(name, "kafka-4.0", initial_rebalance_delay_us=0)
+    group = GroupTimeline.fold(policy, Partitions.from_counts(counts, topic_ids=derive_topic_ids(counts)), events)
     return Kept(len(group.steps), sum(len(step.change.owners) for step in group.steps))
 
 
@@ -66,8 +66,8 @@ def churn(name: str, consumers: int) -> Kept:
             at = Instant(seq * SECOND, seq)
             events.append(MembershipEvent(Scope(""), kind, f"m{join % members:04d}", at, at))  # type: ignore[arg-type]
             seq += 1
-    partitions = Partitions.of({"t": 100}, topic_ids=invented_ids(["t"]))
-    group = GroupTimeline.fold(make(name, "kafka-4.0", initial_rebalance_delay_us=0), partitions, events)
+    partitions = Partitions.from_counts({"t": 100}, topic_ids=derive_topic_ids(["t"]))
+    group = GroupTimeline.fold(make_policy(name, "kafka-4.0", initial_rebalance_delay_us=0), partitions, events)
     timelines = group.timelines(Scope("t", number) for number in range(100))
     return Kept(len(group.steps), sum(len(timeline.index.owners) for timeline in timelines.values()))
 

@@ -23,7 +23,7 @@ from subreplay.rows.sorted_blocks import (
     shuffle_blocks,
     sorted_rows,
 )
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.timeline import Timeline
 from tests.bench import figures
 
@@ -59,7 +59,7 @@ def _judge(horizon: int, sessions: int) -> Judge:
         events.append(MembershipEvent(SCOPE, "join", f"c{number}", at[0], at[0], receiver_queue_size=1_000))
         if number < sessions - 1:
             events.append(MembershipEvent(SCOPE, "leave", f"c{number}", at[1], at[1]))
-    timeline = Timeline.fold(make("pulsar.key_shared.auto_split", "pulsar-4.0"), SCOPE, events)
+    timeline = Timeline.fold(make_policy("pulsar.key_shared.auto_split", "pulsar-4.0"), SCOPE, events)
     return Judge(timeline.policy, {SCOPE: Dispatcher.of(timeline)}, horizon=horizon)
 
 

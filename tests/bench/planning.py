@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from subreplay.rows.model.rows import Scope
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.whatif.planning.consumer_count import Candidate, Utilisation, fewest
 from subreplay.whatif.planning.growing_membership import growing, of_keys
 from subreplay.whatif.planning.loads import Loads
@@ -31,7 +31,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def _growing(policy: str, hashes: np.ndarray) -> Callable[[int], Iterator[np.ndarray]]:
-    return lambda first: growing(of_keys(make(policy, "pulsar-4.0"), hashes, Scope("orders")), first)
+    return lambda first: growing(of_keys(make_policy(policy, "pulsar-4.0"), hashes, Scope("orders")), first)
 
 
 def _timed(name: str, work: Callable[[], object]) -> None:

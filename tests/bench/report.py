@@ -20,7 +20,7 @@ from subreplay.reports.data import EngineInfo
 from subreplay.reports.figures import Figures
 from subreplay.reports.json_report import to_json
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope, Verdict
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.whatif.fair_share import connected
 from subreplay.whatif.message_assignment import Plan
@@ -47,7 +47,7 @@ def story(joins: int) -> list[MembershipEvent]:
 
 def figures(policy: str, joins: int) -> Figures:
     """What such a run counts: the membership is folded once, and taken for every partition."""
-    made = make(policy, "pulsar-4.0")
+    made = make_policy(policy, "pulsar-4.0")
     folded = Timeline.fold(made, Scope(TOPIC), story(joins))
     scopes = [Scope(TOPIC, partition) for partition in range(PARTITIONS)]
     plan = Plan("as recorded", made, {scope: replace(folded, scope=scope) for scope in scopes})

@@ -29,7 +29,7 @@ from subreplay.pipeline import profiled, story
 from subreplay.pipeline.inputs import look_at, read_inputs
 from subreplay.rows.model.columns import DAY
 from subreplay.rows.model.tables import INPUTS
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.whatif.scenario import PlannedMember, plan, planned_events
 from subreplay.whatif.traffic.evaluation_counts import Extent
 from subreplay.whatif.traffic.plan_evaluator import Evaluator
@@ -116,7 +116,7 @@ def evaluations(profile: TrafficProfile) -> dict[str, list[float]]:
 
     def evaluate(of: Evaluator, policy: str, changing: bool) -> None:
         events = {scope: planned_events(RAN + CAME * changing, scope, 0) for scope in of.profile.scopes}
-        folded = plan("s", make(policy, "pulsar-4.0"), events)
+        folded = plan("s", make_policy(policy, "pulsar-4.0"), events)
         of.evaluate(folded.policy, folded.timelines)
 
     first = seconds(lambda: evaluate(evaluator, POLICIES[0], False))  # compiled code is loaded, runs are cut

@@ -18,7 +18,7 @@ from subreplay.config.run import RunConfig
 from subreplay.config.scenario import GroupScenario, Member, Scenario
 from subreplay.errors import ConfigError
 from subreplay.hashing.profiles import KEYLESS
-from subreplay.semantics.policies import ASSIGNORS, POLICIES, REGISTRY, make, option_names
+from subreplay.semantics.policies import ASSIGNORS, POLICIES, REGISTRY, list_option_names, make_policy
 from subreplay.simulation.pulsar.service_model import Fixed
 from tests.support.run_files import run
 
@@ -98,7 +98,7 @@ def test_default_yaml_names_every_policy_profile_and_option():
     assert set(re.findall(r"#   ((?:pulsar|kafka)\.[a-z_.]+) ", text)) == set(REGISTRY)
     kafkas = {ours: name for name, ours in OPTIONS.items()}
     assert set(re.findall(r"#   ([a-z_.]+)  +(?:true|whole)", text)) == {
-        kafkas.get(o, o) for name in REGISTRY for o in option_names(name)
+        kafkas.get(o, o) for name in REGISTRY for o in list_option_names(name)
     }
     assert all(profile in text for profile in KEYLESS)
 
@@ -127,7 +127,7 @@ def test_the_what_if_example_has_every_policy_in_both_brokers():
 
 def test_the_kafka_dispatch_example_has_every_kind_of_rebalance():
     scenarios = config.load(CONF / "examples" / "kafka_dispatch.yaml").scenarios
-    assert {make(s.policy, s.profile).rebalance for s in scenarios} == {"eager", "cooperative", "server"}
+    assert {make_policy(s.policy, s.profile).rebalance for s in scenarios} == {"eager", "cooperative", "server"}
     assert all(isinstance(s, GroupScenario) and s.dispatch for s in scenarios)
 
 

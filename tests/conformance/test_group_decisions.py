@@ -7,14 +7,14 @@ import pytest
 
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
 from subreplay.conformance.fidelity_groups.decisions import decisions, differences
-from subreplay.hashing.timeline_map import TimelineOrder
-from subreplay.semantics.policies import make
+from subreplay.hashing.timeline_map import TimelineMapOrder
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.kafka.assignor import TopicPartition
 from tests.adapters.kafka_group import scenarios as kafka_scenarios
 
-CLIENTS = {name: make(f"kafka.{name.replace('-', '_')}", "kafka-4.0")
+CLIENTS = {name: make_policy(f"kafka.{name.replace('-', '_')}", "kafka-4.0")
            for name in ("range", "roundrobin", "sticky", "cooperative-sticky")}  # fmt: skip
-SERVER = {"range": make("kafka.server_range", "kafka-4.0"), "uniform": make("kafka.uniform", "kafka-4.0")}
+SERVER = {"range": make_policy("kafka.server_range", "kafka-4.0"), "uniform": make_policy("kafka.uniform", "kafka-4.0")}
 COUNTS = {
     "k00": {"orders": [8]}, "k02": {"orders": [12]}, "k06": {"orders": [8]}, "k08": {"a": [6], "b": [5]},
     "k10": {"orders": [10]}, "k12": {"orders": [9]}, "k14": {"orders": [9]}, "k24": {"orders": [4, 10]},
@@ -94,7 +94,7 @@ def test_a_wrong_target_of_an_epoch_is_told():
 
 def test_members_whose_ids_share_a_bucket_come_in_the_order_of_the_coordinators_map():
     # k22's third and fourth member: the later one comes first, and gets the first share that is free
-    order = TimelineOrder()
+    order = TimelineMapOrder()
     for member in ("ZZD2wLrfSc2ay2-v2FFVrg", "dSkF0k-oTQKN1Zqq31hIQA", "mWmsCtGSSIqWe2dUXqp06w",
                    "CX1MCkScQNGGr6nt81H1YA"):  # fmt: skip
         order.add(member)
@@ -104,12 +104,12 @@ def test_members_whose_ids_share_a_bucket_come_in_the_order_of_the_coordinators_
 
 
 def test_a_coordinators_map_doubles_late_and_never_shrinks():
-    order = TimelineOrder()
+    order = TimelineMapOrder()
     for number in range(20):
         order.add(f"m{number}")
     for number in range(3, 20):
         order.remove(f"m{number}")
-    small = TimelineOrder()
+    small = TimelineMapOrder()
     for number in range(3):
         small.add(f"m{number}")
 

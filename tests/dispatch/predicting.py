@@ -10,7 +10,7 @@ import numpy as np
 
 from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.simulation.pulsar.broker.broker_records import NEVER
 from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, Settings
@@ -105,7 +105,7 @@ def timeline(name, profile, members, partition=-1, **options):
         pairs = None if ranges is None else tuple(tuple(map(int, r.split("-"))) for r in ranges.split(",") if r)
         instant = Instant(at, seq)
         events.append(MembershipEvent(scope, KIND[sign], who, instant, instant, int(priority or 0), pairs))
-    return Timeline.fold(make(name, profile, **options), scope, events)
+    return Timeline.fold(make_policy(name, profile, **options), scope, events)
 
 
 def log(policy, keys, **columns):

@@ -11,7 +11,7 @@ import numpy as np
 
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.rows.model.rows import Consumer, Scope
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.simulation.pulsar.broker.broker_loop import fire_timer, next_timer, work
 from subreplay.simulation.pulsar.broker.broker_membership import join, leave
 from subreplay.simulation.pulsar.broker.broker_operations import (
@@ -38,7 +38,7 @@ AUTO_SPLIT = "pulsar.key_shared.auto_split"
 
 class Stage:
     def __init__(self, name, profile, *, ordered=True, batch_index_acks=None, partition=-1, **settings):
-        self.policy = make(name, profile, **({} if ordered else {"allow_out_of_order": True}))
+        self.policy = make_policy(name, profile, **({} if ordered else {"allow_out_of_order": True}))
         options = options_of(self.policy, Settings(**settings), batch_index_acks=batch_index_acks)
         self.slots_are_hashes = options.dispatcher == DispatcherKind.KEY_SHARED_DRAINING
         self.broker = new_broker(options, window=64)
@@ -64,7 +64,7 @@ class Stage:
         self.broker = with_window(self.broker, int(held) + len(keys.split()))
         for key in keys.split():
             hash_ = murmur3_32(key.encode())
-            slot = int(self.policy.slots(np.array([hash_], np.uint32))[0])
+            slot = int(self.policy.compute_slots(np.array([hash_], np.uint32))[0])
             sticky = slot if self.slots_are_hashes else hash_ & MASK_31
             publish(self.broker, sticky, slot, messages, deliver_at * MILLISECOND, chunked, chunk_id, chunks)
         published(self.broker, False)

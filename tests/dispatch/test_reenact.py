@@ -5,7 +5,7 @@ import pytest
 
 from subreplay.hashing.murmur3 import MASK_31
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.simulation.pulsar.broker.broker_state import new_broker
 from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind
@@ -31,7 +31,7 @@ def entries(policy, draining):
     hashes = np.random.default_rng(7).integers(0, 2**32, COUNT, dtype=np.uint32)
     rows = np.zeros(COUNT, ENTRIES)
     rows["at"] = np.arange(COUNT) * MS
-    rows["slot"] = policy.slots(hashes)
+    rows["slot"] = policy.compute_slots(hashes)
     rows["hash"] = rows["slot"] if draining else hashes & np.uint32(MASK_31)
     rows["messages"], rows["chunked"] = 1, -1
     return rows
@@ -55,7 +55,7 @@ def cut(rows, size):
 
 
 def played(profile, size, until=10_000 * MS):
-    policy = make("pulsar.key_shared.consistent_hash", profile)
+    policy = make_policy("pulsar.key_shared.consistent_hash", profile)
     draining = dispatcher_of(policy) == DispatcherKind.KEY_SHARED_DRAINING
     broker = new_broker(options_of(policy), window=256, output=256)
     streams = cut(entries(policy, draining), size), cut(commands(), size)
@@ -74,12 +74,12 @@ def test_streams_may_be_cut_anywhere(profile):
 
 
 def test_each_entry_goes_to_the_owner_of_its_slot_at_that_time():
-    policy = make("pulsar.key_shared.consistent_hash", "pulsar-4.0")
+    policy = make_policy("pulsar.key_shared.consistent_hash", "pulsar-4.0")
     story = timeline(policy)
     rows = played("pulsar-4.0", COUNT)
     log = entries(policy, draining=True)[rows["ordinal"]]
-    epochs = story.epoch_at(rows["at"], np.full(len(rows), 99))
-    owners = story.owner_at(log["slot"].astype(np.int64), log["slot"].astype(np.uint32), epochs)
+    epochs = story.find_epochs(rows["at"], np.full(len(rows), 99))
+    owners = story.find_owners(log["slot"].astype(np.int64), log["slot"].astype(np.uint32), epochs)
     assert (owners == rows["consumer"]).all()
 
 
@@ -92,7 +92,7 @@ def test_nothing_happens_before_it_is_published_or_after_the_end():
 @pytest.mark.parametrize(("command", "again"), [(0, [0, 1]), (7, [0, 0])])
 def test_what_one_command_rejects_is_read_again_together(command, again):
     """3.x reads at once after each command, and a read is one consumer's turn."""
-    policy = make("pulsar.shared", "pulsar-3.2")
+    policy = make_policy("pulsar.shared", "pulsar-3.2")
     log = entries(policy, False)[:2]
     log["at"] = 1
     rows = np.zeros(4, CLIENT_COMMANDS)

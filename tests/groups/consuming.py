@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
-from subreplay.semantics.policies import make
-from subreplay.semantics.policies.kafka.assignor import Partitions, invented_ids
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.policies.kafka.assignor import Partitions, derive_topic_ids
 from subreplay.semantics.timelines.group_timeline import GroupTimeline
 from subreplay.simulation.kafka.group_simulation import GroupReplay
 from subreplay.simulation.kafka.group_state import LOGGED
@@ -94,7 +94,7 @@ class Consumed:
         self.names = [process.event.consumer for process in replay.members.processes]
         rows = [Delivery(row, self.names) for rows in arrays for row in rows[[*Delivery.COLUMNS]].tolist()]
         self.rows = sorted(rows, key=_order)
-        self.timeline = GroupTimeline.retold(replay.coordinator.policy, partitions, replay.story())
+        self.timeline = GroupTimeline.from_rebalances(replay.coordinator.policy, partitions, replay.story())
 
     def of(self, partition, offset):
         """The deliveries of one record, in order."""
@@ -137,14 +137,14 @@ def consume(name, members, records, model=MODEL, *, partitions=4, instances=(), 
             options=None, size=100, others=None, further=(), at_first=None, topics=None, **parameters):  # fmt: skip
     options = {"initial_rebalance_delay_us": 0} | (options or {})
     counts = topics or {TOPIC: partitions}
-    numbered = Partitions.of(counts, topic_ids=invented_ids(counts))
+    numbered = Partitions.from_counts(counts, topic_ids=derive_topic_ids(counts))
     if at_first is not None:
         numbered = replace(numbered, counts=np.array([at_first]))
     rows = log(records, size)
     arrays = [rows] if cut is None else [rows[at : at + cut] for at in range(0, len(rows), cut)]
     parameters = {"heartbeat_interval": 10 * MILLISECOND} | parameters
     replay = GroupReplay(
-        make(name, profile, **options), numbered, list(story(members, instances)), arrays,
+        make_policy(name, profile, **options), numbered, list(story(members, instances)), arrays,
         SimulationParameters(member=model, others=others or {}, **parameters), further, remembers=True,
     )  # fmt: skip
     return Consumed(replay, numbered)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from subreplay.hashing.arrow_bytes import OFFSET_TYPES, data_and_offsets
+from subreplay.hashing.arrow_bytes import OFFSET_TYPES, get_data_and_offsets
 
 TEXTS = ["a", "", None, "bc"]
 
@@ -19,7 +19,7 @@ def test_arrays_are_of_the_same_types_whatever_the_column_is(kind: pa.DataType, 
     if writable:
         buffers = [each and pa.py_buffer(bytearray(each)) for each in column.buffers()]
         column = pa.Array.from_buffers(kind, len(column), buffers)
-    data, offsets = data_and_offsets(column[rows])
+    data, offsets = get_data_and_offsets(column[rows])
     assert (data.dtype, data.flags.writeable, data.flags.c_contiguous) == (np.uint8, False, True)
     assert (offsets.dtype, offsets.flags.writeable, offsets.flags.c_contiguous) == (np.int64, True, True)
     texts = [bytes(data[begin:end]).decode() for begin, end in pairwise(offsets)]

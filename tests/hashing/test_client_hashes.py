@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from subreplay.hashing.boost_string import boost_hash_1_80_array, boost_hash_array
 from subreplay.hashing.kafka_clients import crc32_array, fnv1a_array
-from subreplay.hashing.producer_routing import NAMES, NO_PARTITION, not_negative, producer_partitions
+from subreplay.hashing.producer_routing import NO_PARTITION, SCHEME_NAMES, choose_partitions, to_non_negative
 
 VECTORS = {
     b"": (0, 2128831035, 2133126054, 0),
@@ -45,7 +45,7 @@ def test_crc32_is_librdkafkas():
 
 def test_fnv1a_is_librdkafkas_and_sarama_takes_its_absolute_value():
     expected = column(1)[:-1]
-    assert (not_negative(fnv1a_array(KEYS), "absolute")[:-1] % (2**31 - 1)).tolist() == expected
+    assert (to_non_negative(fnv1a_array(KEYS), "absolute")[:-1] % (2**31 - 1)).tolist() == expected
 
 
 def test_boosts_hash_is_that_of_pulsars_clients_from_3_5_on():
@@ -65,7 +65,7 @@ def test_crc32_is_that_of_zlib(keys):
 def test_l_route_4_a_key_goes_where_its_kafka_client_puts_it():
     # kafka-clients 4.0.0 and librdkafka 2.16.1
     key = pa.array([b"TT0124"])
-    where = {name: producer_partitions(key, 15, name).item() for name in NAMES}
+    where = {name: choose_partitions(key, 15, name).item() for name in SCHEME_NAMES}
     assert where["murmur2"] == where["murmur2_random"] == 10
     assert where["consistent"] == where["consistent_random"] == where["crc32"] == 9
     assert where["fnv1a"] == where["fnv1a_random"] == 1213020212 % 15
@@ -74,12 +74,12 @@ def test_l_route_4_a_key_goes_where_its_kafka_client_puts_it():
 @pytest.mark.row("L-ROUTE-4")
 def test_l_route_4_an_empty_key_counts_as_none_under_consistent_random_only():
     empty = pa.array([b""])
-    assert producer_partitions(empty, 7, "consistent_random").tolist() == [NO_PARTITION]
-    assert producer_partitions(empty, 7, "consistent").tolist() == [0]
+    assert choose_partitions(empty, 7, "consistent_random").tolist() == [NO_PARTITION]
+    assert choose_partitions(empty, 7, "consistent").tolist() == [0]
 
 
 def test_the_three_readings_of_fnv1a_differ_where_its_highest_bit_is_set():
     hashes = np.array([0x80000001, 0x7FFFFFFF], np.uint32)
-    assert not_negative(hashes, "dropped").tolist() == [1, 0x7FFFFFFF]
-    assert not_negative(hashes, "absolute").tolist() == [0x7FFFFFFF, 0x7FFFFFFF]
-    assert not_negative(hashes, "unsigned").tolist() == [0x80000001, 0x7FFFFFFF]
+    assert to_non_negative(hashes, "dropped").tolist() == [1, 0x7FFFFFFF]
+    assert to_non_negative(hashes, "absolute").tolist() == [0x7FFFFFFF, 0x7FFFFFFF]
+    assert to_non_negative(hashes, "unsigned").tolist() == [0x80000001, 0x7FFFFFFF]

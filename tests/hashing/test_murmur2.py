@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from subreplay.hashing.murmur2 import kafka_partition, murmur2_32, murmur2_32_array
+from subreplay.hashing.murmur2 import choose_kafka_partition, murmur2_32, murmur2_32_array
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka" / "partitioner.jsonl.gz"
 
@@ -18,7 +18,7 @@ def test_hash_and_partition_are_kafkas():
     for case in cases():
         key = bytes.fromhex(case["key_hex"])
         assert murmur2_32(key) == case["murmur2"] % 2**32
-        assert {n: kafka_partition(key, int(n)) for n in case["partition"]} == case["partition"]
+        assert {n: choose_kafka_partition(key, int(n)) for n in case["partition"]} == case["partition"]
 
 
 def test_a_column_hashes_as_its_rows_do():

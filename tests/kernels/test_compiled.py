@@ -12,9 +12,9 @@ import pytest
 from numba.core.caching import CacheImpl
 
 from subreplay.kernels import compiled as module
-from subreplay.kernels.compiled import compiled, digest_of_what_is_seen
+from subreplay.kernels.compiled import compiled, digest_visible_sources
 from subreplay.kernels.inlining import operation
-from subreplay.kernels.kernel import made_later, make_all
+from subreplay.kernels.lazy_kernel import compile_lazily, prepare_all_kernels
 
 PACKAGE = Path(module.__file__).parents[1]
 NEW_STATE = """
@@ -37,7 +37,7 @@ def twice(x):
 
 def test_what_was_kept_is_good_only_while_no_file_changes_that_the_kernel_sees(monkeypatch):
     before = compiled(twice)._cache._cache_file._source_stamp
-    monkeypatch.setattr(module, "digest_of_what_is_seen", lambda _: "of other files")
+    monkeypatch.setattr(module, "digest_visible_sources", lambda _: "of other files")
 
     assert compiled(twice)._cache._cache_file._source_stamp != before
 
@@ -62,7 +62,7 @@ def test_a_kernel_is_made_when_it_or_another_one_that_calls_it_is_called(monkeyp
 
 def test_all_kernels_are_made_before_a_process_is_forked():
     kernel = compiled(twice)
-    make_all()
+    prepare_all_kernels()
     assert is_made(kernel)
 
 
@@ -74,7 +74,7 @@ def test_threads_make_a_kernel_once():
         made.append(function)
         return function
 
-    kernel = made_later(twice, make)
+    kernel = compile_lazily(twice, make)
     with ThreadPoolExecutor() as pool:
         assert list(pool.map(kernel, range(4))) == [0, 2, 4, 6]
     assert made == [twice]
@@ -85,17 +85,17 @@ def test_why_a_kernel_cannot_be_made_is_told():
         raise AttributeError("numba has changed")
 
     with pytest.raises(AttributeError, match="numba has changed"):
-        made_later(twice, make)(1)
+        compile_lazily(twice, make)(1)
 
 
 def test_a_kernel_is_interpreted_where_numba_is_asked_to_compile_nothing(monkeypatch):
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    assert compiled(twice).made() is twice
+    assert compiled(twice).get_dispatcher() is twice
     assert operation(twice)(x=4) == 8
 
 
 def is_made(kernel):
-    return vars(kernel)["_made"] is not None
+    return vars(kernel)["_dispatcher"] is not None
 
 
 @pytest.mark.long
@@ -148,13 +148,13 @@ def test_of_processes_that_start_together_one_compiles_and_the_others_wait_for_i
 
 
 def test_kernels_see_constants_codes_and_option_records_but_no_report():
-    seen_by_rules = module._imported("subreplay.audit.passes.positions")
+    seen_by_rules = module._list_imports("subreplay.audit.passes.positions")
     assert {"subreplay.rows.model.columns", "subreplay.audit.codes"} <= set(seen_by_rules)
-    assert "subreplay.simulation.pulsar.broker.dispatch_rules" in module._imported(
+    assert "subreplay.simulation.pulsar.broker.dispatch_rules" in module._list_imports(
         "subreplay.simulation.pulsar.broker.broker_state"
     )
-    assert digest_of_what_is_seen("subreplay.audit.passes.positions") != digest_of_what_is_seen(
+    assert digest_visible_sources("subreplay.audit.passes.positions") != digest_visible_sources(
         "subreplay.rows.model.columns"
     )
-    assert "subreplay.kernels.by_reference" in module._imported("subreplay.kernels.compiled")
+    assert "subreplay.kernels.reference_types" in module._list_imports("subreplay.kernels.compiled")
     assert not [name for name in seen_by_rules if name.startswith(("subreplay.reports", "subreplay.engine.spark"))]

@@ -12,10 +12,10 @@ from numba.core.caching import CacheImpl
 from numba.core.errors import NumbaError
 from numba.extending import overload
 
-from subreplay.kernels.by_reference import Reference
 from subreplay.kernels.compiled import compiled
 from subreplay.kernels.inlining import hot, inlined, operation
-from subreplay.kernels.kernel import by_reference
+from subreplay.kernels.lazy_kernel import pass_by_reference
+from subreplay.kernels.reference_types import ReferenceType
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +110,7 @@ def test_a_hot_part_is_put_into_its_callers_whatever_its_size(decorator, called)
     assert any("call" in line and "large" in line for line in body.splitlines()) == called
 
 
-@by_reference
+@pass_by_reference
 class Pair(NamedTuple):
     words: np.ndarray
     table: np.ndarray
@@ -139,7 +139,7 @@ def test_arrays_by_reference_are_one_argument_and_those_of_the_caller():
 
     assert (pair.words[0], pair.table[1, 2], pair.table.sum()) == (5, 6, 6)
     of_pair, _ = _fill.signatures[0]
-    assert isinstance(of_pair, Reference)
+    assert isinstance(of_pair, ReferenceType)
 
 
 @operation

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from subreplay.hashing.base64_text import base64_text
-from subreplay.hashing.producer_routing import SCHEMES, producer_partitions
+from subreplay.hashing.base64_text import encode_base64
+from subreplay.hashing.producer_routing import SCHEMES, choose_partitions
 from subreplay.rows.model import partitioners
 from subreplay.rows.model.partitioner_words import WARNING, contradicted, sentences, unexplained
 from subreplay.rows.model.partitioners import SIGHTINGS, Sightings, detect, merged, sightings
@@ -18,7 +18,7 @@ KEYS = [f"customer-{number}".encode() for number in range(40)]
 def sent(producer, scheme, count, *, messages=200, keys=KEYS, begin=0, as_bytes=False):
     """Messages of one producer, a second apart, its keys in turn."""
     key = pa.array([keys[i % len(keys)] for i in range(messages)], pa.binary())
-    partition = producer_partitions(base64_text(key) if as_bytes else key, count, scheme)
+    partition = choose_partitions(encode_base64(key) if as_bytes else key, count, scheme)
     at = BEGIN + (begin + np.arange(messages)) * SECOND
     names = pa.array([producer] * messages, pa.string())
     return pa.table({"key": key, "producer": names, "partition": partition, "at": at})
@@ -50,7 +50,7 @@ def test_the_evidence_counts_what_the_systems_default_explains():
     found = found_in(sent(None, "consistent_random", 6))
     murmur2 = int(
         (
-            producer_partitions(sent(None, "murmur2", 6)["key"], 6, "murmur2")
+            choose_partitions(sent(None, "murmur2", 6)["key"], 6, "murmur2")
             == sent(None, "consistent", 6)["partition"].to_numpy()
         ).sum()
     )

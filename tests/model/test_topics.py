@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from subreplay.errors import InputError
 from subreplay.rows.model.rows import Instant, Scope
 from subreplay.rows.model.topics import TopicName, TopicPattern, picked_up
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from tests.support.every_policy import histories
 from tests.support.joins import fold
 
@@ -113,7 +113,7 @@ def test_l_part_1_a_partitioned_topic_is_n_internal_topics():
 @pytest.mark.parametrize("name", ["exclusive", "shared", "key_shared.auto_split", "key_shared.consistent_hash"])
 @given(histories, st.integers(0, 9))
 def test_l_part_1_a_partition_is_dispatched_as_a_topic_without_partitions_is(name, history, partition):
-    policy = make(f"pulsar.{name}", "documented")
+    policy = make_policy(f"pulsar.{name}", "documented")
     plain, part = (fold(policy, history, Scope("persistent://public/default/t", n)) for n in (-1, partition))
     assert [epoch.moves for epoch in part.epochs] == [epoch.moves for epoch in plain.epochs]
     assert part.consumers == plain.consumers

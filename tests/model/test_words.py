@@ -40,7 +40,7 @@ def test_digests_that_are_remembered_are_the_same(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_digest_is_not_that_of_another_key_of_the_same_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("subreplay.hashing.identity.key_identity", lambda keys: np.full(len(keys), 7))
+    monkeypatch.setattr("subreplay.hashing.key_identity.compute_key_identities", lambda keys: np.full(len(keys), 7))
     words, keys = KeyWords.of(False, "alike"), pa.array([b"a", b"b", b"a", b"c"], pa.binary())
     for _ in range(2):
         assert words.words(keys).to_pylist() == [words.word(key) for key in keys.to_pylist()]

@@ -34,7 +34,7 @@ from subreplay.pipeline.topic_findings import keys_in_two_partitions
 from subreplay.rows.model.columns import UNKNOWN
 from subreplay.rows.model.rows import Scope, Verdict
 from subreplay.rows.model.tables import LOG, TIME, VIOLATIONS
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from tests.audit.definitions.test_definitions import histories
 from tests.audit.test_nights import published_just_in_time
 from tests.support import days
@@ -282,7 +282,7 @@ def _versions(out: Path) -> Any:
 
 
 def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees_them() -> None:
-    sticky = make("pulsar.key_shared.sticky", "pulsar-4.0")
+    sticky = make_policy("pulsar.key_shared.sticky", "pulsar-4.0")
     dispatchers = {Scope("t", i): Dispatcher.of(fold(sticky, "+C1[0-65535] -C1 +C2[0-9]")) for i in range(2)}
     judge = Judge(sticky, dispatchers)
     gap = dispatchers[Scope("t", 0)].timeline.epochs[-1].start.at
@@ -311,7 +311,7 @@ def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees
 
 
 def test_keys_in_two_partitions_are_all_told_however_many_there_are() -> None:
-    sticky = make("pulsar.key_shared.sticky", "pulsar-4.0")
+    sticky = make_policy("pulsar.key_shared.sticky", "pulsar-4.0")
     judge = Judge(sticky, {Scope("t", i): Dispatcher.of(fold(sticky, "+C1[0-65535]")) for i in range(2)})
     lines = pa.Table.from_pylist(
         [

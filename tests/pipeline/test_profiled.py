@@ -12,7 +12,7 @@ from subreplay.errors import ConfigError, InputError
 from subreplay.pipeline import profiled
 from subreplay.rows.conditions import field
 from subreplay.rows.model.columns import DAY
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.whatif.message_assignment import Assigner
 from subreplay.whatif.scenario import plan
 from subreplay.whatif.traffic.evaluation_counts import Extent
@@ -69,7 +69,7 @@ def test_a_profile_is_stored_by_day_and_evaluated_alike_wherever_it_is(
     (again,) = profiled.write_profile_of(engine, day, TOPIC, second)  # a day once more, in its place
     assert again["messages"] == 1_000
 
-    policies = [make("pulsar.key_shared.auto_split", "pulsar-4.0"), make("pulsar.shared", "pulsar-3.2")]
+    policies = [make_policy("pulsar.key_shared.auto_split", "pulsar-4.0"), make_policy("pulsar.shared", "pulsar-3.2")]
     events = members(["+a +b", "+a +c -a"], 1)
     plans = tuple(plan(policy.name, policy, events) for policy in policies)
     assigner = Assigner(plans, Extent(0, 3 * DAY, DAY), moves_of=plans[0].name)

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from subreplay.audit.checkpoint import Checkpoint, checkpoints
 from subreplay.cli.main import main
-from subreplay.hashing.identity import key_identity
+from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.hashing.murmur3 import murmur3_32_array
 from subreplay.reports.assemble.report import GUESSABLE
 from subreplay.rows.model.tables import INPUTS
@@ -136,7 +136,7 @@ def test_keys_leave_as_digests_only(steady: Path) -> None:
     keys = {*DeltaTable(steady / "in/messages").to_pyarrow_table(columns=["key"])["key"].to_pylist()}
     state = checkpoints(DeltaTable(steady / "tables/state").to_pyarrow_table())
     numbers = {number for array in Checkpoint([state]).arrays().values() for number in array.flatten().tolist()}
-    for known in (key_identity(pa.array(sorted(keys))), murmur3_32_array(pa.array(sorted(keys)))):
+    for known in (compute_key_identities(pa.array(sorted(keys))), murmur3_32_array(pa.array(sorted(keys)))):
         assert not numbers & set(known.tolist())
 
 

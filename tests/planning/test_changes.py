@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from subreplay.errors import ConfigError
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.kafka.assignor import Partitions
 from subreplay.whatif.planning.growing_membership import Membership, of_keys, of_partitions
 from subreplay.whatif.planning.loads import Loads
@@ -35,7 +35,7 @@ def even(things: int, windows: int = 1) -> Loads:
 
 
 def members(policy: str) -> Membership:
-    return of_keys(make(policy, "pulsar-4.0"), HASHES, ORDERS)
+    return of_keys(make_policy(policy, "pulsar-4.0"), HASHES, ORDERS)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(1, 9)), min_size=1), st.integers(1, 12))
@@ -127,7 +127,7 @@ def test_scaling_hands_over_at_least_what_the_two_assignments_differ_by(policy: 
 
 def test_a_group_hands_over_partitions() -> None:
     scopes = [Scope("orders", partition) for partition in range(6)]
-    policy = make("kafka.cooperative_sticky", "kafka-4.0")
+    policy = make_policy("kafka.cooperative_sticky", "kafka-4.0")
     plan = plan_scaling(even(6), lambda: of_partitions(policy, scopes), 2, 3, SECOND)
     assert plan.best.handed_over == pytest.approx(1 / 3)
 
@@ -140,13 +140,13 @@ def story(*changes: tuple[int, str, str]) -> list[MembershipEvent]:
     ]
 
 
-GROUP = Partitions.of({"orders": 6})
+GROUP = Partitions.from_counts({"orders": 6})
 
 
 @pytest.mark.parametrize("policy", ["kafka.range", "kafka.cooperative_sticky"])
 def test_who_is_back_before_the_session_times_out_causes_no_rebalance(policy: str) -> None:
     events = story((0, "join", "a"), (10, "join", "b"), (60, "leave", "b"), (80, "join", "b"))
-    plan = plan_static(make(policy, "kafka-4.0"), GROUP, events, [10 * SECOND, 30 * SECOND])
+    plan = plan_static(make_policy(policy, "kafka-4.0"), GROUP, events, [10 * SECOND, 30 * SECOND])
     short, long = plan.timeouts
     assert plan.spared(long) > plan.spared(short)
     assert long.rebalances == plan.bound
@@ -157,10 +157,10 @@ def test_who_is_back_before_the_session_times_out_causes_no_rebalance(policy: st
 def test_no_timeout_spares_more_than_one_that_never_ends() -> None:
     events = story((0, "join", "a"), (5, "join", "b"), *((t, e, "b") for t, e in
                    ((20, "leave"), (25, "join"), (50, "leave"), (90, "join"), (95, "crash"))))  # fmt: skip
-    plan = plan_static(make("kafka.range", "kafka-4.0"), GROUP, events, [t * SECOND for t in (1, 6, 45, 300)])
+    plan = plan_static(make_policy("kafka.range", "kafka-4.0"), GROUP, events, [t * SECOND for t in (1, 6, 45, 300)])
     assert all(plan.bound <= one.rebalances <= plan.before.rebalances for one in plan.timeouts)
 
 
 def test_only_groups_have_static_membership() -> None:
     with pytest.raises(ConfigError, match="no static membership"):
-        plan_static(make("pulsar.failover", "pulsar-4.0"), GROUP, [], [SECOND])
+        plan_static(make_policy("pulsar.failover", "pulsar-4.0"), GROUP, [], [SECOND])

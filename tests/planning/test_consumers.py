@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.rows.model.rows import Scope
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.whatif.planning.consumer_count import (
     NEVER_ENOUGH,
     Candidate,
@@ -31,7 +31,9 @@ SELECTORS = ("pulsar.key_shared.consistent_hash", "pulsar.key_shared.auto_split"
 
 
 def selector(name: str, hashes: np.ndarray) -> Candidate:
-    return Candidate(name, "key", lambda first: growing(of_keys(make(name, "pulsar-4.0"), hashes, ORDERS), first))
+    return Candidate(
+        name, "key", lambda first: growing(of_keys(make_policy(name, "pulsar-4.0"), hashes, ORDERS), first)
+    )
 
 
 @st.composite
@@ -85,7 +87,7 @@ def test_some_windows_may_be_too_busy_where_the_limit_says_so() -> None:
 def test_a_partition_has_one_owner_and_further_consumers_have_none(policy: str) -> None:
     profile = "kafka-4.0" if policy.startswith("kafka") else "pulsar-4.0"
     scopes = [Scope(ORDERS.topic, partition) for partition in range(3)]
-    owners = [mine.tolist() for mine in islice(growing(of_partitions(make(policy, profile), scopes)), 4)]
+    owners = [mine.tolist() for mine in islice(growing(of_partitions(make_policy(policy, profile), scopes)), 4)]
     assert [len({*mine}) for mine in owners] == [1, 2, 3, 3]
     assert all(0 <= owner <= number for number, mine in enumerate(owners) for owner in mine)
 

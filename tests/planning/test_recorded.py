@@ -13,7 +13,7 @@ from subreplay.hashing.murmur3 import murmur3_32_array
 from subreplay.rows.model.columns import ints
 from subreplay.rows.model.entry_keys import outer_sticky_keys
 from subreplay.rows.model.rows import Scope
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.whatif.planning.capacity import fit
 from subreplay.whatif.planning.growing_membership import of_keys
 from subreplay.whatif.planning.loads import Loads
@@ -38,7 +38,7 @@ class Phase(NamedTuple):
 @pytest.mark.parametrize("version", PROFILES)
 def test_owners_shares_and_moves_of_a_plan_are_those_of_the_broker(version: str, scenario: str) -> None:
     found = ingested(ROOT / version / scenario)
-    tables, policy = found.tables, make(found.run["subscription"]["policy"], PROFILES[version])
+    tables, policy = found.tables, make_policy(found.run["subscription"]["policy"], PROFILES[version])
     story = tables["membership"].to_pylist()
     rows = log_of(tables["messages"], tables["deliveries"])
     messages, deliveries = (rows.filter(pc.equal(rows["kind"], kind)) for kind in (0, 1))

@@ -7,7 +7,7 @@ import pytest
 
 from subreplay.rows.model.columns import DAY
 from subreplay.rows.model.rows import Scope
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.whatif.planning.consumer_count import Utilisation
 from subreplay.whatif.planning.growing_membership import of_keys
 from subreplay.whatif.planning.loads import Loads
@@ -47,7 +47,7 @@ def test_more_traffic_breaks_a_limit_and_less_keeps_it() -> None:
 
 
 def test_losing_a_consumer_is_never_better_than_having_it() -> None:
-    members = of_keys(make("pulsar.key_shared.consistent_hash", "pulsar-4.0"), HASHES, SCOPE)
+    members = of_keys(make_policy("pulsar.key_shared.consistent_hash", "pulsar-4.0"), HASHES, SCOPE)
     for number in range(3):
         members.change((), (number,))
     limit, owners = Utilisation(EVEN, 1.0), members.owners()

@@ -7,19 +7,19 @@ import pytest
 
 from subreplay.errors import ConsumerRejected
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
-from subreplay.hashing.sticky_key import sticky_key
+from subreplay.hashing.sticky_key import compute_sticky_key
 from subreplay.rows.model.range_table import RangeTable
 from subreplay.rows.model.rows import Consumer, Scope
-from subreplay.semantics.policies import make
-from subreplay.semantics.policies.pulsar.shared import next_consumer
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.policies.pulsar.shared import choose_next_consumer
 from tests.support.joins import TOPIC, active, fold, owner, shares
 
-AUTO_SPLIT = make("pulsar.key_shared.auto_split", "documented")
-CONSISTENT_HASH = make("pulsar.key_shared.consistent_hash", "documented")
-EXCLUSIVE = make("pulsar.exclusive", "documented")
-FAILOVER = make("pulsar.failover", "documented")
-SHARED = make("pulsar.shared", "documented")
-STICKY = make("pulsar.key_shared.sticky", "documented")
+AUTO_SPLIT = make_policy("pulsar.key_shared.auto_split", "documented")
+CONSISTENT_HASH = make_policy("pulsar.key_shared.consistent_hash", "documented")
+EXCLUSIVE = make_policy("pulsar.exclusive", "documented")
+FAILOVER = make_policy("pulsar.failover", "documented")
+SHARED = make_policy("pulsar.shared", "documented")
+STICKY = make_policy("pulsar.key_shared.sticky", "documented")
 
 ORDER_KEY = murmur3_32(b"Order-3459134")
 STICKY_PAIR = "+C1[0-16383,32768-49151] +C2[16384-32767,49152-65535]"
@@ -69,31 +69,31 @@ def test_p_fo_4_one_topic_is_served_in_the_order_of_subscription():
 
 @pytest.mark.row("P-FO-5")
 def test_p_fo_5_several_topics_spread_over_the_same_consumers_by_hash():
-    by_hash = make("pulsar.failover", "documented", consistent_hashing=True)
+    by_hash = make_policy("pulsar.failover", "documented", consistent_hashing=True)
     topics = [Scope(f"persistent://public/default/orders-{number}") for number in range(40)]
 
     chosen = [active(by_hash, "+A +B +C", topic) for topic in topics]
 
     assert set(chosen) == {"A", "B", "C"}
     assert chosen == [active(by_hash, "+C +B +A", topic) for topic in topics]  # whoever subscribed first
-    assert chosen == [active(make("pulsar.failover", "pulsar-4.0"), "+A +B +C", topic) for topic in topics]
+    assert chosen == [active(make_policy("pulsar.failover", "pulsar-4.0"), "+A +B +C", topic) for topic in topics]
 
 
 @pytest.mark.row("P-SH-1")
 def test_p_sh_1_messages_go_round_robin_over_the_consumers():
-    consumers = fold(SHARED, "+A +B +C").connected(3)
+    consumers = fold(SHARED, "+A +B +C").list_connected(3)
     turn, served = 0, ""
     for _ in range(7):
-        position, turn = next_consumer(consumers, [True, True, True], turn)
+        position, turn = choose_next_consumer(consumers, [True, True, True], turn)
         served += consumers[position].name
     assert served == "ABCABCA"
 
 
 @pytest.mark.row("P-SH-1")
 def test_p_sh_1_a_consumer_without_permits_is_passed_over():
-    consumers = fold(SHARED, "+A +B +C").connected(3)
-    assert next_consumer(consumers, [True, False, True], 1) == (2, 3)
-    assert next_consumer(consumers, [False, False, False], 1) == (None, 1)
+    consumers = fold(SHARED, "+A +B +C").list_connected(3)
+    assert choose_next_consumer(consumers, [True, False, True], 1) == (2, 3)
+    assert choose_next_consumer(consumers, [False, False, False], 1) == (None, 1)
 
 
 @pytest.mark.row("P-SH-1")
@@ -103,8 +103,8 @@ def test_p_sh_1_a_lower_level_is_served_only_while_the_higher_one_cannot_be():
         state = SHARED.join(state, consumer)
 
     assert [member.name for member in state.members] == ["B", "A", "C"]
-    assert next_consumer(state.members, [False, True, True], 0) == (1, 2)
-    assert next_consumer(state.members, [True, True, True], 2) == (0, 1)
+    assert choose_next_consumer(state.members, [False, True, True], 0) == (1, 2)
+    assert choose_next_consumer(state.members, [True, True, True], 2) == (0, 1)
 
 
 @pytest.mark.row("P-SH-1")
@@ -117,14 +117,14 @@ def test_p_sh_1_nobody_owns_a_slot_and_no_order_is_promised():
 @pytest.mark.parametrize("policy", [AUTO_SPLIT, STICKY])
 def test_p_ks_1_the_slot_is_the_unsigned_hash_modulo_65536(policy):
     assert ORDER_KEY == 3112179635
-    assert policy.slots(np.array([ORDER_KEY], np.uint32)).tolist() == [6067]
+    assert policy.compute_slots(np.array([ORDER_KEY], np.uint32)).tolist() == [6067]
 
 
 @pytest.mark.row("P-KS-1")
 @pytest.mark.parametrize("policy", [AUTO_SPLIT, CONSISTENT_HASH])
 def test_p_ks_1_the_ordering_key_decides_before_the_key_and_the_same_one_stays_with_its_consumer(policy):
     asked = [(b"order", b"k1"), (b"order", b"k2"), (b"order", None), (None, b"order")]
-    sticky = {sticky_key(ordering, key, False, "p", 1, "documented") for ordering, key in asked}
+    sticky = {compute_sticky_key(ordering, key, False, "p", 1, "documented") for ordering, key in asked}
     assert sticky == {b"order"}
     timeline = fold(policy, "+A +B +C +D -D")
     whom = {owner(timeline, murmur3_32(b"order"), epoch) for epoch in (3, 5)}  # D came and went
@@ -161,7 +161,7 @@ def test_p_ks_auto_3_the_worked_key_of_four_consumers():
 def test_p_ks_ch_1_a_consumer_has_a_hundred_points_named_from_one():
     name = "orders-aggregator-pod-2345-consumer"
     state = CONSISTENT_HASH.join(CONSISTENT_HASH.start(TOPIC), Consumer(0, name))
-    points = {end for _, end in CONSISTENT_HASH.reported_ranges(state)[0]}
+    points = {end for _, end in CONSISTENT_HASH.list_reported_ranges(state)[0]}
 
     assert points == {murmur3_32(f"{name}{i}".encode()) & MASK_31 for i in range(1, 101)}
     assert {1003084738, 373317202, 320276078} <= points  # 1, 2 and 100
@@ -178,17 +178,19 @@ def test_p_ks_ch_1_a_key_goes_clockwise_to_the_next_point():
 @pytest.mark.row("P-KS-CH-2")
 @pytest.mark.parametrize("profile", ["documented", "pulsar-3.2"])
 def test_p_ks_ch_2_a_point_of_several_consumers_is_shared_by_hash(profile):
-    timeline = fold(make("pulsar.key_shared.consistent_hash", profile), "+same +same +same")
+    timeline = fold(make_policy("pulsar.key_shared.consistent_hash", profile), "+same +same +same")
     hashes = np.array([12, 13, 14, ORDER_KEY], np.uint32)
 
-    owners = timeline.owner_at(timeline.policy.slots(hashes), hashes, np.full(4, 3, np.int32))
+    owners = timeline.find_owners(timeline.policy.compute_slots(hashes), hashes, np.full(4, 3, np.int32))
 
     assert owners.tolist() == [0, 1, 2, (ORDER_KEY & MASK_31) % 3]
 
 
 @pytest.mark.row("P-KS-CH-2")
 def test_p_ks_ch_2_in_4_x_the_first_comer_keeps_the_point_until_it_leaves():
-    policy = make("pulsar.key_shared.consistent_hash", "pulsar-4.0", points=5000)  # on 65535 slots: many collisions
+    policy = make_policy(
+        "pulsar.key_shared.consistent_hash", "pulsar-4.0", points=5000
+    )  # on 65535 slots: many collisions
     timeline = fold(policy, "+A +B -A")
     before, joined, left = (timeline.table(epoch).slots_per_owner() for epoch in (1, 2, 3))
 
@@ -223,7 +225,7 @@ def test_p_ks_st_2_such_a_consumer_is_rejected_as_if_it_had_never_connected(newc
     timeline = fold(STICKY, f"{STICKY_PAIR} {newcomer}")
     assert str(timeline.epochs[3].rejected) == reason
     assert timeline.epochs[3].rejected.kind == "ConsumerAssignException"
-    assert timeline.connected(3) == timeline.connected(2)
+    assert timeline.list_connected(3) == timeline.list_connected(2)
     assert timeline.table(3).rows() == timeline.table(2).rows()
 
 
@@ -236,12 +238,14 @@ def test_p_ks_st_2_slots_nobody_asked_for_have_no_owner_and_are_listed():
 
 @pytest.mark.row("P-KR-2")
 def test_p_kr_2_in_3_2_the_gap_between_two_ranges_of_one_consumer_is_its_too():
-    older, newer = (fold(make("pulsar.key_shared.sticky", p), "+C[0-99,200-299]") for p in ("pulsar-3.2", "pulsar-4.0"))
+    older, newer = (
+        fold(make_policy("pulsar.key_shared.sticky", p), "+C[0-99,200-299]") for p in ("pulsar-3.2", "pulsar-4.0")
+    )
     assert (owner(older, 150), owner(newer, 150)) == ("C", None)
 
 
 def test_auto_split_refuses_a_newcomer_when_every_range_is_one_slot():
-    policy = make("pulsar.key_shared.auto_split", "documented", range_size=4)
+    policy = make_policy("pulsar.key_shared.auto_split", "documented", range_size=4)
     timeline = fold(policy, "+A +B +C +D +E")
     assert str(timeline.epochs[5].rejected) == "No more range can assigned to new consumer, assigned consumers 4"
     assert timeline.table(4).slots_per_owner() == {0: 1, 1: 1, 2: 1, 3: 1}
@@ -259,9 +263,9 @@ def test_a_dead_consumer_gives_way_to_the_newcomer():
 
 
 def test_the_reported_ranges_of_3_2_end_at_the_last_point_although_the_ring_closes():
-    policy = make("pulsar.key_shared.consistent_hash", "pulsar-3.2", points=2)
+    policy = make_policy("pulsar.key_shared.consistent_hash", "pulsar-3.2", points=2)
     state = policy.join(policy.start(TOPIC), fold(policy, "+A").consumers[0])
-    last = max(end for ranges in policy.reported_ranges(state).values() for _, end in ranges)
+    last = max(end for ranges in policy.list_reported_ranges(state).values() for _, end in ranges)
 
     assert last < MASK_31
     assert state.table.rows() == RangeTable.single(0, 0, MASK_31).rows()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from subreplay.rows.model.range_table import NOBODY
 from subreplay.rows.model.rows import Scope
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from tests.support.every_policy import EVERY, PROFILES, histories
 from tests.support.joins import TOPIC, fold
 from tests.support.properties import examples
@@ -27,7 +27,7 @@ def test_ranges_are_sorted_disjoint_inside_the_space_and_of_connected_consumers(
     timeline = fold(policy, history)
     for epoch in range(len(timeline.epochs)):
         table = timeline.table(epoch)
-        connected = {consumer.index for consumer in timeline.connected(epoch)}
+        connected = {consumer.index for consumer in timeline.list_connected(epoch)}
         assert (table.starts <= table.ends).all()
         assert (table.starts[1:] > table.ends[:-1]).all()
         assert not len(table) or (policy.space[0] <= table.starts[0] and table.ends[-1] <= policy.space[1])
@@ -40,7 +40,7 @@ def test_ranges_are_sorted_disjoint_inside_the_space_and_of_connected_consumers(
 def test_every_slot_has_an_owner_while_anyone_is_connected(policy, history):
     timeline = fold(policy, history)
     for epoch in range(len(timeline.epochs)):
-        assert timeline.table(epoch).gaps(policy.space) == ([] if timeline.connected(epoch) else [policy.space])
+        assert timeline.table(epoch).gaps(policy.space) == ([] if timeline.list_connected(epoch) else [policy.space])
 
 
 @pytest.mark.parametrize("policy", EVERY)
@@ -56,7 +56,7 @@ def test_the_same_events_give_the_same_timeline(policy, history):
 @SHARED_BY_PROFILES
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=20))
 def test_every_hash_has_a_slot_inside_the_space(policy, hashes):
-    slots = policy.slots(np.array(hashes, np.uint32))
+    slots = policy.compute_slots(np.array(hashes, np.uint32))
     assert ((policy.space[0] <= slots) & (slots <= policy.space[1])).all()
 
 
@@ -107,5 +107,5 @@ def test_a_leave_of_someone_not_connected_is_an_error_of_the_caller(policy):
 @SHARED_BY_PROFILES
 @given(history=histories)
 def test_one_active_consumer_has_the_whole_space(name, profile, history):
-    timeline = fold(make(name, profile), history, Scope(TOPIC.topic, partition=3))
+    timeline = fold(make_policy(name, profile), history, Scope(TOPIC.topic, partition=3))
     assert all(len(timeline.table(epoch)) <= 1 for epoch in range(len(timeline.epochs)))

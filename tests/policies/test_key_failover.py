@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.pulsar.slot_traffic import COUNTS, RecentWindows, SlotTraffic
 from tests.support.every_policy import histories
 from tests.support.joins import TOPIC, events, fold, shares
@@ -18,25 +18,25 @@ LOWER, UPPER = 1000, 60000  # slots of either half
 
 def measured(history, messages, window_us=1, **options):
     """Key_Failover that measures ``messages``, pairs of time (ns; event i is at 10 * i) and slot."""
-    policy = make("pulsar.key_failover", "documented", window_us=window_us, **options)
-    windows = policy.windows(events(history))
+    policy = make_policy("pulsar.key_failover", "documented", window_us=window_us, **options)
+    windows = policy.list_windows(events(history))
     times, slots = np.array(messages, np.int64).reshape(-1, 2).T
-    return policy.with_traffic({TOPIC: SlotTraffic.of(windows, windows.count(times, slots))})
+    return policy.with_traffic({TOPIC: SlotTraffic.from_counts(windows, windows.count_messages(times, slots))})
 
 
 @pytest.mark.row("P-KF-1")
 @given(histories)
 def test_p_kf_1_every_consumer_has_one_range_and_together_they_have_all(history):
-    timeline = fold(make("pulsar.key_failover", "documented"), history)
+    timeline = fold(make_policy("pulsar.key_failover", "documented"), history)
     for epoch in range(len(timeline.epochs)):
         table = timeline.table(epoch)
-        assert sorted(table.owners) == sorted(consumer.index for consumer in timeline.connected(epoch))
+        assert sorted(table.owners) == sorted(consumer.index for consumer in timeline.list_connected(epoch))
         assert table.gaps((0, 65535)) == ([] if len(table) else [(0, 65535)])
 
 
 @pytest.mark.row("P-KF-1")
 def test_p_kf_1_without_any_traffic_ranges_stay_even():
-    timeline = fold(make("pulsar.key_failover", "documented"), "+A +B +C +D +E +F +G +H")
+    timeline = fold(make_policy("pulsar.key_failover", "documented"), "+A +B +C +D +E +F +G +H")
     assert set(timeline.table(8).slots_per_owner().values()) == {8192}
 
 
@@ -71,13 +71,13 @@ def test_p_kf_2_a_range_of_one_slot_cannot_be_halved_so_the_next_busiest_gives_w
 
 
 def test_a_newcomer_is_refused_when_every_range_is_one_slot():
-    timeline = fold(make("pulsar.key_failover", "documented", range_size=2), "+A +B +C")
+    timeline = fold(make_policy("pulsar.key_failover", "documented", range_size=2), "+A +B +C")
     assert str(timeline.epochs[3].rejected) == "No range can be halved for a new consumer, assigned consumers 2"
 
 
 @pytest.mark.row("P-KF-2")
 def test_p_kf_2_of_equally_busy_consumers_the_widest_then_the_lowest_range_is_halved():
-    timeline = fold(make("pulsar.key_failover", "documented"), "+A +B +C +D")
+    timeline = fold(make_policy("pulsar.key_failover", "documented"), "+A +B +C +D")
     assert timeline.epochs[3].moves[0].before == 0  # A before B, both have half
     assert timeline.epochs[4].moves[0].before == 1  # B is wider than A and C
 
@@ -93,9 +93,11 @@ def test_p_kf_3_a_leavers_range_goes_to_the_less_busy_neighbour_on_either_side(b
 
 @pytest.mark.row("P-KF-3")
 def test_p_kf_3_of_equally_busy_neighbours_the_narrower_then_the_lower_inherits():
-    narrower = fold(make("pulsar.key_failover", "documented"), "+A +B +C -C")  # A has a quarter, B the upper half
+    narrower = fold(
+        make_policy("pulsar.key_failover", "documented"), "+A +B +C -C"
+    )  # A has a quarter, B the upper half
     assert shares(narrower) == {"A": [(0, 32767)], "B": [(32768, 65535)]}
-    lower = fold(make("pulsar.key_failover", "documented"), "+A +B +C +D -C -B")
+    lower = fold(make_policy("pulsar.key_failover", "documented"), "+A +B +C +D -C -B")
     assert shares(lower) == {"A": [(0, 32767)], "D": [(32768, 65535)]}
 
 
@@ -112,7 +114,7 @@ def test_p_kf_4_the_worked_timeline():
 
 
 def test_priority_has_no_effect():
-    policy = make("pulsar.key_failover", "documented")
+    policy = make_policy("pulsar.key_failover", "documented")
     assert shares(fold(policy, "+A@2 +B@0 +C@1")) == shares(fold(policy, "+A +B +C"))
 
 
@@ -129,24 +131,26 @@ messages = st.lists(st.tuples(st.integers(-1500, 200), st.integers(0, 65535)), m
 @given(histories, messages)
 def test_loads_are_the_messages_of_each_range_in_the_window(history, given_messages):
     story = events(history)
-    windows = RecentWindows.before((event.at.at for event in story), 1000)
+    windows = RecentWindows.from_ends((event.at.at for event in story), 1000)
     times, slots = np.array(given_messages, np.int64).reshape(-1, 2).T
     half = len(times) // 2  # counted by two workers
-    counts = pa.concat_tables([windows.count(times[:half], slots[:half]), windows.count(times[half:], slots[half:])])
-    traffic = SlotTraffic.of(windows, counts)
+    counts = pa.concat_tables(
+        [windows.count_messages(times[:half], slots[:half]), windows.count_messages(times[half:], slots[half:])]
+    )
+    traffic = SlotTraffic.from_counts(windows, counts)
     starts = [0, 100, 30000]
     for event in story:
         recent = [slot for time, slot in given_messages if event.at.at - 1000 <= time < event.at.at]
         bounds = [*starts, 65536]
         expected = [sum(low <= slot < high for slot in recent) for low, high in pairwise(bounds)]
-        assert traffic.loads(event.at.at, np.array(starts)).tolist() == expected
+        assert traffic.compute_loads(event.at.at, np.array(starts)).tolist() == expected
 
 
 def test_traffic_of_other_events_is_an_error_and_not_a_load_of_0():
-    traffic = SlotTraffic.of(RecentWindows.before([10], 5), COUNTS.empty_table())
-    assert traffic.loads(10, np.array([0])).tolist() == [0]
+    traffic = SlotTraffic.from_counts(RecentWindows.from_ends([10], 5), COUNTS.empty_table())
+    assert traffic.compute_loads(10, np.array([0])).tolist() == [0]
     with pytest.raises(ValueError, match="no traffic was counted for an event at 11"):
-        traffic.loads(11, np.array([0]))
+        traffic.compute_loads(11, np.array([0]))
 
 
 @given(histories, messages)

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.semantics.policies import make
-from subreplay.semantics.policies.pulsar.coverage import Coverage, Overlap, coverage
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.policies.pulsar.coverage import Coverage, Overlap, compute_coverage
 from tests.support.joins import fold, owner, shares
 
-OLDER, NEWER = (make("pulsar.key_hash_range", profile) for profile in ("documented", "pulsar-4.0"))
+OLDER, NEWER = (make_policy("pulsar.key_hash_range", profile) for profile in ("documented", "pulsar-4.0"))
 READER = "+R[0-10000,20001-30000]"
 
 
@@ -49,7 +49,7 @@ def test_p_kr_1_ranges_that_no_client_would_send_are_refused(ranges, reason):
 @pytest.mark.row("P-KR-2")
 @pytest.mark.parametrize(("profile", "gap"), [("documented", "R"), ("pulsar-3.2", "R"), ("pulsar-4.0", None)])
 def test_p_kr_2_the_gap_between_two_ranges_of_a_reader_belongs_to_it_in_the_older_profiles(profile, gap):
-    timeline = fold(make("pulsar.key_hash_range", profile), READER)
+    timeline = fold(make_policy("pulsar.key_hash_range", profile), READER)
     assert owner(timeline, 15000) == gap
     assert owner(timeline, 30001) is None
 
@@ -64,7 +64,7 @@ ranges = st.lists(st.integers(0, 65535), min_size=2, max_size=8, unique=True).ma
 def test_p_kr_2_floor_and_ceiling_among_the_ends_must_name_the_reader(own, slots):
     """The older selection, restated from the document."""
     ends = np.array(sorted(end for range_ in own for end in range_))
-    served = OLDER.served(tuple(own))
+    served = OLDER.compute_served_ranges(tuple(own))
     for slot in slots:
         floor, ceiling = ends[ends <= slot], ends[ends >= slot]
         assert any(first <= slot <= last for first, last in served) == bool(len(floor) and len(ceiling))
@@ -73,17 +73,17 @@ def test_p_kr_2_floor_and_ceiling_among_the_ends_must_name_the_reader(own, slots
 @pytest.mark.row("P-KR-3")
 def test_p_kr_3_coverage_gaps_and_overlaps_of_several_readers():
     readers = {"r1": [(0, 10000), (20001, 30000)], "r2": [(10001, 20000)], "r3": [(25000, 40000)]}
-    assert coverage(readers) == Coverage(
+    assert compute_coverage(readers) == Coverage(
         covered=((0, 40000),), gaps=((40001, 65535),), overlaps=(Overlap(25000, 30000, "r1", "r3"),)
     )
-    assert coverage({}) == Coverage((), ((0, 65535),), ())
+    assert compute_coverage({}) == Coverage((), ((0, 65535),), ())
 
 
 @pytest.mark.row("P-KR-3")
 def test_p_kr_3_what_the_older_profile_serves_beyond_the_ranges_overlaps_too():
     asked = {"r1": ((0, 99), (200, 299)), "r2": ((100, 199),)}
-    assert coverage({reader: NEWER.served(own) for reader, own in asked.items()}).overlaps == ()
-    assert coverage({reader: OLDER.served(own) for reader, own in asked.items()}).overlaps == (
+    assert compute_coverage({reader: NEWER.compute_served_ranges(own) for reader, own in asked.items()}).overlaps == ()
+    assert compute_coverage({reader: OLDER.compute_served_ranges(own) for reader, own in asked.items()}).overlaps == (
         Overlap(100, 199, "r1", "r2"),
     )
 
@@ -93,7 +93,7 @@ small = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted).map(tuple)
 
 @given(st.dictionaries(st.sampled_from("abc"), st.lists(small, max_size=3)))
 def test_coverage_agrees_with_every_single_slot(readers):
-    found = coverage(readers, (0, 30))
+    found = compute_coverage(readers, (0, 30))
     for slot in range(31):
         here = {reader for reader, own in readers.items() if any(first <= slot <= last for first, last in own)}
         assert any(first <= slot <= last for first, last in found.covered) == bool(here)

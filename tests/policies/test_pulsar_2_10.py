@@ -5,9 +5,9 @@ import pytest
 
 from subreplay.errors import ConfigError
 from subreplay.hashing.profiles import BASED_ON, PULSAR_2_10, PULSAR_3_2
-from subreplay.hashing.profiles.releases import NEAREST, describe_nearest, nearest_profile
-from subreplay.semantics.policies import make
-from subreplay.semantics.policies.pulsar.key_consistent_hash import ConsistentHash
+from subreplay.hashing.profiles.releases import RELEASE_MATCHES, describe_nearest_profile, find_nearest_profile
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.policies.pulsar.key_consistent_hash import ConsistentHashPolicy
 from tests.dispatch.stage import AUTO_SPLIT, SHARED, Stage
 from tests.support.joins import TOPIC, active, fold
 
@@ -16,10 +16,10 @@ POINTS_OF_NAME_0 = [8017609, 32160092, 54013878, 65771746, 70303226, 78274749, 8
 
 
 def points(profile: str, name: str) -> list[int]:
-    policy = make("pulsar.key_shared.consistent_hash", profile)
-    assert isinstance(policy, ConsistentHash)
+    policy = make_policy("pulsar.key_shared.consistent_hash", profile)
+    assert isinstance(policy, ConsistentHashPolicy)
     state = policy.join(policy.start(TOPIC), fold(policy, f"+{name}").consumers[0])
-    return [end for _, end in policy.reported_ranges(state)[0]]
+    return [end for _, end in policy.list_reported_ranges(state)[0]]
 
 
 @pytest.mark.row("P-OLD-1")
@@ -37,7 +37,7 @@ def test_p_old_1_without_a_separator_names_that_end_in_digits_share_points():
 
 @pytest.mark.row("P-OLD-2")
 def test_p_old_2_a_topic_without_partitions_is_served_in_the_order_of_subscription():
-    failover = make("pulsar.failover", PULSAR_2_10)
+    failover = make_policy("pulsar.failover", PULSAR_2_10)
     assert active(failover, "+C +A +B") == "C"
     assert active(failover, "+C +A +B -C") == "A"
     stage = Stage("pulsar.failover", PULSAR_2_10)
@@ -93,7 +93,7 @@ def test_p_old_6_a_blocked_consumer_goes_on_at_half_of_its_limit():
 def test_in_everything_else_it_is_3_2():
     assert BASED_ON[PULSAR_2_10] == PULSAR_3_2
     keys = np.arange(1000, dtype=np.uint32) * np.uint32(4_294_967)
-    slots = [make(AUTO_SPLIT, profile).slots(keys).tolist() for profile in (PULSAR_2_10, PULSAR_3_2)]
+    slots = [make_policy(AUTO_SPLIT, profile).compute_slots(keys).tolist() for profile in (PULSAR_2_10, PULSAR_3_2)]
     assert slots[0] == slots[1]
 
 
@@ -121,24 +121,24 @@ def test_in_everything_else_it_is_3_2():
     ],
 )
 def test_a_release_has_its_nearest_profile_and_what_may_differ_is_named(system, version, profile, exact):
-    nearest, differs = nearest_profile(system, version)
+    nearest, differs = find_nearest_profile(system, version)
     assert nearest == profile
     assert (differs == "") is exact
     assert exact or (version in differs and "profile" in differs)
 
 
 def test_the_table_of_releases_is_sorted():
-    for releases in NEAREST.values():
+    for releases in RELEASE_MATCHES.values():
         firsts = [each.first for each in releases]
         assert firsts == sorted(firsts)
 
 
 def test_what_is_no_release_of_a_known_system_has_no_nearest_profile():
-    assert [describe_nearest(name) for name in ("documented-2", "rabbit-3", "pulsar", "")] == [""] * 4
-    assert "pulsar-4.2" in describe_nearest("pulsar-5.0")
-    assert describe_nearest("kafka-4.0.1") == "The profile of kafka 4.0.1 is kafka-4.0."
+    assert [describe_nearest_profile(name) for name in ("documented-2", "rabbit-3", "pulsar", "")] == [""] * 4
+    assert "pulsar-4.2" in describe_nearest_profile("pulsar-5.0")
+    assert describe_nearest_profile("kafka-4.0.1") == "The profile of kafka 4.0.1 is kafka-4.0."
 
 
 def test_a_profile_of_another_system_is_called_that() -> None:
     with pytest.raises(ConfigError, match=r"it has: kafka-2.3, .*\. pulsar-4.0 is a profile of Pulsar, another system"):
-        make("kafka.range", "pulsar-4.0")
+        make_policy("kafka.range", "pulsar-4.0")

@@ -1,7 +1,7 @@
 import pytest
 
 from subreplay.errors import ConfigError
-from subreplay.semantics.policies import REGISTRY, make, option_names
+from subreplay.semantics.policies import REGISTRY, list_option_names, make_policy
 
 
 def test_the_name_of_a_policy_is_its_key():
@@ -31,11 +31,11 @@ def test_the_name_of_a_policy_is_its_key():
 )
 def test_what_is_wrong_is_said_with_what_is_legal(name, profile, options, words):
     with pytest.raises(ConfigError) as error:
-        make(name, profile, **options)
+        make_policy(name, profile, **options)
     assert words in str(error.value)
 
 
-@pytest.mark.parametrize("name", [name for name in REGISTRY if "allow_out_of_order" in option_names(name)])
+@pytest.mark.parametrize("name", [name for name in REGISTRY if "allow_out_of_order" in list_option_names(name)])
 def test_out_of_order_delivery_lifts_the_promise_of_order(name):
-    assert make(name, "documented").ordered
-    assert not make(name, "documented", allow_out_of_order=True).ordered
+    assert make_policy(name, "documented").ordered
+    assert not make_policy(name, "documented", allow_out_of_order=True).ordered

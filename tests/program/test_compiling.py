@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 _MANY_ROWS = """
 import pyarrow as pa
 from subreplay.engine.local.engine import LocalEngine
-from subreplay.kernels.compiling import compiling
+from subreplay.kernels.compilation_monitor import compiling
 from tests.engine.trivial import NUMBERS, tripled
 said = []
 rows = pa.table({"n": range(100_000), "word": ["w"] * 100_000}, NUMBERS)

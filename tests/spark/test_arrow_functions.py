@@ -24,7 +24,7 @@ def test_without_functions_of_arrays_pandas_gives_the_same(
 
     def answers() -> list[Any]:
         found = frame.select(
-            columns.murmur3("bytes"), columns.kafka_partition("bytes", "n"), columns.slot("bytes", "pulsar-4.0")
+            columns.murmur3("bytes"), columns.kafka_partition("bytes", "n"), columns.compute_slot("bytes", "pulsar-4.0")
         )
         return [tuple(row) for row in found.collect()]
 

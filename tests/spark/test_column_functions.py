@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.api import functions
 from subreplay.errors import ConfigError, InputError
-from subreplay.hashing.murmur2 import kafka_partition
+from subreplay.hashing.murmur2 import choose_kafka_partition
 from subreplay.hashing.murmur3 import murmur3_32
-from subreplay.hashing.slots import RING_SLOTS, range_slots
-from subreplay.semantics.policies import make
-from subreplay.semantics.timelines.membership import dispatcher_events
+from subreplay.hashing.slots import RING_SLOTS, make_range_rule
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.timelines.membership import build_dispatcher_events
 from subreplay.whatif.message_assignment import slot_and_owner
 from subreplay.whatif.scenario import plan
 from tests.support.history import START, STEP, TOPIC, history, key_of
@@ -59,16 +59,18 @@ def test_text_is_hashed_as_its_bytes(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("profile", ["documented", "pulsar-3.2", "pulsar-4.0", "pulsar-4.2"])
 def test_slots_are_those_of_the_profile(spark: SparkSession, keys: DataFrame, profile: str) -> None:
-    ring = of_keys(lambda key: RING_SLOTS[profile].slot(murmur3_32(key)))
-    assert_df_equality(keys.select("key", functions.slot("key", profile).alias("f")), expected(spark, "long", ring))
-    split = of_keys(lambda key: range_slots(profile, 1024).slot(murmur3_32(key)))
-    found = keys.select("key", functions.slot("key", profile, AUTO_SPLIT, range_size=1024).alias("f"))
+    ring = of_keys(lambda key: RING_SLOTS[profile].compute_slot(murmur3_32(key)))
+    assert_df_equality(
+        keys.select("key", functions.compute_slot("key", profile).alias("f")), expected(spark, "long", ring)
+    )
+    split = of_keys(lambda key: make_range_rule(profile, 1024).compute_slot(murmur3_32(key)))
+    found = keys.select("key", functions.compute_slot("key", profile, AUTO_SPLIT, range_size=1024).alias("f"))
     assert_df_equality(found, expected(spark, "long", split))
 
 
 @pytest.mark.parametrize("n", [1, 7, 100_000])
 def test_a_partition_is_the_one_that_kafka_picks(spark: SparkSession, keys: DataFrame, n: int) -> None:
-    wanted = expected(spark, "int", of_keys(lambda key: kafka_partition(key, n)))
+    wanted = expected(spark, "int", of_keys(lambda key: choose_kafka_partition(key, n)))
     assert_df_equality(keys.select("key", functions.kafka_partition("key", n).alias("f")), wanted)
     assert_df_equality(keys.select("key", functions.kafka_partition("key", F.lit(n)).alias("f")), wanted)
 
@@ -76,10 +78,16 @@ def test_a_partition_is_the_one_that_kafka_picks(spark: SparkSession, keys: Data
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        (lambda: functions.slot("key", "pulsar-9"), "has no profile 'pulsar-9'; it has: documented, pulsar-2.10"),
-        (lambda: functions.slot("key", "pulsar-4.0", "pulsar.failover"), "pulsar.failover has no slots: it routes by"),
         (
-            lambda: functions.slot("key", "pulsar-4.0", range=3),
+            lambda: functions.compute_slot("key", "pulsar-9"),
+            "has no profile 'pulsar-9'; it has: documented, pulsar-2.10",
+        ),
+        (
+            lambda: functions.compute_slot("key", "pulsar-4.0", "pulsar.failover"),
+            "pulsar.failover has no slots: it routes by",
+        ),
+        (
+            lambda: functions.compute_slot("key", "pulsar-4.0", range=3),
             "has no option 'range'; its options: allow_out_of_order",
         ),
         (lambda: functions.kafka_partition("key", 0), "a topic has at least one partition, not 0"),
@@ -117,8 +125,8 @@ def instants() -> list[datetime]:
 def test_the_owner_is_that_of_the_folded_policy(
     spark: SparkSession, members: DataFrame, policy: str, profile: str
 ) -> None:
-    events = dispatcher_events(history("a1", STORY)["membership"].to_pylist(), [(TOPIC, -1)])
-    (timeline,) = plan("pure", make(policy, profile), events).timelines.values()
+    events = build_dispatcher_events(history("a1", STORY)["membership"].to_pylist(), [(TOPIC, -1)])
+    (timeline,) = plan("pure", make_policy(policy, profile), events).timelines.values()
     asked = [(key_of(letter), at) for letter in "anbo" for at in instants()]
     nanos = [round(at.timestamp() * 1_000_000) * 1_000 for _, at in asked]
     pure = [slot_and_owner(timeline, murmur3_32(key), at + 1)[1] for (key, _), at in zip(asked, nanos, strict=True)]
@@ -176,8 +184,8 @@ def test_sql_knows_them_too(spark: SparkSession, keys: DataFrame, members: DataF
     wanted = keys.select(
         "key",
         functions.murmur3("key").alias("m"),
-        functions.slot("key", "pulsar-3.2").alias("s"),
-        functions.slot("key", "pulsar-4.0", AUTO_SPLIT).alias("a"),
+        functions.compute_slot("key", "pulsar-3.2").alias("s"),
+        functions.compute_slot("key", "pulsar-4.0", AUTO_SPLIT).alias("a"),
         functions.kafka_partition("key", 7).alias("p"),
         functions.owner("key", F.lit(at), owners).alias("o"),
     )

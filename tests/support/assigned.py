@@ -25,11 +25,11 @@ Sums = dict[tuple[Any, ...], tuple[int, ...]]
 def owner(policy: Policy, timeline: Timeline, epoch: int, entry: int, sticky: bytes) -> str | None:
     """Who gets a message in an epoch, by name."""
     if policy.routing == "any":
-        connected = timeline.connected(epoch)
+        connected = timeline.list_connected(epoch)
         turn = [c.label for c in connected if c.priority == min(c.priority for c in connected)]
         return turn[entry % len(turn)] if turn else None
     hashes = np.array([murmur3_32(sticky)], np.uint32)
-    (index,) = timeline.table(epoch).owners_of(policy.slots(hashes), hashes).tolist()
+    (index,) = timeline.table(epoch).owners_of(policy.compute_slots(hashes), hashes).tolist()
     return timeline.consumers[index].label if index >= 0 else None
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import strategies as st
 
 from subreplay.errors import ConfigError
-from subreplay.semantics.policies import REGISTRY, make
+from subreplay.semantics.policies import REGISTRY, make_policy
 
 PROFILES = ("documented", "pulsar-2.10", "pulsar-3.2", "pulsar-4.0", "pulsar-4.2")
 FEW_POINTS = {"pulsar.key_shared.consistent_hash": {"points": 5}}
@@ -14,7 +14,7 @@ def policies():
     for name in REGISTRY:
         for profile in PROFILES:
             try:
-                yield make(name, profile, **FEW_POINTS.get(name, {}))
+                yield make_policy(name, profile, **FEW_POINTS.get(name, {}))
             except ConfigError:
                 continue  # a policy of other brokers
 

@@ -24,8 +24,8 @@ from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS, STREAM
 from subreplay.audit.rules.partitions import FIRST_MESSAGES
 from subreplay.audit.terms import Terms
 from subreplay.config.run import parse
-from subreplay.hashing.producer_routing import producer_partition
-from subreplay.semantics.policies import make
+from subreplay.hashing.producer_routing import choose_partition
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from tests.support.recordings import ROOT, ingested
 
@@ -131,7 +131,7 @@ def _ingested(name: str) -> tuple[Policy, Terms, dict[str, list[Row]]]:
         rows[table] = pa.table(plain, names=values.column_names).to_pylist()
     rows["letters"] = [m for m in rows["messages"] if m["origin"]]
     rows["messages"] = [m for m in rows["messages"] if not m["origin"]]
-    policy = make(told["policy"], told["profile"], **told.get("options", {}))
+    policy = make_policy(told["policy"], told["profile"], **told.get("options", {}))
     return policy, parse(recorded.run, name).terms, rows
 
 
@@ -418,12 +418,12 @@ def _moved(c: Capture, rng: Random, whole_key: bool) -> str:
 def _routed(key: bytes, partition: int, partitions: int) -> bytes:
     """A key that starts like this one and belongs to that partition."""
     names = (f"{key.decode()}~{i}" for i in count())
-    return next(name for name in names if producer_partition(name, partitions) == partition).encode()
+    return next(name for name in names if choose_partition(name, partitions) == partition).encode()
 
 
 def _partitions_of(key: str, partitions: int) -> set[int]:
     """Where a key belongs, as text or as bytes."""
-    return {producer_partition(text, partitions) for text in (key, b64encode(key.encode()).decode())}
+    return {choose_partition(text, partitions) for text in (key, b64encode(key.encode()).decode())}
 
 
 def lose_a_dead_letter(c: Capture, rng: Random) -> Expected:

@@ -17,8 +17,8 @@ from subreplay.audit.explain.causes import Causes
 from subreplay.audit.needs import Need
 from subreplay.audit.rules.assignments import GroupStory, assignment_findings
 from subreplay.rows.model.rows import RuleStatus
-from subreplay.semantics.policies import make
-from subreplay.semantics.timelines.membership import dispatcher_events
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.timelines.membership import build_dispatcher_events
 from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
 
 DATA = Path(__file__).parents[1] / "data"
@@ -53,7 +53,7 @@ def audited(folder: Path) -> Audited:
 def audit_ingested(it: Ingested, lacking: frozenset[Need] = frozenset()) -> Audited:
     """The audit of a recording that was read; ``lacking``: what its tables do not tell."""
     asked = it.run["subscription"]
-    policy = make(asked["policy"], asked["profile"])
+    policy = make_policy(asked["policy"], asked["profile"])
     terms = replace(NOTHING_TOLD, initial_position=it.run.get("topic", {}).get("initial_position"))
     found = Audited(Counter(), Counter(), Counter(), len(it.rejected))
     topics = sorted(set(it.tables["messages"]["topic"].to_pylist()))
@@ -86,4 +86,4 @@ def _story(it: Ingested, topic: str, tables: dict[str, pa.Table]) -> GroupStory:
     here = tables["membership"].to_pylist()
     elsewhere = it.tables["membership"].filter(pc.not_equal(it.tables["membership"]["topic"], topic)).to_pylist()
     partitions = sorted(set(tables["messages"]["partition"].to_pylist()))
-    return GroupStory.of(dispatcher_events(here, [(topic, n) for n in partitions]), here, elsewhere)
+    return GroupStory.of(build_dispatcher_events(here, [(topic, n) for n in partitions]), here, elsewhere)

@@ -30,7 +30,7 @@ from subreplay.audit.codes import Code, Exemption, find_exemption
 from subreplay.audit.terms import Terms
 from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.rows.model.rows import RuleStatus
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
 
@@ -173,7 +173,7 @@ def _event(member: re.Match[str], at: int, closing: dict[str, int]) -> dict[str,
 
 
 def auto_split(profile: str = "pulsar-4.0", **options: Any) -> Policy:
-    return make("pulsar.key_shared.auto_split", profile, **options)
+    return make_policy("pulsar.key_shared.auto_split", profile, **options)
 
 
 def findings(policy: Policy, log: str, story: str, terms: Terms = NOTHING_TOLD, partition: int = -1) -> list[str]:

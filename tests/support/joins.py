@@ -46,7 +46,7 @@ def owner(timeline: Timeline, hash_: int, epoch: int = -1) -> str | None:
     """The name of the consumer that gets messages of this hash in an epoch."""
     hashes = np.array([hash_], np.uint32)
     epochs = np.array([range(len(timeline.epochs))[epoch]], np.int32)
-    (index,) = timeline.owner_at(timeline.policy.slots(hashes), hashes, epochs)
+    (index,) = timeline.find_owners(timeline.policy.compute_slots(hashes), hashes, epochs)
     return None if index == NOBODY else timeline.consumers[index].name
 
 

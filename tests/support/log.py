@@ -20,7 +20,7 @@ def log_of(policy: Policy, at: NDArray[np.int64], hashes: NDArray[np.uint32]) ->
     """
     rows = empty_records(len(at), PUBLISHED)
     rows.at, rows.messages, rows.chunked, rows.producer = at, 1, NO_CHUNK, -1
-    rows.slot = policy.slots(hashes)
+    rows.slot = policy.compute_slots(hashes)
     of_slots = dispatcher_of(policy) == DispatcherKind.KEY_SHARED_DRAINING
     rows.hash = rows.slot if of_slots else hashes & np.uint32(MASK_31)
     return rows

@@ -23,8 +23,12 @@ from subreplay.rows.model.columns import UNKNOWN
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.tables import COMMIT, COMMIT_AUTOMATIC, COMMIT_REFUSED, DELIVERY, FACTS, JUDGED, LOG
 from subreplay.semantics.policies.base import Policy
-from subreplay.semantics.timelines.membership import dispatcher_events, ownership_events, unknown_consumers
-from subreplay.semantics.timelines.ownership import abandoned
+from subreplay.semantics.timelines.membership import (
+    build_dispatcher_events,
+    collect_ownership_events,
+    find_unknown_consumers,
+)
+from subreplay.semantics.timelines.recorded_ownership import find_abandonment_time
 from subreplay.whatif.scenario import plan
 
 NOTHING_TOLD = Terms()
@@ -96,14 +100,14 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     delivered = tables["deliveries"].filter(tables["deliveries"]["delivered_at"].is_valid())
     served = _consumers(delivered)
     untold = {row["consumer"] for row in served if row["instance"] is None}
-    events = dispatcher_events(membership, _scopes(tables), untold)
-    unknown = unknown_consumers(served, membership)
-    told = ownership_events(membership)
+    events = build_dispatcher_events(membership, _scopes(tables), untold)
+    unknown = find_unknown_consumers(served, membership)
+    told = collect_ownership_events(membership)
     folded = plan("", policy, events, told).timelines
     others = {s: with_unknown_consumers(s, e, unknown) for s, e in events.items()} if unknown else {}
     would_be = {s: Dispatcher.of(timeline) for s, timeline in plan("", policy, others).timelines.items()}
     dispatchers = {
-        s: Dispatcher.of(timeline, None, would_be.get(s), abandoned(policy, told.get(s, ()), events[s]))
+        s: Dispatcher.of(timeline, None, would_be.get(s), find_abandonment_time(policy, told.get(s, ()), events[s]))
         for s, timeline in folded.items()
     }
     recorded, acknowledged = (

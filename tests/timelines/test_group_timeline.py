@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from subreplay.rows.model.range_table import NOBODY
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
-from subreplay.semantics.policies import ASSIGNORS, make
-from subreplay.semantics.policies.kafka.assignor import Partitions, invented_ids
+from subreplay.semantics.policies import ASSIGNORS, make_policy
+from subreplay.semantics.policies.kafka.assignor import Partitions, derive_topic_ids
 from subreplay.semantics.timelines.group_timeline import GroupTimeline
 from subreplay.whatif.scenario import group_events, plan
 from tests.support.properties import examples
@@ -18,7 +18,7 @@ TOPIC = Scope("t0")
 
 
 def partitions_of(**counts):
-    return Partitions.of(counts, topic_ids=invented_ids(counts))
+    return Partitions.from_counts(counts, topic_ids=derive_topic_ids(counts))
 
 
 TWO_TOPICS = partitions_of(t0=3, t1=3)
@@ -36,7 +36,7 @@ def story(text, instances=()):
 
 def fold(text, name="kafka.roundrobin", partitions=TWO_TOPICS, instances=(), **options):
     options = {"initial_rebalance_delay_us": 0} | options
-    return GroupTimeline.fold(make(name, "kafka-4.0", **options), partitions, story(text, instances))
+    return GroupTimeline.fold(make_policy(name, "kafka-4.0", **options), partitions, story(text, instances))
 
 
 def owners(group, step=-1):
@@ -113,8 +113,8 @@ def test_the_timeline_of_a_partition_follows_its_group():
     moving = Scope("t0", owners(group, 2).index(1))
     timeline = group.timelines([moving])[moving]
     at = np.array([0, 8, 9, 18]) * SECOND
-    epochs = timeline.epoch_at(at, np.full(4, 1000))
-    owner = timeline.owner_at(np.zeros(4, np.int64), np.zeros(4, np.uint32), epochs)
+    epochs = timeline.find_epochs(at, np.full(4, 1000))
+    owner = timeline.find_owners(np.zeros(4, np.int64), np.zeros(4, np.uint32), epochs)
 
     assert owner.tolist() == [0, 0, 1, 1]
     assert [epoch.cause.event for epoch in timeline.epochs[1:]] == ["join", "join", "rebalance", "leave"]
@@ -131,7 +131,7 @@ def test_a_consumer_of_several_partitions_joins_the_group_once():
     events = {Scope("t", p): tuple(story("0+a 0+b 5-a")) for p in range(4)}
 
     assert [event.consumer for event in group_events(events)] == ["a", "b", "a"]
-    timelines = plan("x", make("kafka.range", "kafka-4.0"), events).timelines
+    timelines = plan("x", make_policy("kafka.range", "kafka-4.0"), events).timelines
     assert {len(timeline.epochs) for timeline in timelines.values()} == {4}
 
 
@@ -176,7 +176,7 @@ def test_a_group_that_nobody_joined_leaves_every_partition_without_an_owner():
 
     assert len(timeline.epochs) == 1
     assert timeline.consumers == ()
-    assert timeline.owner_at(np.array([7]), np.array([7], np.uint32), np.array([0], np.int32)).tolist() == [NOBODY]
+    assert timeline.find_owners(np.array([7]), np.array([7], np.uint32), np.array([0], np.int32)).tolist() == [NOBODY]
 
 
 def test_partitions_share_what_happened_and_differ_in_what_they_passed_on():

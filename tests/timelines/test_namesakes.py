@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from subreplay.semantics.timelines.membership import dispatcher_events, unknown_consumers
-from subreplay.semantics.timelines.namesakes import whose_leave
+from subreplay.semantics.timelines.consumer_aliases import find_leaving_member
+from subreplay.semantics.timelines.membership import build_dispatcher_events, find_unknown_consumers
 
 TOPIC = "persistent://public/default/t"
 
@@ -32,7 +32,7 @@ class Member(NamedTuple):
 )
 def test_a_leave_is_of_its_instance_or_else_of_the_oldest_it_can_be(instance, namesakes, gone):
     members = [Member(*numbered) for numbered in enumerate(namesakes)]
-    found = whose_leave(instance, members)
+    found = find_leaving_member(instance, members)
     assert (found and found.number) == gone
 
 
@@ -45,7 +45,7 @@ def labels(story: str, untold: tuple[str, ...] = ()) -> str:
         row = dict.fromkeys(("since", "priority", "ranges", "receiver_queue_size"))
         row |= {"event": kind, "topic": TOPIC, "partition": -1, "consumer": name, "instance": instance or None}
         rows.append(row | {"at": at, "seq": 0})
-    (events,) = dispatcher_events(rows, [], untold).values()
+    (events,) = build_dispatcher_events(rows, [], untold).values()
     return " ".join(("+" if event.event == "join" else "-") + event.label for event in events).replace(" (", "(")
 
 
@@ -86,4 +86,4 @@ def test_a_stranger_is_a_name_or_an_instance_of_it_that_never_joined(served, str
     membership = [{"event": "join", "consumer": name, "instance": instance} for name, instance in joins]
     membership.append({"event": "leave", "consumer": "e", "instance": None})
     row = {"consumer": served[0], "instance": served[1], "first": 1, "last": 2}
-    assert bool(unknown_consumers([row], membership)) is strange
+    assert bool(find_unknown_consumers([row], membership)) is strange

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.rows.model.words import KeyWords
-from subreplay.semantics.policies import make
-from subreplay.semantics.timelines.membership import dispatcher_events
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.timelines.membership import build_dispatcher_events
 from subreplay.whatif.scenario import plan, recorded
 from subreplay.whatif.traffic.evaluation_counts import Evaluation, Extent
 from subreplay.whatif.traffic.plan_evaluator import Evaluator
@@ -24,7 +24,7 @@ from tests.support.published import MESSAGES, SCOPES, logs, members, together, t
 from tests.support.recordings import ROOT, ingested
 
 PROFILER = Profiler(KeyWords.of(False, "a secret"))
-KAFKA = [pytest.param(make(name, "kafka-4.0"), id=name) for name in ("kafka.range", "kafka.cooperative_sticky")]
+KAFKA = [pytest.param(make_policy(name, "kafka-4.0"), id=name) for name in ("kafka.range", "kafka.cooperative_sticky")]
 WIDTH = 30
 SECOND = 10**9
 SOME = ("3.2.3/s1f_key_shared_default_batching", "4.0.8/s1d_key_shared_ordering_nokey", "4.0.8/s5_failover_partitioned")
@@ -64,7 +64,7 @@ def test_an_evaluation_is_the_sum_over_messages_one_by_one(policy, log, told, to
 def test_what_nobody_gets_is_told_of_messages_without_a_key_too():
     rows = [{"topic": SCOPES[0].topic, "partition": 1, "entry": i, "batch_index": -1, "at": 10 * i, "producer": "p",
              "sequence_id": i, "size": 7} for i in range(9)]  # fmt: skip
-    log, policy = pa.Table.from_pylist(rows, MESSAGES), make("pulsar.key_shared.auto_split", "pulsar-4.0")
+    log, policy = pa.Table.from_pylist(rows, MESSAGES), make_policy("pulsar.key_shared.auto_split", "pulsar-4.0")
     timelines = plan("s", policy, members(["", ""], 1)).timelines
     found = Evaluator(PROFILER.profile(log), Extent(0, 130, WIDTH)).evaluate(policy, timelines)
     assert levels(found)["move"] == {(SCOPES[1].topic, 1, 0, None, None): (9, 63, 1)}
@@ -74,11 +74,11 @@ def test_what_nobody_gets_is_told_of_messages_without_a_key_too():
 def test_it_is_so_on_recorded_traffic(recording):
     log, membership = recorded_log(recording)
     profile = joined(list(PROFILER.profiles(log.to_batches(), 700)))
-    events = dispatcher_events(membership, [(scope.topic, scope.partition) for scope in profile.scopes])
+    events = build_dispatcher_events(membership, [(scope.topic, scope.partition) for scope in profile.scopes])
     first, last = profile.extent
     evaluator = Evaluator(profile, Extent(first, last, SECOND))
     for name in ("key_shared.auto_split", "key_shared.consistent_hash", "failover", "shared"):
-        policy = make(f"pulsar.{name}", "pulsar-3.2" if recording.startswith("3") else "pulsar-4.0")
+        policy = make_policy(f"pulsar.{name}", "pulsar-3.2" if recording.startswith("3") else "pulsar-4.0")
         timelines = plan("s", policy, {scope: recorded(mine) for scope, mine in events.items()}).timelines
         expected = assigned.assigned(log, policy, timelines, first)
         found = evaluator.evaluate(policy, timelines, moves=True)

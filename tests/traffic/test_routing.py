@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.hashing.base64_text import base64_text
-from subreplay.hashing.murmur2 import kafka_partition
+from subreplay.hashing.base64_text import encode_base64
+from subreplay.hashing.murmur2 import choose_kafka_partition
 from subreplay.hashing.producer_routing import (
     JAVA_STRING_HASH,
     MURMUR3_32_HASH,
-    producer_partition,
-    producer_partitions,
+    choose_partition,
+    choose_partitions,
 )
 from subreplay.rows.model.partitioners import detect
 from subreplay.rows.model.words import KeyWords
@@ -57,9 +57,9 @@ def partition_of_key(profile):
 def test_a_keyed_message_goes_where_its_producer_sends_it(scheme, partitions):
     found = rerouted(profile_of(200, key=KEYS), ProducerRouting(partitions, scheme, "sticky"))
     expected = {
-        i: kafka_partition(key, partitions)
+        i: choose_kafka_partition(key, partitions)
         if scheme == "murmur2"
-        else producer_partition(key.decode(), partitions, scheme)
+        else choose_partition(key.decode(), partitions, scheme)
         for i, key in enumerate(KEYS)
     }
     assert partition_of_key(found) == expected
@@ -67,23 +67,23 @@ def test_a_keyed_message_goes_where_its_producer_sends_it(scheme, partitions):
 
 
 def test_keys_that_were_set_as_bytes_are_hashed_as_base64_text():
-    texts = [text.decode() for text in base64_text(pa.array(KEYS)).to_pylist()]
-    now = [producer_partition(text, 7) for text in texts]
+    texts = [text.decode() for text in encode_base64(pa.array(KEYS)).to_pylist()]
+    now = [choose_partition(text, 7) for text in texts]
     found = rerouted(profile_of(200, key=KEYS, partition=now), ProducerRouting(12, JAVA_STRING_HASH, "round robin"))
-    assert partition_of_key(found) == {i: producer_partition(text, 12) for i, text in enumerate(texts)}
+    assert partition_of_key(found) == {i: choose_partition(text, 12) for i, text in enumerate(texts)}
 
 
 def test_keys_stay_where_the_number_of_partitions_stays():
-    now = [kafka_partition(key, 6) for key in KEYS]
+    now = [choose_kafka_partition(key, 6) for key in KEYS]
     profile = profile_of(200, key=KEYS, partition=now)
     assert relocated(profile, ProducerRouting(6, "murmur2", "sticky")) == (0, 0)
     keys, messages = relocated(profile, ProducerRouting(7, "murmur2", "sticky"))
-    assert keys == messages == sum(kafka_partition(key, 7) != old for key, old in zip(KEYS, now, strict=True))
+    assert keys == messages == sum(choose_kafka_partition(key, 7) != old for key, old in zip(KEYS, now, strict=True))
 
 
 def test_each_message_of_several_producers_follows_the_scheme_that_explains_where_it_is():
     key = pa.array(KEYS)
-    mine, others = (producer_partitions(key, 6, scheme) for scheme in ("murmur2", "consistent_random"))
+    mine, others = (choose_partitions(key, 6, scheme) for scheme in ("murmur2", "consistent_random"))
     profile = profile_of(400, key=[*KEYS, *KEYS], partition=[*mine, *others])
     parts = detect(seen(profile), 6).parts
     assert [part.way.scheme for part in parts] == ["murmur2", "consistent_random"]
@@ -91,7 +91,7 @@ def test_each_message_of_several_producers_follows_the_scheme_that_explains_wher
     routing = ProducerRouting(12, "murmur2", "sticky", parts)
     after = numbers_of(profile, "murmur2", parts) % 12
     expected = {
-        (i, now): producer_partitions(key, 12, scheme)[i]
+        (i, now): choose_partitions(key, 12, scheme)[i]
         for scheme, before in (("consistent_random", others), ("murmur2", mine))
         for i, now in enumerate(before)
     }

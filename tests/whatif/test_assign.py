@@ -5,10 +5,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from subreplay.hashing.murmur2 import kafka_partition
+from subreplay.hashing.murmur2 import choose_kafka_partition
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.words import IN_THE_CLEAR
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.whatif.message_assignment import Assigner
 from subreplay.whatif.scenario import PlannedMember, on_partitions, plan, planned_events
 from subreplay.whatif.traffic.evaluation_counts import Extent
@@ -42,7 +42,7 @@ def measured(published, keyed=True):
 
 def traffic(policy, members, published, moves_of=None, profile="pulsar-4.0"):
     """``TRAFFIC`` rows of one message of each of eight keys at each of the instants (ns); members join at 0."""
-    one = plan("s", make(policy, profile), {T: planned_events(members, T, 0)})
+    one = plan("s", make_policy(policy, profile), {T: planned_events(members, T, 0)})
     assigner = Assigner((one,), Extent(min(published), max(published), MINUTE), moves_of=moves_of)
     return list(assigner.rows(measured(published)))
 
@@ -100,10 +100,10 @@ def test_what_nobody_gets_is_told_of_every_plan_with_its_epoch():
 def test_on_other_partitions_and_with_a_retention():
     routing = ProducerRouting(3, "murmur2", "sticky")
     at = [planned_events([PlannedMember("a", 0, None)], Scope(T.topic, p), 0) for p in range(3)]
-    one = plan("s", make("pulsar.failover", "pulsar-4.0"), {e[0].scope: e for e in at})
+    one = plan("s", make_policy("pulsar.failover", "pulsar-4.0"), {e[0].scope: e for e in at})
     one = replace(one, routing=routing, retention=Retention(time=10))
     rows = list(Assigner((one,), Extent(5, 15, MINUTE)).rows(measured([5, 15])))
-    homes = [kafka_partition(f"key {k}".encode(), 3) for k in range(8)]
+    homes = [choose_kafka_partition(f"key {k}".encode(), 3) for k in range(8)]
     kept = {row["partition"]: row["messages"] for row in rows if row["level"] == "kept"}
     assert kept == {p: 2 * homes.count(p) for p in range(3)}
     (elsewhere,) = [row for row in rows if row["level"] == "relocated"]
@@ -114,7 +114,7 @@ def test_on_other_partitions_and_with_a_retention():
 @pytest.mark.parametrize(("profile", "alike"), [("pulsar-3.2", {("s",): 24}), ("pulsar-4.0", {})])
 def test_where_a_broker_does_not_spread_messages_without_a_key_they_are_of_one(profile, alike):
     for policy, found in (("pulsar.key_shared.auto_split", alike), ("pulsar.shared", {})):
-        one = plan("s", make(policy, profile), {T: planned_events([PlannedMember("a", 0, None)], T, 0)})
+        one = plan("s", make_policy(policy, profile), {T: planned_events([PlannedMember("a", 0, None)], T, 0)})
         rows = list(Assigner((one,), Extent(0, 2, MINUTE)).rows(measured([0, 1, 2], keyed=False)))
         assert by(rows, "scenario", level="keyless") == found
 

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.whatif.fair_share import Connected, connected, even_share, even_shares, most_connected
 from tests.support.joins import fold
 
-SHARED = make("pulsar.shared", "pulsar-4.0")
+SHARED = make_policy("pulsar.shared", "pulsar-4.0")
 MICRO = 1_000
 
 

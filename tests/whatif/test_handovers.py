@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from subreplay.rows.model.range_table import NOBODY
 from subreplay.rows.model.rows import Instant
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.whatif.handovers import Handover, changes
 from subreplay.whatif.handovers import handovers as as_columns
 from tests.support.joins import TOPIC, events, fold
 
-AUTO_SPLIT = make("pulsar.key_shared.auto_split", "pulsar-4.0")
-CONSISTENT = make("pulsar.key_shared.consistent_hash", "pulsar-4.0", points=5)
+AUTO_SPLIT = make_policy("pulsar.key_shared.auto_split", "pulsar-4.0")
+CONSISTENT = make_policy("pulsar.key_shared.consistent_hash", "pulsar-4.0", points=5)
 HALF, QUARTER = 32_769, 16_385  # a bound of this profile is inside the lower range
 
 

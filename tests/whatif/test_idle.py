@@ -3,7 +3,7 @@
 import pytest
 
 from subreplay.rows.model.rows import Scope
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.whatif.idle_consumers import idle, unowned
 from subreplay.whatif.message_assignment import Plan
 from subreplay.whatif.scenario import PlannedMember, plan, planned_events
@@ -26,7 +26,7 @@ FIRST, LAST = 25, 45  # of the traffic; event i of a history is at 10 * i µs
     ],
 )
 def test_why_a_consumer_was_given_nothing(policy, history, reasons):
-    made = make(policy, "pulsar-4.0")
+    made = make_policy(policy, "pulsar-4.0")
     one = Plan("s", made, {TOPIC: fold(made, history)})
     found = idle(one, {"A", "x", "y"}, FIRST, LAST)
     assert found == reasons
@@ -35,12 +35,12 @@ def test_why_a_consumer_was_given_nothing(policy, history, reasons):
 def test_more_members_than_partitions():
     members = [PlannedMember(name, 0, None) for name in "abc"]
     scopes = [Scope("t", 0), Scope("t", 1)]
-    group = plan("s", make("kafka.range", "kafka-4.0"), {s: planned_events(members, s, 0) for s in scopes})
+    group = plan("s", make_policy("kafka.range", "kafka-4.0"), {s: planned_events(members, s, 0) for s in scopes})
     assert idle(group, {"a", "b"}, 0, 10**12) == {"c": "no partition was left for it"}
 
 
 def test_why_messages_had_no_owner():
-    made = make("pulsar.key_shared.sticky", "pulsar-4.0")
+    made = make_policy("pulsar.key_shared.sticky", "pulsar-4.0")
     one = Plan("s", made, {TOPIC: fold(made, "+A[0-9] -A")})
     rows = [
         {"topic": TOPIC.topic, "partition": -1, "epoch": epoch, "consumer": who, "messages": n}

@@ -9,8 +9,8 @@ import pytest
 
 from subreplay.config.dispatch import Dispatch
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
-from subreplay.semantics.policies import make
-from subreplay.semantics.timelines.membership import dispatcher_events
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.timelines.membership import build_dispatcher_events
 from subreplay.simulation.pulsar.service_model import Fixed
 from subreplay.whatif.dispatch_replay import DELIVERY, INTERVAL, PREDICTED, WAITED, Predictor, Simulation
 from subreplay.whatif.scenario import plan, recorded
@@ -40,8 +40,8 @@ def predict(recording, policy, batch=1000, options=None, profile="pulsar-4.0", *
     """All rows of the replay of a recording's traffic, whose members are those recorded."""
     rows, members = messages_of(recording, "x")
     scopes = {(r["topic"], r["partition"]) for r in rows.select(["topic", "partition"]).to_pylist()}
-    events = dispatcher_events(_in_ns(members), sorted(scopes))
-    folded = plan("x", make(policy, profile, **(options or {})), {s: recorded(e) for s, e in events.items()})
+    events = build_dispatcher_events(_in_ns(members), sorted(scopes))
+    folded = plan("x", make_policy(policy, profile, **(options or {})), {s: recorded(e) for s, e in events.items()})
     start = pc.min(rows["at"]).as_py()
     dispatch = Dispatch.model_validate(assumed)
     predictor = Predictor({"x": Simulation(folded, dispatch.prediction(Fixed(), start, SECOND), dispatch.settings)})

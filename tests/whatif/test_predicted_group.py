@@ -13,7 +13,7 @@ from subreplay.audit.judge import Judge
 from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.rows.model.rows import RuleStatus, Scope
 from subreplay.rows.model.tables import LOG
-from subreplay.semantics.policies import ASSIGNORS, make
+from subreplay.semantics.policies import ASSIGNORS, make_policy
 from subreplay.simulation.pulsar.service_model import Fixed
 from subreplay.whatif.dispatch_replay import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED
 from subreplay.whatif.group_replay import GroupPredictor, GroupSimulation, retold
@@ -53,7 +53,7 @@ def predict(policy, members=RESTARTS, batch=1000, options=None, **assumed):
     options = {"session_timeout_us": 2_000_000, "initial_rebalance_delay_us": 0} | (options or {})
     dispatch = GroupDispatch.model_validate(SLOW | assumed)
     group = GroupSimulation(
-        "x", make(policy, "kafka-4.0", **options), planned_events(members, Scope(""), start), scopes,
+        "x", make_policy(policy, "kafka-4.0", **options), planned_events(members, Scope(""), start), scopes,
         dispatch.parameters(Fixed(), start, SECOND),
     )  # fmt: skip
     batches = list(GroupPredictor({"x": group}).predict(rows.to_batches(max_chunksize=batch)))

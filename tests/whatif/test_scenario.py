@@ -1,14 +1,14 @@
 """Recorded members in a scenario: who was missed is missed when it was recorded to be."""
 
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.kafka.assignor import Partitions
 from subreplay.semantics.timelines.group_timeline import GroupTimeline
 from subreplay.whatif.scenario import PlannedMember, on_partitions, planned_events, recorded, silence
 
 SECOND = 1_000_000_000
-DETECTED = make("kafka.range", "kafka-4.0", session_timeout_us=0)  # as adapters of coordinators' records set it
-STICKY = make("kafka.sticky", "kafka-4.0", session_timeout_us=10_000_000, initial_rebalance_delay_us=0)
+DETECTED = make_policy("kafka.range", "kafka-4.0", session_timeout_us=0)  # as adapters of coordinators' records set it
+STICKY = make_policy("kafka.sticky", "kafka-4.0", session_timeout_us=10_000_000, initial_rebalance_delay_us=0)
 
 
 def event(kind, name, second, instance=None):
@@ -17,7 +17,7 @@ def event(kind, name, second, instance=None):
 
 
 def changes(events):
-    return [step.at.at // SECOND for step in GroupTimeline.fold(STICKY, Partitions.of({"t": 4}), events).steps]
+    return [step.at.at // SECOND for step in GroupTimeline.fold(STICKY, Partitions.from_counts({"t": 4}), events).steps]
 
 
 def test_a_coordinator_that_had_waited_does_not_wait_again():
@@ -40,8 +40,8 @@ def test_nobody_falls_silent_before_it_joins():
 
 
 def test_only_groups_have_a_session_timeout():
-    assert silence(make("pulsar.failover", "pulsar-4.0"), STICKY) == 0
-    assert silence(DETECTED, make("pulsar.failover", "pulsar-4.0")) == 0
+    assert silence(make_policy("pulsar.failover", "pulsar-4.0"), STICKY) == 0
+    assert silence(DETECTED, make_policy("pulsar.failover", "pulsar-4.0")) == 0
 
 
 def test_members_with_equal_names_are_different_consumers():

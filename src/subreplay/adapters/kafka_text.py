@@ -26,7 +26,7 @@ from subreplay.adapters.files import head_of, lines_of
 from subreplay.adapters.streams import REJECTED, End, Known, Rows, Streamed, quarantine, size_of
 from subreplay.errors import InputError
 from subreplay.failures import describe_os_error
-from subreplay.hashing.profiles import LATEST
+from subreplay.hashing.profiles import LATEST_PROFILES
 from subreplay.rows.encoded import utf8_text
 from subreplay.rows.model.contracts import ENTRY, HAPPENED, PARTITION, shortened
 from subreplay.rows.model.tables import MESSAGES, QUARANTINE
@@ -264,9 +264,9 @@ def _concluded(path: Path, options: Options, notes: list[str], known: Known, los
         counts[1][row["file"]] += row["others"]
     by_file = tuple(FileCount(name, rows, lost[name], counts[1][name]) for name, rows in sorted(counts[0].items()))
     run: dict[str, Any] = {
-        "subscription": {"name": "sub", "topic": first, "policy": _POLICIES[0], "profile": LATEST["kafka"]},
+        "subscription": {"name": "sub", "topic": first, "policy": _POLICIES[0], "profile": LATEST_PROFILES["kafka"]},
         "scenarios": [
-            {"name": policy, "policy": policy, "profile": LATEST["kafka"], "members": _members()}
+            {"name": policy, "policy": policy, "profile": LATEST_PROFILES["kafka"], "members": _members()}
             for policy in _POLICIES
         ],
     }

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from subreplay.adapters.base import Rejected
 from subreplay.adapters.files import LINES, head_of, lines_of
 from subreplay.adapters.times import instant
-from subreplay.hashing.arrow_bytes import data_and_offsets
+from subreplay.hashing.arrow_bytes import get_data_and_offsets
 from subreplay.kernels.compiled import compiled
 
 Parts: TypeAlias = Iterator[pa.RecordBatch | Rejected]
@@ -142,7 +142,7 @@ class Prefix:
 
     def take_off(self, texts: pa.Array) -> Plain:
         """Lines without it; a line with fewer words stays as it is."""
-        data, offsets = data_and_offsets(texts)
+        data, offsets = get_data_and_offsets(texts)
         starts = offsets[:-1].copy()
         goes_on, stream = np.zeros(len(texts), np.bool_), np.zeros(len(texts), np.bool_)
         _skip_words(data, offsets, self.words, self.glued, self.in_parts, starts, goes_on, stream)
@@ -286,7 +286,7 @@ def _objects(texts: pa.Array, schema: pa.Schema) -> list[pa.Table]:
     """The fields of objects, one a line; of a line that is none all are null."""
     if len(texts):
         options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-        data, offsets = data_and_offsets(texts)
+        data, offsets = get_data_and_offsets(texts)
         text = pa.py_buffer(data[offsets[0] : offsets[-1]])
         try:
             found = pj.read_json(
@@ -379,7 +379,7 @@ class _Joiner:
 
 def _whole(parts: pa.RecordBatch, begin: NDArray[np.int64], end: NDArray[np.int64]) -> pa.RecordBatch:
     """Lines whose parts stand from ``begin`` to ``end``, under the numbers of the first ones."""
-    data, offsets = data_and_offsets(parts["text"])
+    data, offsets = get_data_and_offsets(parts["text"])
     last = np.zeros(len(parts), np.bool_)
     last[end - 1] = True
     texts = _slices(data, offsets[:-1], np.where(last, offsets[1:], _without_break(data, offsets)))

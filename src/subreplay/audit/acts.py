@@ -285,4 +285,4 @@ def _owner(timeline: Timeline, epoch: int) -> int:
     if epoch < 0:
         return NOBODY
     slots = np.array([timeline.policy.space[0]])
-    return int(timeline.owner_at(slots, np.zeros(1, np.uint32), np.array([epoch], np.int32))[0])
+    return int(timeline.find_owners(slots, np.zeros(1, np.uint32), np.array([epoch], np.int32))[0])

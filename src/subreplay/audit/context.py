@@ -18,7 +18,7 @@ from subreplay.audit.rejects import Rejects
 from subreplay.audit.sessions import Sessions
 from subreplay.audit.terms import Terms
 from subreplay.errors import InputError
-from subreplay.hashing.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ByProfile
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ProfileTable
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.words import IN_THE_CLEAR, KeyWords
@@ -30,12 +30,12 @@ UNKNOWN_SIZE = -1
 
 # Whether a newcomer waits until all that was read before it joined is acknowledged, and may itself get what was
 # (`PersistentStickyKeyDispatcherMultipleConsumers.recentlyJoinedConsumers`); elsewhere hashes wait one by one.
-JOIN_WAITS_FOR_ALL = ByProfile({DOCUMENTED: True, PULSAR_3_2: True, PULSAR_4_0: False})
+JOIN_WAITS_FOR_ALL = ProfileTable({DOCUMENTED: True, PULSAR_3_2: True, PULSAR_4_0: False})
 
 
 # Whether the messages of a batch are acknowledged one by one by default: both sides enable it since 4.1 (PIP-391), and
 # many clusters of 4.0 had enabled it before
-BATCH_INDEX_ACKS: Final[ByProfile[bool | None]] = ByProfile(
+BATCH_INDEX_ACKS: Final[ProfileTable[bool | None]] = ProfileTable(
     {DOCUMENTED: False, PULSAR_2_10: False, PULSAR_3_2: False, PULSAR_4_0: None, PULSAR_4_2: True}
 )
 
@@ -46,7 +46,7 @@ class Dispatcher:
 
     ``receiver_queues``: receiver queues by consumer's label, where they are not those of the membership, because the
     deliveries are predicted. ``other``: as it may have been, where the membership lacks somebody (see
-    ``sessions.with_unknown_consumers``). ``abandoned``: see ``semantics.timelines.ownership.abandoned``.
+    ``sessions.with_unknown_consumers``). ``abandoned``: see ``semantics.timelines.recorded_ownership.abandoned``.
     """
 
     timeline: Timeline
@@ -74,7 +74,7 @@ class Dispatcher:
     @cached_property
     def occupied(self) -> Ints:
         """The epochs in which somebody is connected."""
-        joined, left = self.timeline.stays
+        joined, left = self.timeline.presence_epochs
         epochs = len(self.timeline.epochs)
         change = np.bincount(joined, minlength=epochs + 1) - np.bincount(left, minlength=epochs + 1)
         return np.flatnonzero(np.cumsum(change)[:epochs] > 0)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.kernels.inlining import hot
-from subreplay.kernels.kernel import by_reference
+from subreplay.kernels.lazy_kernel import pass_by_reference
 from subreplay.rows.model.columns import Ints
 
 Flags = NDArray[np.bool_]
@@ -53,7 +53,7 @@ BLOCKER_COUNT: Final = EVIDENCE_WIDTH + 1
 ORDER, OWNER, HOLDER = range(3)
 
 
-@by_reference
+@pass_by_reference
 class Found(NamedTuple):
     """What the rules find: a bit per code and per excuse in each row, and the delivery that proves it.
 

@@ -18,7 +18,12 @@ from subreplay.audit.rules.assignments import GroupStory
 from subreplay.errors import InputError
 from subreplay.rows.model.columns import NEVER, UNKNOWN
 from subreplay.rows.model.rows import MembershipEvent, Scope
-from subreplay.semantics.timelines.membership import Present, dispatcher_events, inferred, unknown_consumers
+from subreplay.semantics.timelines.membership import (
+    ServedInterval,
+    build_dispatcher_events,
+    find_unknown_consumers,
+    infer_membership,
+)
 
 Rows = list[dict[str, Any]]
 INGEST: Final = "ingest"
@@ -57,7 +62,7 @@ class InputStatistics(NamedTuple):
     ``lacking``: what rules need and the tables do not have.
     ``uncovered``: dispatchers that made their last delivery before the membership has anybody join.
     ``repeated``, ``contradicted``: rows of the membership that say the same as another one, and otherwise.
-    ``unknown_consumers``: who was served, and when, though no membership event tells its joining.
+    ``find_unknown_consumers``: who was served, and when, though no membership event tells its joining.
     ``lowest``, ``served``: the lowest position of each log, and what was delivered first of it (see ``beginning``).
     ``widest``: bytes of the keys of the message with the longest ones.
     ``plain``: each message has a key of its own, which is all that decides where it goes.
@@ -75,7 +80,7 @@ class InputStatistics(NamedTuple):
     uncovered: frozenset[Scope]
     repeated: int
     contradicted: int
-    unknown_consumers: Mapping[str, Present]
+    unknown_consumers: Mapping[str, ServedInterval]
     lowest: Mapping[Scope, Position]
     served: Mapping[Scope, FirstServed]
     widest: int
@@ -121,7 +126,7 @@ def input_statistics(
     untold = {row["consumer"] for row in by_consumer if row["instance"] is None}
     joins = [row for row in events if row["event"] == "join"]
     scopes = [(scope.topic, scope.partition) for scope in facts.scopes]
-    seen = dispatcher_events(events, scopes or [(facts.topic, number) for number in sorted(partitions)], untold)
+    seen = build_dispatcher_events(events, scopes or [(facts.topic, number) for number in sorted(partitions)], untold)
     group = GroupStory() if of_group is None else GroupStory.of(seen, events, of_group)
     last = {} if facts.scopes else _last(delivered, facts.topic)  # deliveries are counted whatever the topic
     uncovered = frozenset(scope for scope, at in last.items() if _first_join(seen[scope]) > at)
@@ -141,7 +146,7 @@ def input_statistics(
         uncovered=uncovered,
         repeated=repeated,
         contradicted=contradicted,
-        unknown_consumers=unknown_consumers(by_consumer, events),
+        unknown_consumers=find_unknown_consumers(by_consumer, events),
         lowest={
             Scope(facts.topic, partition): tuple(position)
             for partition, *position in _rows(stored, "partition", *_LOWEST)
@@ -237,7 +242,7 @@ def _inferred(delivered: pa.Table, topic: str) -> Rows:
             f"deliveries: consumers were served on more than {MOST_EVENTS // 2:,} topic partitions together, of which "
             "one process cannot infer who was there; give the membership, or a shorter time"
         )
-    return inferred(delivered.select(["partition", "consumer", "instance", "first", "last"]).to_pylist(), topic)
+    return infer_membership(delivered.select(["partition", "consumer", "instance", "first", "last"]).to_pylist(), topic)
 
 
 def _last(delivered: pa.Table, topic: str) -> dict[Scope, int]:

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.hashing.base64_text import base64_text
+from subreplay.hashing.base64_text import encode_base64
 from subreplay.hashing.producer_routing import (
     JAVA_STRING_HASH,
     NO_PARTITION,
-    producer_partitions,
-    scheme_of,
+    choose_partitions,
+    get_scheme,
 )
 
 RoutingMode = Literal["RoundRobinPartition", "SinglePartition", "CustomPartition"]
@@ -104,12 +104,12 @@ def out_of_publication_order(sequence_ids: NDArray[np.int64], *stream: pa.Array)
 
 def _routed(routing: Routing, keys: pa.Array, producers: pa.Array) -> NDArray[np.int64]:
     """The partition of each key, as text, or, of producers that set their keys as bytes, of its base64 text."""
-    expected = producer_partitions(keys, routing.partitions, routing.scheme)
-    if routing.as_bytes and scheme_of(routing.scheme).of_bytes:
+    expected = choose_partitions(keys, routing.partitions, routing.scheme)
+    if routing.as_bytes and get_scheme(routing.scheme).of_bytes:
         names = pa.array([name for name in routing.as_bytes if name is not None], pa.string())
         of_bytes = pc.is_in(producers, names).fill_null(False).to_numpy(False)
         of_bytes |= producers.is_null().to_numpy(False) & (None in routing.as_bytes)
-        of_text = producer_partitions(base64_text(keys), routing.partitions, routing.scheme)
+        of_text = choose_partitions(encode_base64(keys), routing.partitions, routing.scheme)
         expected = np.where(of_bytes, of_text, expected)
     return expected
 

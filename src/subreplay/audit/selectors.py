@@ -20,7 +20,7 @@ from subreplay.errors import ConfigError
 from subreplay.hashing.profiles import KEYLESS
 from subreplay.rows.model.columns import Ints, flags, ints
 from subreplay.rows.model.range_table import NOBODY
-from subreplay.semantics.policies import make, option_names
+from subreplay.semantics.policies import list_option_names, make_policy
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.timeline import Timeline
 
@@ -50,11 +50,11 @@ def other_selectors(policy: Policy) -> Iterator[Policy]:
     names = [policy.name, *(name for name in _SPLITTING if policy.name in _SPLITTING and name != policy.name)]
     options = {field.name: getattr(policy, field.name) for field in fields(policy) if field.name != "profile"}  # type: ignore[arg-type]
     for name in names:
-        legal = {option: value for option, value in options.items() if option in option_names(name)}
+        legal = {option: value for option, value in options.items() if option in list_option_names(name)}
         for profile in KEYLESS:
             if (name, profile) != (policy.name, policy.profile):
                 try:
-                    yield make(name, profile, **legal)
+                    yield make_policy(name, profile, **legal)
                 except ConfigError:  # this profile has no such policy or option
                     continue
 
@@ -113,7 +113,7 @@ class OwnerFits:
     def _fitting(self, policy: Policy, hashes: Ints, at: Ints, seq: Ints, session: Ints) -> int:
         timeline = self._others.under(policy, self._timeline)
         unsigned = hashes.astype(np.uint32)
-        owner = timeline.owner_at(policy.slots(unsigned), unsigned, timeline.epoch_at(at, seq))
+        owner = timeline.find_owners(policy.compute_slots(unsigned), unsigned, timeline.find_epochs(at, seq))
         # by name: of consumers of equal names nobody knows which one it was
         number: dict[str, int] = {}
         names = np.array([number.setdefault(one.name, len(number)) for one in timeline.consumers], np.int64)

@@ -19,7 +19,7 @@ from subreplay.audit.deliveries import Flags
 from subreplay.kernels.compiled import compiled
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
-from subreplay.semantics.timelines.membership import Present
+from subreplay.semantics.timelines.membership import ServedInterval
 from subreplay.semantics.timelines.timeline import Timeline
 
 FOREVER = Instant(int(np.iinfo(np.int64).max), 0)
@@ -196,7 +196,7 @@ def _find(
 
 
 def with_unknown_consumers(
-    scope: Scope, events: Sequence[MembershipEvent], unknown: Mapping[str, Present]
+    scope: Scope, events: Sequence[MembershipEvent], unknown: Mapping[str, ServedInterval]
 ) -> tuple[MembershipEvent, ...]:
     """The events of a dispatcher, in order, with those of ``unknown``.
 

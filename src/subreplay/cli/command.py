@@ -22,7 +22,7 @@ from subreplay.cli.interruption import Interruption
 from subreplay.cli.run_log import RunLog
 from subreplay.cli.terminal import Terminal
 from subreplay.errors import ConfigError, EnvironmentFailed
-from subreplay.kernels.compiling import compiling
+from subreplay.kernels.compilation_monitor import compilation
 from subreplay.rows.model.rows import Verdict
 
 if TYPE_CHECKING:
@@ -60,16 +60,18 @@ def run_command(app: typer.Typer, arguments: Sequence[str] | None) -> int:
     """Run the command that the arguments name and return its exit code."""
     terminal.configure()
     _NoPandas.ends_with_command = arguments is None  # a program that calls this function may need pandas later
-    before = compiling.seconds
+    before = compilation.seconds
     with (
         _collect_garbage_rarely() if arguments is None else nullcontext(),
         log.listen(),
         interruption.handle_signals(),
-        compiling.said_by(lambda: terminal.print_timed("compiling, which only the first run in an environment does")),
+        compilation.announce_with(
+            lambda: terminal.print_timed("compiling, which only the first run in an environment does")
+        ),
     ):
         code = _exit_code(app, arguments)
         log.remove_unless_kept()
-    if (seconds := compiling.seconds - before) > 0:
+    if (seconds := compilation.seconds - before) > 0:
         terminal.print_timed(f"compiling took {seconds:.1f} s")
     return code
 

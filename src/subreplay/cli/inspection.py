@@ -13,7 +13,7 @@ from subreplay import failures
 from subreplay.adapters.source.mistakes import in_words
 from subreplay.config.live import LIVE
 from subreplay.errors import InputError
-from subreplay.hashing.profiles import latest
+from subreplay.hashing.profiles import get_latest_profile
 from subreplay.reports.words import count, percent, plural
 
 if TYPE_CHECKING:
@@ -154,6 +154,6 @@ def build_scenarios(
     first = policy or str(known[0]["policy"])
     rest = against or [str(each["policy"]) for each in known]
     return [
-        {"name": name, "policy": name, "profile": latest(name), "members": members(consumers)}
+        {"name": name, "policy": name, "profile": get_latest_profile(name), "members": members(consumers)}
         for name in dict.fromkeys((first, *rest))
     ]

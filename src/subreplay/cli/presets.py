@@ -9,8 +9,8 @@ from typing import Any, Final
 from subreplay.config.run import RunConfig, Subscription
 from subreplay.config.scenario import SCENARIOS
 from subreplay.errors import ConfigError
-from subreplay.hashing.profiles import KEYLESS, LATEST
-from subreplay.semantics.policies import make
+from subreplay.hashing.profiles import KEYLESS, LATEST_PROFILES
+from subreplay.semantics.policies import make_policy
 
 Section = dict[str, Any]
 
@@ -38,7 +38,7 @@ def _upgrade(own: Subscription, consumers: int) -> Iterator[Section]:
     """Yield the same policy under every profile that has it."""
     for profile in dict.fromkeys((own.profile, *KEYLESS)):
         try:
-            make(own.policy, profile)
+            make_policy(own.policy, profile)
         except ConfigError:
             continue
         yield _section(profile, own.policy, profile, consumers, own.options if profile == own.profile else {})
@@ -46,7 +46,7 @@ def _upgrade(own: Subscription, consumers: int) -> Iterator[Section]:
 
 def _failover_or_key_shared(own: Subscription, consumers: int) -> Iterator[Section]:
     """Yield a subscription with one active consumer for each partition, and subscriptions with one for each key."""
-    profile = own.profile if own.profile.startswith("pulsar") else LATEST["pulsar"]
+    profile = own.profile if own.profile.startswith("pulsar") else LATEST_PROFILES["pulsar"]
     for name in ("pulsar.failover", "pulsar.key_shared.consistent_hash", "pulsar.key_shared.auto_split"):
         yield _section(name, name, profile, consumers, {})
 
@@ -54,7 +54,7 @@ def _failover_or_key_shared(own: Subscription, consumers: int) -> Iterator[Secti
 def _assignors(own: Subscription, consumers: int) -> Iterator[Section]:
     """Yield every assignor of a Kafka group."""
     for name in ("range", "roundrobin", "sticky", "cooperative_sticky", "uniform", "server_range"):
-        yield _section(f"kafka.{name}", f"kafka.{name}", LATEST["kafka"], consumers, {})
+        yield _section(f"kafka.{name}", f"kafka.{name}", LATEST_PROFILES["kafka"], consumers, {})
 
 
 def _section(name: str, policy: str, profile: str, consumers: int, options: Mapping[str, Any]) -> Section:

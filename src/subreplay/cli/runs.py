@@ -52,12 +52,12 @@ def build_run_of_messages(
     """
     from subreplay.cli import inspection
     from subreplay.config import run as config
-    from subreplay.hashing.profiles import latest
-    from subreplay.semantics.policies import make
+    from subreplay.hashing.profiles import get_latest_profile
+    from subreplay.semantics.policies import make_policy
 
     for name in (request[0], *request[1]):
         if name is not None:
-            make(name, latest(name))
+            make_policy(name, get_latest_profile(name))
     from subreplay.pipeline import inspection as looking
 
     source = looking.source_of(location, form)

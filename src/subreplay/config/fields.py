@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from subreplay.hashing.producer_routing import NAMES, SAME_AS, SCHEMES
+from subreplay.hashing.producer_routing import SCHEME_ALIASES, SCHEME_NAMES, SCHEMES
 
 _UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -112,11 +112,11 @@ def _named(parts: int, like: str) -> AfterValidator:
 
 
 def _scheme(given: str) -> str:
-    if given not in NAMES:
+    if given not in SCHEME_NAMES:
         known = ", ".join(f"{name} ({how.clients})" for name, how in SCHEMES.items())
         raise ValueError(
-            f"no hashing scheme of that name; there are {known}, and {', '.join(SAME_AS)}. For a hash or a router of "
-            "your own set mode: CustomPartition in topic.routing, or leave topic.routing out"
+            f"no hashing scheme of that name; there are {known}, and {', '.join(SCHEME_ALIASES)}. For a hash or "
+            "a router of your own set mode: CustomPartition in topic.routing, or leave topic.routing out"
         )
     return given
 

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 
 from subreplay.config.fields import parse_duration
 from subreplay.errors import ConfigError
-from subreplay.semantics.policies import REGISTRY, option_names
+from subreplay.semantics.policies import REGISTRY, list_option_names
 
 SESSION_TIMEOUT: Final = "session.timeout.ms"
 INITIAL_DELAY: Final = "group.initial.rebalance.delay.ms"
@@ -33,7 +33,7 @@ def policy_options(policy: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if policy not in REGISTRY or not policy.startswith("kafka."):
         return dict(options)
     kafkas = {ours: name for name, ours in OPTIONS.items()}
-    legal = {kafkas.get(name, name): name for name in option_names(policy)}
+    legal = {kafkas.get(name, name): name for name in list_option_names(policy)}
     told = {}
     for name, value in options.items():
         if name in kafkas:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from subreplay.config.run import RECORDED, RunConfig
 from subreplay.config.scenario import AnyScenario, Member
-from subreplay.hashing.producer_routing import default_scheme
+from subreplay.hashing.producer_routing import get_default_scheme
 from subreplay.rows.model.partitioners import Part
 from subreplay.rows.model.rows import MembershipEvent, Scope
-from subreplay.semantics.timelines.namesakes import with_aliases
+from subreplay.semantics.timelines.consumer_aliases import assign_aliases
 from subreplay.whatif.message_assignment import Plan
 from subreplay.whatif.scenario import PlannedMember, on_partitions, plan, planned_events, recorded, silence
 from subreplay.whatif.traffic.producer_rerouting import ProducerRouting
@@ -25,7 +25,7 @@ def routing_of(
     recorded ones, which counts where the run names no scheme."""
     declared = config.topic.routing
     count = max((scope.partition for scope in events), default=0) + 1
-    scheme = (declared and declared.scheme) or default_scheme(scenario.policy)
+    scheme = (declared and declared.scheme) or get_default_scheme(scenario.policy)
     found = scenario.routing(max(count, 1), scheme)
     if found is None or not parts or scenario.hashing or (declared and declared.scheme):
         return found
@@ -65,7 +65,9 @@ def plans(config: RunConfig, events: Events | None) -> list[Plan]:
 
     Members that a scenario invents join at time 0.
     """
-    told = {} if events is None else {scope: tuple(with_aliases(mine, assumed=True)) for scope, mine in events.items()}
+    told = (
+        {} if events is None else {scope: tuple(assign_aliases(mine, assumed=True)) for scope, mine in events.items()}
+    )
     found = [] if events is None else [plan(RECORDED, config.subscription.make_policy(), told)]
     topic = config.subscription.topic or "persistent://public/default/topic"
     somewhere: Events = events or {Scope(topic): ()}

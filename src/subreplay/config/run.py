@@ -43,11 +43,11 @@ from subreplay.config.secrets import PLAIN, Kept, Secret
 from subreplay.config.traffic import Traffic
 from subreplay.config.yaml_text import Lines, read
 from subreplay.errors import ConfigError
-from subreplay.hashing.producer_routing import default_scheme
-from subreplay.hashing.profiles import LATEST
+from subreplay.hashing.producer_routing import get_default_scheme
+from subreplay.hashing.profiles import LATEST_PROFILES
 from subreplay.rows.model.subscription import InitialPosition
 from subreplay.rows.model.words import KeyWords
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 
 MOST_SLIDES = 1_440  # a day by the minute
@@ -64,12 +64,12 @@ class Subscription(Model):
     name: Name = "sub"
     topic: str | None = None
     policy: str = "pulsar.key_shared.consistent_hash"
-    profile: str = LATEST["pulsar"]
+    profile: str = LATEST_PROFILES["pulsar"]
     options: dict[str, Any] = Field(default_factory=dict)
     isolation: Isolation | None = None
 
     def make_policy(self) -> Policy:
-        return make(self.policy, self.profile, **policy_options(self.policy, self.options))
+        return make_policy(self.policy, self.profile, **policy_options(self.policy, self.options))
 
 
 class ProducerRouting(Model):
@@ -348,7 +348,7 @@ class RunConfig(Model, defer_build=False):
         """What rules are told, in ns."""
         of = self.subscription.policy, self.topic
         return replace(
-            self.topic.terms(default_scheme(self.subscription.policy)),
+            self.topic.terms(get_default_scheme(self.subscription.policy)),
             stalled_after=self.liveness.threshold("stalled_after", *of),
             stuck_after=self.liveness.threshold("stuck_after", *of),
             starved_after=self.liveness.threshold("starved_after", *of),

@@ -13,8 +13,8 @@ from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.config.kafka_names import INITIAL_DELAY, policy_options
 from subreplay.config.kafka_names import OPTIONS as OPTIONS_OF_KAFKA
 from subreplay.errors import ConfigError
-from subreplay.hashing.profiles import LATEST, rule_of
-from subreplay.semantics.policies import make, option_names
+from subreplay.hashing.profiles import LATEST_PROFILES, get_rule
+from subreplay.semantics.policies import list_option_names, make_policy
 from subreplay.semantics.policies.base import Policy
 from subreplay.simulation.kafka.simulation_parameters import SIMULATED
 from subreplay.whatif.traffic.producer_rerouting import Keyless, ProducerRouting
@@ -85,7 +85,7 @@ class AnyScenario(Model):
 
     name: Name
     policy: str
-    profile: str = LATEST["pulsar"]
+    profile: str = LATEST_PROFILES["pulsar"]
     options: dict[str, Any] = Field(default_factory=dict)
     members: Members = "recorded"
     partitions: Annotated[int, Field(ge=1, le=100_000)] | None = None
@@ -122,7 +122,7 @@ class AnyScenario(Model):
         return None if self.retention is None else _limit(self.retention)
 
     def make_policy(self) -> Policy:
-        return make(self.policy, self.profile, **policy_options(self.policy, self.options))
+        return make_policy(self.policy, self.profile, **policy_options(self.policy, self.options))
 
 
 class Scenario(AnyScenario, defer_build=False):
@@ -139,15 +139,15 @@ class GroupScenario(AnyScenario, defer_build=False):
     def make_policy(self) -> Policy:
         told: dict[str, int] = {}
         if self.dispatch is not None:
-            rule_of("the simulation of a group (dispatch)", SIMULATED, self.profile)
+            get_rule("the simulation of a group (dispatch)", SIMULATED, self.profile)
             told = self.dispatch.of_policy
         options = policy_options(self.policy, self.options)
         if twice := [name for name in OPTIONS_OF_KAFKA if OPTIONS_OF_KAFKA[name] in {*told} & {*options}]:
             raise ConfigError(f"{twice[0]} is given twice, in options and in dispatch: give it once")
         delay = OPTIONS_OF_KAFKA[INITIAL_DELAY]
-        if self.members != "recorded" and delay in option_names(self.policy):
+        if self.members != "recorded" and delay in list_option_names(self.policy):
             told.setdefault(delay, options.pop(delay, 0))  # its members are there before the first message
-        return make(self.policy, self.profile, **options, **told)
+        return make_policy(self.policy, self.profile, **options, **told)
 
 
 def _scenario_kind(given: Any) -> str:

@@ -33,13 +33,13 @@ def hash_column(values: Column, kernel: Kernel[Hash]) -> NDArray[Hash]:
         # chunk by chunk: one combined chunk of 32-bit offsets could not hold more than 2 GiB
         chunks = values.chunks or [pa.array([], values.type)]
         return np.concatenate([hash_column(chunk, kernel) for chunk in chunks])
-    hashes = kernel(*data_and_offsets(values))
+    hashes = kernel(*get_data_and_offsets(values))
     if values.null_count:
         hashes[values.is_null().to_numpy(zero_copy_only=False)] = 0
     return hashes
 
 
-def data_and_offsets(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def get_data_and_offsets(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """The two arrays that ``hash_column`` gives its kernel, of one chunk; raises TypeError as it does.
 
     They are of the same types whatever the column is and wherever its memory comes from, for which kernels would be

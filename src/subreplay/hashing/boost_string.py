@@ -24,20 +24,20 @@ _HALF = np.uint64(32)
 
 def boost_hash_array(values: Column) -> NDArray[np.uint32]:
     """The lower 31 bits of the hash of every row of a string or binary column, as of Boost 1.82; 0 for a null row."""
-    return _lower(hash_column(values, _rows))
+    return _keep_lower_bits(hash_column(values, _hash_rows))
 
 
 def boost_hash_1_80_array(values: Column) -> NDArray[np.uint32]:
     """The same as of Boost 1.56 to 1.80."""
-    return _lower(hash_column(values, _rows_1_80))
+    return _keep_lower_bits(hash_column(values, _hash_rows_1_80))
 
 
-def _lower(hashes: NDArray[np.uint64]) -> NDArray[np.uint32]:
+def _keep_lower_bits(hashes: NDArray[np.uint64]) -> NDArray[np.uint32]:
     return (hashes & np.uint64(MASK_31)).astype(np.uint32)
 
 
 @compiled
-def _rows_1_80(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint64]:  # pragma: no cover
+def _hash_rows_1_80(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint64]:  # pragma: no cover
     found = np.empty(len(offsets) - 1, np.uint64)
     for row in range(len(found)):
         h = np.uint64(0)
@@ -50,29 +50,29 @@ def _rows_1_80(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[n
 
 
 @compiled
-def _rows(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint64]:  # pragma: no cover
+def _hash_rows(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint64]:  # pragma: no cover
     found = np.empty(len(offsets) - 1, np.uint64)
     for row in range(len(found)):
         begin, end = offsets[row], offsets[row + 1]
-        w = _mixed(_Q, _K)
+        w = _mix(_Q, _K)
         h = w ^ np.uint64(end - begin)
         body = begin + (end - begin) // 8 * 8
         for at in range(begin, body, 8):
             w = w + _Q
-            h = h ^ _mixed(_little_endian(data, at, at + 8) + w, _K)
+            h = h ^ _mix(_read_little_endian(data, at, at + 8) + w, _K)
         w = w + _Q
-        h = h ^ _mixed(_rest(data, body, end) + w, _K)
-        found[row] = _mixed(h + w, _K)
+        h = h ^ _mix(_read_tail(data, body, end) + w, _K)
+        found[row] = _mix(h + w, _K)
     return found
 
 
 @hot
-def _rest(data: NDArray[np.uint8], begin: int, end: int) -> np.uint64:  # pragma: no cover - compiled
+def _read_tail(data: NDArray[np.uint8], begin: int, end: int) -> np.uint64:  # pragma: no cover - compiled
     """The last, fewer than eight bytes as a number (``hash_range``)."""
     count = end - begin
     if count >= 4:
-        high = _little_endian(data, end - 4, end) << np.uint64((count - 4) * 8)
-        return high | _little_endian(data, begin, begin + 4)
+        high = _read_little_endian(data, end - 4, end) << np.uint64((count - 4) * 8)
+        return high | _read_little_endian(data, begin, begin + 4)
     if count == 0:
         return np.uint64(0)
     x1, x2 = (count - 1) & 2, count >> 1
@@ -81,7 +81,7 @@ def _rest(data: NDArray[np.uint8], begin: int, end: int) -> np.uint64:  # pragma
 
 
 @hot
-def _little_endian(data: NDArray[np.uint8], begin: int, end: int) -> np.uint64:  # pragma: no cover - compiled
+def _read_little_endian(data: NDArray[np.uint8], begin: int, end: int) -> np.uint64:  # pragma: no cover - compiled
     found = np.uint64(0)
     for at in range(begin, end):
         found = found | np.uint64(data[at]) << np.uint64(8 * (at - begin))
@@ -89,7 +89,7 @@ def _little_endian(data: NDArray[np.uint8], begin: int, end: int) -> np.uint64: 
 
 
 @hot
-def _mixed(x: np.uint64, y: np.uint64) -> np.uint64:  # pragma: no cover - compiled
+def _mix(x: np.uint64, y: np.uint64) -> np.uint64:  # pragma: no cover - compiled
     """The two halves of the product of 128 bits, xored (``mulx``)."""
     x1, x2, y1, y2 = x & _LOW, x >> _HALF, y & _LOW, y >> _HALF
     low, mid, other, high = x1 * y1, x1 * y2, x2 * y1, x2 * y2

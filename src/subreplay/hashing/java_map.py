@@ -16,14 +16,14 @@ from subreplay.kernels.inlining import operation
 DEFAULT_CAPACITY = 16
 MAX_CAPACITY = 1 << 30
 LOAD_FACTOR = 0.75
-CROWDED = 8  # keys in a bucket
-TREES_FROM = 64  # buckets
+MAX_BUCKET_KEYS = 8  # keys in a bucket
+MIN_TREE_BUCKETS = 64  # buckets
 
 Ints: TypeAlias = NDArray[np.int64]
 
 
 @compiled
-def map_order(codes: Ints, capacity: int = DEFAULT_CAPACITY) -> Ints:  # pragma: no cover - compiled
+def compute_map_order(codes: Ints, capacity: int = DEFAULT_CAPACITY) -> Ints:  # pragma: no cover - compiled
     """The positions of keys with these ``hashCode``s as a map iterates over them that got them in the order given.
 
     The keys are distinct (their codes need not be); codes are signed or unsigned 32 bits. ``capacity`` is the number of
@@ -33,7 +33,7 @@ def map_order(codes: Ints, capacity: int = DEFAULT_CAPACITY) -> Ints:  # pragma:
 
     Not followed is that Java makes a tree of a bucket of more than eight in a larger map, and hands out its root first.
 
-    >>> map_order(np.array([17, 2, 1])).tolist()  # 17 and 1 share a bucket
+    >>> compute_map_order(np.array([17, 2, 1])).tolist()  # 17 and 1 share a bucket
     [0, 2, 1]
     """
     hashes = codes & 0xFFFFFFFF
@@ -42,7 +42,7 @@ def map_order(codes: Ints, capacity: int = DEFAULT_CAPACITY) -> Ints:  # pragma:
     sizes = np.zeros(buckets, np.int64)
     for key in range(len(codes)):
         sizes[spread[key] & buckets - 1] += 1
-        if sizes[spread[key] & buckets - 1] > CROWDED and buckets < TREES_FROM:
+        if sizes[spread[key] & buckets - 1] > MAX_BUCKET_KEYS and buckets < MIN_TREE_BUCKETS:
             buckets *= 2
         if key + 1 > LOAD_FACTOR * buckets and buckets < MAX_CAPACITY:
             buckets *= 2
@@ -57,10 +57,10 @@ def map_order(codes: Ints, capacity: int = DEFAULT_CAPACITY) -> Ints:  # pragma:
 
 
 @operation
-def capacity_for(expected: int) -> int:  # pragma: no cover - compiled
+def compute_capacity(expected: int) -> int:  # pragma: no cover - compiled
     """The buckets of ``new HashMap(expected)`` at first.
 
-    >>> [capacity_for(expected) for expected in (0, 1, 12, 17)]
+    >>> [compute_capacity(expected) for expected in (0, 1, 12, 17)]
     [1, 1, 16, 32]
     """
     buckets = 1
@@ -70,36 +70,36 @@ def capacity_for(expected: int) -> int:  # pragma: no cover - compiled
 
 
 @operation
-def copy_capacity_for(size: int) -> int:  # pragma: no cover - compiled
+def compute_copy_capacity(size: int) -> int:  # pragma: no cover - compiled
     """The buckets of ``new HashSet(collection)`` at first, given the size of the collection: 16 at least.
 
-    >>> [copy_capacity_for(size) for size in (0, 11, 12, 24)]
+    >>> [compute_copy_capacity(size) for size in (0, 11, 12, 24)]
     [16, 16, 32, 64]
     """
-    return capacity_for(max(int(size / LOAD_FACTOR) + 1, DEFAULT_CAPACITY))
+    return compute_capacity(max(int(size / LOAD_FACTOR) + 1, DEFAULT_CAPACITY))
 
 
-def string_hash_codes(texts: Sequence[str]) -> Ints:
+def compute_string_hash_codes(texts: Sequence[str]) -> Ints:
     """``String.hashCode`` of each text: over its UTF-16 units, a signed 32-bit number.
 
-    >>> string_hash_codes(["", "a", "polygenelubricants"]).tolist()
+    >>> compute_string_hash_codes(["", "a", "polygenelubricants"]).tolist()
     [0, 97, -2147483648]
     """
-    return np.array([_hash_code(text) for text in texts], np.int64)
+    return np.array([_compute_hash_code(text) for text in texts], np.int64)
 
 
 @lru_cache(maxsize=1 << 16)  # the members of a group are put into maps in every rebalance
-def _hash_code(text: str) -> int:
+def _compute_hash_code(text: str) -> int:
     total = 0
     for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
         total = (31 * total + unit) & 0xFFFFFFFF
     return total - ((total & 0x80000000) << 1)
 
 
-def uuid_hash_code(uuid: UUID) -> int:
+def compute_uuid_hash_code(uuid: UUID) -> int:
     """``hashCode`` of ``java.util.UUID`` and of Kafka's ``Uuid``: its four words xored, unsigned.
 
-    >>> uuid_hash_code(UUID(int=0x00000001_00000002_00000004_80000000))
+    >>> compute_uuid_hash_code(UUID(int=0x00000001_00000002_00000004_80000000))
     2147483655
     """
     folded = (uuid.int >> 64) ^ uuid.int

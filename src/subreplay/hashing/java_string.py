@@ -15,7 +15,7 @@ from subreplay.kernels.compiled import compiled
 from subreplay.kernels.inlining import hot
 
 _NOT_UTF8 = MASK_31 + 1  # no hash has this bit
-_SMALLEST = np.array([0, 0, 0x80, 0x800, 0x10000])  # code point of an encoding this many bytes long
+_MIN_CODE_POINTS = np.array([0, 0, 0x80, 0x800, 0x10000])  # code point of an encoding this many bytes long
 _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
@@ -34,26 +34,26 @@ def java_string_hash(text: str) -> int:
 def java_string_hash_array(values: Column) -> NDArray[np.uint32]:
     """``java_string_hash`` of every row of a string or binary (UTF-8) column; the hash of a null row is 0.
 
-    What is not UTF-8 is decoded as ``java_decoded`` does, one row at a time.
+    What is not UTF-8 is decoded as ``decode_java_utf8`` does, one row at a time.
     """
     keys = values.cast(pa.large_binary())
     hashes = hash_column(keys, _hash_rows)
     for row in np.flatnonzero(hashes == _NOT_UTF8).tolist():
-        hashes[row] = java_string_hash(java_decoded(keys[row].as_py()))
+        hashes[row] = java_string_hash(decode_java_utf8(keys[row].as_py()))
     return hashes
 
 
-def java_decoded(data: bytes) -> str:
+def decode_java_utf8(data: bytes) -> str:
     r"""``new String(data, UTF_8)``: as Python's replacing decoder, but an encoded surrogate is replaced as a whole.
 
-    >>> java_decoded(b"\xed\xb5\xbf") == "\ufffd", b"\xed\xb5\xbf".decode("utf-8", "replace") == "\ufffd" * 3
+    >>> decode_java_utf8(b"\xed\xb5\xbf") == "\ufffd", b"\xed\xb5\xbf".decode("utf-8", "replace") == "\ufffd" * 3
     (True, True)
     """
     return _ENCODED_SURROGATE.sub("\ufffd".encode(), data).decode("utf-8", "replace")
 
 
 @lru_cache(maxsize=1 << 16)  # the members of a group are put in order in every rebalance
-def utf16_order(name: str) -> bytes:
+def utf16_sort_key(name: str) -> bytes:
     """A sort key that orders strings as ``String.compareTo`` does.
 
     UTF-16 units put U+1F600 (a surrogate pair) before U+FFFD; Python, which compares code points, does not.
@@ -76,14 +76,14 @@ def _hash_bytes(data: NDArray[np.uint8], begin: int, end: int) -> int:  # pragma
     """The hash of UTF-8 text, or ``_NOT_UTF8``."""
     total, at = 0, begin
     while at < end:
-        width, point = _lead_byte(data[at])
+        width, point = _decode_lead_byte(data[at])
         if width == 0 or at + width > end:
             return _NOT_UTF8
         for i in range(at + 1, at + width):
             if data[i] & 0xC0 != 0x80:
                 return _NOT_UTF8
             point = point << 6 | data[i] & 0x3F
-        if point < _SMALLEST[width] or point > 0x10FFFF or 0xD800 <= point < 0xE000:
+        if point < _MIN_CODE_POINTS[width] or point > 0x10FFFF or 0xD800 <= point < 0xE000:
             return _NOT_UTF8
         if point >= 0x10000:  # a surrogate pair
             total = (31 * total + 0xD800 + (point - 0x10000 >> 10)) & 0xFFFFFFFF
@@ -94,7 +94,7 @@ def _hash_bytes(data: NDArray[np.uint8], begin: int, end: int) -> int:  # pragma
 
 
 @hot
-def _lead_byte(byte: int) -> tuple[int, int]:  # pragma: no cover - compiled
+def _decode_lead_byte(byte: int) -> tuple[int, int]:  # pragma: no cover - compiled
     """How many bytes a first byte announces (0: it cannot be one), and its own bits of the code point."""
     if byte < 0x80:
         return 1, byte

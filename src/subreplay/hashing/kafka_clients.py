@@ -13,29 +13,29 @@ from subreplay.hashing.arrow_bytes import Column, hash_column
 from subreplay.kernels.compiled import compiled
 
 
-def _crc32_table() -> NDArray[np.uint32]:
+def _build_crc32_table() -> NDArray[np.uint32]:
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, table >> np.uint32(1) ^ np.uint32(0xEDB88320), table >> np.uint32(1))
     return table
 
 
-_CRC32 = _crc32_table()
+_CRC32 = _build_crc32_table()
 _FNV_BASIS, _FNV_PRIME = np.uint32(0x811C9DC5), np.uint32(0x01000193)
 
 
 def crc32_array(values: Column) -> NDArray[np.uint32]:
     """``zlib.crc32`` of every row of a string or binary column; that of a null row is 0."""
-    return hash_column(values, _crc32_rows)
+    return hash_column(values, _hash_crc32_rows)
 
 
 def fnv1a_array(values: Column) -> NDArray[np.uint32]:
     """Unsigned 32-bit FNV-1a of every row of a string or binary column; that of a null row is 0."""
-    return hash_column(values, _fnv1a_rows)
+    return hash_column(values, _hash_fnv1a_rows)
 
 
 @compiled
-def _crc32_rows(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint32]:  # pragma: no cover
+def _hash_crc32_rows(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint32]:  # pragma: no cover
     found = np.empty(len(offsets) - 1, np.uint32)
     for row in range(len(found)):
         h = np.uint32(0xFFFFFFFF)
@@ -46,7 +46,7 @@ def _crc32_rows(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[
 
 
 @compiled
-def _fnv1a_rows(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint32]:  # pragma: no cover
+def _hash_fnv1a_rows(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint32]:  # pragma: no cover
     found = np.empty(len(offsets) - 1, np.uint32)
     for row in range(len(found)):
         h = _FNV_BASIS

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.hashing.arrow_bytes import Column, hash_column
-from subreplay.hashing.murmur3 import MASK_31, little_endian
+from subreplay.hashing.murmur3 import MASK_31, read_little_endian
 from subreplay.kernels.compiled import compiled
 from subreplay.kernels.inlining import operation
 
@@ -28,7 +28,7 @@ def murmur2_32_array(values: Column) -> NDArray[np.uint32]:
     return hash_column(values, _murmur2_rows)
 
 
-def kafka_partition(key: bytes, partitions: int) -> int:
+def choose_kafka_partition(key: bytes, partitions: int) -> int:
     """The partition of a keyed record: ``toPositive(murmur2(key)) % partitions`` (``BuiltInPartitioner``)."""
     return (murmur2_32(key) & MASK_31) % partitions
 
@@ -48,10 +48,10 @@ def _murmur2_bytes(data: NDArray[np.uint8], begin: int, end: int) -> np.uint32: 
     h = np.uint32(_SEED ^ np.uint32(end - begin))
     body = begin + (end - begin) // 4 * 4
     for at in range(begin, body, 4):
-        block = np.uint32(little_endian(data, at, at + 4) * _M)
+        block = np.uint32(read_little_endian(data, at, at + 4) * _M)
         block = np.uint32((block ^ (block >> np.uint32(24))) * _M)
         h = np.uint32(np.uint32(h * _M) ^ block)
     if body < end:
-        h = np.uint32((h ^ little_endian(data, body, end)) * _M)
+        h = np.uint32((h ^ read_little_endian(data, body, end)) * _M)
     h = np.uint32((h ^ (h >> np.uint32(13))) * _M)
     return np.uint32(h ^ (h >> np.uint32(15)))

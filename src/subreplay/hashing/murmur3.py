@@ -49,15 +49,15 @@ def _murmur3_bytes(data: NDArray[np.uint8], begin: int, end: int) -> np.uint32: 
     h = np.uint32(0)
     body = begin + (end - begin) // 4 * 4
     for at in range(begin, body, 4):
-        h = np.uint32(_rotated(h ^ _scrambled(little_endian(data, at, at + 4)), 13) * np.uint32(5) + _N)
-    h = np.uint32(h ^ _scrambled(little_endian(data, body, end)) ^ np.uint32(end - begin))
+        h = np.uint32(_rotate(h ^ _scramble(read_little_endian(data, at, at + 4)), 13) * np.uint32(5) + _N)
+    h = np.uint32(h ^ _scramble(read_little_endian(data, body, end)) ^ np.uint32(end - begin))
     h = np.uint32((h ^ (h >> np.uint32(16))) * _F1)
     h = np.uint32((h ^ (h >> np.uint32(13))) * _F2)
     return np.uint32(h ^ (h >> np.uint32(16)))
 
 
 @hot
-def little_endian(data: NDArray[np.uint8], begin: int, end: int) -> np.uint32:  # pragma: no cover - compiled
+def read_little_endian(data: NDArray[np.uint8], begin: int, end: int) -> np.uint32:  # pragma: no cover - compiled
     """Up to four bytes ``data[begin:end]`` as an unsigned number."""
     block = np.uint32(0)
     for at in range(begin, end):
@@ -69,10 +69,10 @@ def little_endian(data: NDArray[np.uint8], begin: int, end: int) -> np.uint32:  
 
 
 @hot
-def _scrambled(block: np.uint32) -> np.uint32:  # pragma: no cover - compiled
-    return np.uint32(_rotated(np.uint32(block * _C1), 15) * _C2)
+def _scramble(block: np.uint32) -> np.uint32:  # pragma: no cover - compiled
+    return np.uint32(_rotate(np.uint32(block * _C1), 15) * _C2)
 
 
 @hot
-def _rotated(value: np.uint32, bits: int) -> np.uint32:  # pragma: no cover - compiled
+def _rotate(value: np.uint32, bits: int) -> np.uint32:  # pragma: no cover - compiled
     return np.uint32((value << np.uint32(bits)) | (value >> np.uint32(32 - bits)))

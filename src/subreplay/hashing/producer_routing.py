@@ -1,7 +1,7 @@
 """Which partition a producer sends a message to (documented rows L-ROUTE-1, 2 and 4), alike in 3.2.3 and 4.x.
 
 A keyed message follows its key under ``RoundRobinPartition`` and ``SinglePartition`` alike. The key is text: that of a
-message built with ``keyBytes`` is base64 (``base64_text``). The ordering key has no say. Without a key,
+message built with ``keyBytes`` is base64 (``encode_base64``). The ordering key has no say. Without a key,
 ``SinglePartition`` stays with one partition, picked at random when the producer starts; ``RoundRobinPartition`` cycles.
 Kafka's clients hash the bytes of a key.
 """
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from subreplay.hashing.arrow_bytes import Column
-from subreplay.hashing.base64_text import base64_text
+from subreplay.hashing.base64_text import encode_base64
 from subreplay.hashing.boost_string import boost_hash_1_80_array, boost_hash_array
 from subreplay.hashing.java_string import java_string_hash, java_string_hash_array
 from subreplay.hashing.kafka_clients import crc32_array, fnv1a_array
@@ -40,11 +40,11 @@ HASHES: Final[Mapping[str, Callable[[Column], Hashes]]] = {
     "boost_1_80": boost_hash_1_80_array,
 }
 """The hashes of a column of keys by which producers choose partitions; 0 for a null row."""
-OF_BYTES: Final = {"java_of_bytes": "java", "murmur3_of_bytes": "murmur3"}
+BYTE_KEY_HASHES: Final = {"java_of_bytes": "java", "murmur3_of_bytes": "murmur3"}
 """Hashes of keys that were set as bytes, which Pulsar's Java client hashes as base64 text."""
 
 
-class Scheme(NamedTuple):
+class PartitionScheme(NamedTuple):
     """How a partition follows from a key: one of ``HASHES`` (and of keys set as bytes another one), whose sign is
     ``dropped`` (the lower 31 bits), taken as the ``absolute`` value of 32 signed bits, or there is none (``unsigned``);
     ``clients`` use it."""
@@ -53,25 +53,29 @@ class Scheme(NamedTuple):
     clients: str
     sign: Literal["dropped", "absolute", "unsigned"] = "dropped"
     of_bytes: str | None = None
-    empty_is_none: bool = False
+    treats_empty_as_none: bool = False
 
 
-SCHEMES: Final[Mapping[str, Scheme]] = {
-    MURMUR2: Scheme("murmur2", "the default of Kafka's Java client, franz-go, kafka-python"),
-    "consistent": Scheme("crc32", "librdkafka where it is set", "unsigned"),
-    "consistent_random": Scheme("crc32", "librdkafka's default, as in confluent-kafka", "unsigned", empty_is_none=True),
-    "fnv1a": Scheme("fnv1a", "sarama's default, franz-go's SaramaCompatHasher", "absolute"),
-    "fnv1a_reference": Scheme("fnv1a", "sarama's reference hash partitioner, franz-go's KafkaHasher of FNV-1a"),
-    "fnv1a_unsigned": Scheme("fnv1a", "franz-go's SaramaHasher", "unsigned"),
-    JAVA_STRING_HASH: Scheme("java", "the default of Pulsar's Java and Go clients", of_bytes="java_of_bytes"),
-    MURMUR3_32_HASH: Scheme("murmur3", "Pulsar's clients where it is set", of_bytes="murmur3_of_bytes"),
-    BOOST_HASH: Scheme("boost", "the default of Pulsar's C++ and Python clients from 3.5 on"),
-    "BoostHash_1_80": Scheme("boost_1_80", "the default of Pulsar's C++ and Python clients up to 3.4"),
+SCHEMES: Final[Mapping[str, PartitionScheme]] = {
+    MURMUR2: PartitionScheme("murmur2", "the default of Kafka's Java client, franz-go, kafka-python"),
+    "consistent": PartitionScheme("crc32", "librdkafka where it is set", "unsigned"),
+    "consistent_random": PartitionScheme(
+        "crc32", "librdkafka's default, as in confluent-kafka", "unsigned", treats_empty_as_none=True
+    ),
+    "fnv1a": PartitionScheme("fnv1a", "sarama's default, franz-go's SaramaCompatHasher", "absolute"),
+    "fnv1a_reference": PartitionScheme(
+        "fnv1a", "sarama's reference hash partitioner, franz-go's KafkaHasher of FNV-1a"
+    ),
+    "fnv1a_unsigned": PartitionScheme("fnv1a", "franz-go's SaramaHasher", "unsigned"),
+    JAVA_STRING_HASH: PartitionScheme("java", "the default of Pulsar's Java and Go clients", of_bytes="java_of_bytes"),
+    MURMUR3_32_HASH: PartitionScheme("murmur3", "Pulsar's clients where it is set", of_bytes="murmur3_of_bytes"),
+    BOOST_HASH: PartitionScheme("boost", "the default of Pulsar's C++ and Python clients from 3.5 on"),
+    "BoostHash_1_80": PartitionScheme("boost_1_80", "the default of Pulsar's C++ and Python clients up to 3.4"),
 }
 """The schemes by which clients choose the partition of a key, by name."""
-SAME_AS: Final[Mapping[str, str]] = {"murmur2_random": MURMUR2, "fnv1a_random": "fnv1a", "crc32": "consistent"}
+SCHEME_ALIASES: Final[Mapping[str, str]] = {"murmur2_random": MURMUR2, "fnv1a_random": "fnv1a", "crc32": "consistent"}
 """Other names: for keys they choose alike."""
-NAMES: Final = (*SCHEMES, *SAME_AS)
+SCHEME_NAMES: Final = (*SCHEMES, *SCHEME_ALIASES)
 
 HASHING_SCHEMES: Final[Mapping[str, Callable[[str], int]]] = {
     JAVA_STRING_HASH: java_string_hash,  # the default of the Java client
@@ -80,31 +84,32 @@ HASHING_SCHEMES: Final[Mapping[str, Callable[[str], int]]] = {
 """The non-negative hash of a key by each of the Java client's hashing schemes."""
 
 
-def default_scheme(policy: str) -> str:
+def get_default_scheme(policy: str) -> str:
     """That of the Java client of the system whose policy it is.
 
-    >>> default_scheme("kafka.range"), default_scheme("pulsar.shared")
+    >>> get_default_scheme("kafka.range"), get_default_scheme("pulsar.shared")
     ('murmur2', 'JavaStringHash')
     """
     return MURMUR2 if policy.startswith("kafka.") else JAVA_STRING_HASH
 
 
-def scheme_of(name: str) -> Scheme:
+def get_scheme(name: str) -> PartitionScheme:
     """The scheme of that name. Raises ``KeyError`` where there is none."""
-    return SCHEMES[SAME_AS.get(name, name)]
+    return SCHEMES[SCHEME_ALIASES.get(name, name)]
 
 
-def key_hashes(keys: Column) -> dict[str, Hashes]:
-    """All ``HASHES`` of a column of keys (bytes), also ``OF_BYTES``."""
-    found = {name: hashed(keys) for name, hashed in HASHES.items()}
-    as_text = base64_text(keys)
-    return found | {name: HASHES[of](as_text) for name, of in OF_BYTES.items()}
+def hash_keys(keys: Column) -> dict[str, Hashes]:
+    """All ``HASHES`` of a column of keys (bytes), also ``BYTE_KEY_HASHES``."""
+    hashes_by_name = {name: hash_function(keys) for name, hash_function in HASHES.items()}
+    base64_keys = encode_base64(keys)
+    return hashes_by_name | {name: HASHES[of](base64_keys) for name, of in BYTE_KEY_HASHES.items()}
 
 
-def not_negative(hashes: Hashes, sign: str) -> NDArray[np.int64]:
+def to_non_negative(hashes: Hashes, sign: str) -> NDArray[np.int64]:
     """Hashes as numbers whose remainder is the partition.
 
-    >>> [not_negative(np.array([0xFFFFFFFE], np.uint32), sign).item() for sign in ("dropped", "absolute", "unsigned")]
+    >>> hashes = np.array([0xFFFFFFFE], np.uint32)
+    >>> [to_non_negative(hashes, sign).item() for sign in ("dropped", "absolute", "unsigned")]
     [2147483646, 2, 4294967294]
     """
     if sign == "dropped":
@@ -112,27 +117,27 @@ def not_negative(hashes: Hashes, sign: str) -> NDArray[np.int64]:
     return hashes.astype(np.int64) if sign == "unsigned" else np.abs(hashes.view(np.int32).astype(np.int64))
 
 
-def producer_partition(key: str, partitions: int, scheme: str = JAVA_STRING_HASH) -> int:
+def choose_partition(key: str, partitions: int, scheme: str = JAVA_STRING_HASH) -> int:
     """The partition, of ``partitions``, that a Java client of Pulsar sends a key to.
 
-    >>> producer_partition("0", 7), producer_partition("0", 7, MURMUR3_32_HASH)
+    >>> choose_partition("0", 7), choose_partition("0", 7, MURMUR3_32_HASH)
     (6, 6)
     """
     return HASHING_SCHEMES[scheme](key) % partitions
 
 
-def producer_partitions(keys: Column, partitions: int, scheme: str = JAVA_STRING_HASH) -> NDArray[np.int64]:
+def choose_partitions(keys: Column, partitions: int, scheme: str = JAVA_STRING_HASH) -> NDArray[np.int64]:
     """The partition of every row of a column of keys (text as UTF-8); ``NO_PARTITION`` where there is no key, or where
     an empty one counts as none."""
-    how = scheme_of(scheme)
-    chosen = not_negative(HASHES[how.hash](keys), how.sign) % partitions
+    rule = get_scheme(scheme)
+    chosen = to_non_negative(HASHES[rule.hash](keys), rule.sign) % partitions
     chosen[keys.is_null().to_numpy(zero_copy_only=False)] = NO_PARTITION
-    if how.empty_is_none:
+    if rule.treats_empty_as_none:
         chosen[pc.equal(pc.binary_length(keys), 0).fill_null(True).to_numpy(zero_copy_only=False)] = NO_PARTITION
     return chosen
 
 
-def round_robin_by_message(turns: NDArray[np.int64], partitions: int, start: int) -> NDArray[np.int64]:
+def rotate_by_message(turns: NDArray[np.int64], partitions: int, start: int) -> NDArray[np.int64]:
     """Keyless messages without batching: number ``turns[i]`` (from 0) of a producer that began with ``start``.
 
     Follows ``RoundRobinPartitionMessageRouterImpl``, whose counter starts at random. The specification of row
@@ -141,14 +146,12 @@ def round_robin_by_message(turns: NDArray[np.int64], partitions: int, start: int
     return (start + turns) % partitions
 
 
-def round_robin_by_clock(
-    clock_ms: NDArray[np.int64], partitions: int, start: int, switch_ms: int = 10
-) -> NDArray[np.int64]:
+def rotate_by_clock(clock_ms: NDArray[np.int64], partitions: int, start: int, switch_ms: int = 10) -> NDArray[np.int64]:
     """Keyless messages with batching: the partition changes every ``switch_ms`` of the producer's clock.
 
     So a batch stays together. By default it is ten times the publish delay of 1 ms.
 
-    >>> round_robin_by_clock(np.array([0, 9, 10, 25]), partitions=3, start=2).tolist()
+    >>> rotate_by_clock(np.array([0, 9, 10, 25]), partitions=3, start=2).tolist()
     [2, 2, 0, 1]
     """
     return (clock_ms // switch_ms + start) % partitions

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.hashing.murmur3 import MASK_31
-from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ProfileTable
 
 HASH_RANGE = 65536
 
@@ -22,7 +22,7 @@ HASH_RANGE = 65536
 class SlotRule:
     """``slot = (hash & 0x7fffffff) % modulo + offset``, and ``zero_becomes`` instead of slot 0.
 
-    >>> SlotRule(modulo=65536).slot(3112179635)
+    >>> SlotRule(modulo=65536).compute_slot(3112179635)
     6067
     """
 
@@ -30,11 +30,11 @@ class SlotRule:
     offset: int = 0
     zero_becomes: int = 0
 
-    def slot(self, hash_: int) -> int:
+    def compute_slot(self, hash_: int) -> int:
         """The slot of one unsigned 32-bit hash."""
         return ((hash_ & MASK_31) % self.modulo + self.offset) or self.zero_becomes
 
-    def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+    def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
         """The slot of each unsigned 32-bit hash."""
         slots = (hashes & np.uint32(MASK_31)).astype(np.int64) % self.modulo + self.offset
         if self.zero_becomes:
@@ -42,17 +42,17 @@ class SlotRule:
         return slots
 
 
-def range_slots(profile: str, range_size: int = HASH_RANGE) -> SlotRule:
+def make_range_rule(profile: str, range_size: int = HASH_RANGE) -> SlotRule:
     """The rule of auto-split, sticky and everything else that counts slots ``0..range_size - 1``."""
     return SlotRule(range_size, zero_becomes=_SLOT_ZERO_BECOMES[profile])
 
 
-_SLOT_ZERO_BECOMES: Mapping[str, int] = ByProfile({DOCUMENTED: 0, PULSAR_3_2: 0, PULSAR_4_0: 1})
+_SLOT_ZERO_BECOMES: Mapping[str, int] = ProfileTable({DOCUMENTED: 0, PULSAR_3_2: 0, PULSAR_4_0: 1})
 
 WHOLE_RING = SlotRule(MASK_31 + 1)  # every 31-bit hash is a slot of its own
 SHORT_RING = SlotRule(HASH_RANGE - 1, offset=1)  # 1..65535
 
-RING_SLOTS: Mapping[str, SlotRule] = ByProfile(
+RING_SLOTS: Mapping[str, SlotRule] = ProfileTable(
     {
         DOCUMENTED: WHOLE_RING,
         PULSAR_3_2: WHOLE_RING,

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.hashing.arrow_bytes import Column
-from subreplay.hashing.profiles import KEYLESS, KeylessRule, rule_of
+from subreplay.hashing.profiles import KEYLESS, KeylessRule, get_rule
 
 # what java.util.Base64's basic decoder accepts: the padding may be left out, anything else must fit
 _BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?")
 
 
-def sticky_key(
+def compute_sticky_key(
     ordering_key: bytes | None,
     key: bytes | None,
     key_is_base64: bool,
@@ -32,14 +32,14 @@ def sticky_key(
     ``key`` is the metadata's ``partition_key`` as UTF-8; an empty key is a key. Raises ConfigError on an unknown
     profile.
 
-    >>> sticky_key(None, None, False, "p", 7, "pulsar-4.0"), sticky_key(None, None, False, "p", 7, "pulsar-3.2")
-    (b'p-7', b'NONE_KEY')
+    >>> [compute_sticky_key(None, None, False, "p", 7, profile) for profile in ("pulsar-4.0", "pulsar-3.2")]
+    [b'p-7', b'NONE_KEY']
     """
-    rule = rule_of("the sticky key", KEYLESS, profile)
+    rule = get_rule("the sticky key", KEYLESS, profile)
     if ordering_key is not None:
         return ordering_key
     if key is not None:
-        return _decoded(key, rule) if key_is_base64 else key
+        return _decode_base64(key, rule) if key_is_base64 else key
     if not rule.per_message:
         return rule.constant
     if producer is None or sequence_id is None:
@@ -47,7 +47,7 @@ def sticky_key(
     return f"{producer}-{sequence_id}".encode()
 
 
-def sticky_keys(
+def compute_sticky_keys(
     ordering_key: Column,
     key: Column,
     key_is_base64: Column | None,
@@ -55,50 +55,51 @@ def sticky_keys(
     sequence_id: Column,
     profile: str,
 ) -> Column:
-    """``sticky_key`` of every row: a ``large_binary`` column of equally long columns (strings or binaries, bool, …).
+    """``compute_sticky_key`` of every row: a ``large_binary`` column of equally long columns (strings or binaries,
+    bool, …).
 
     ``key_is_base64`` None means that every key is already decoded.
     """
-    rule = rule_of("the sticky key", KEYLESS, profile)
-    keys = _binary(key) if key_is_base64 is None else _decoded_where(_binary(key), key_is_base64, rule)
-    known = pc.coalesce(_binary(ordering_key), keys)
+    rule = get_rule("the sticky key", KEYLESS, profile)
+    keys = _to_binary(key) if key_is_base64 is None else _decode_flagged(_to_binary(key), key_is_base64, rule)
+    known = pc.coalesce(_to_binary(ordering_key), keys)
     if not known.null_count:
         return known
-    return pc.coalesce(known, _keyless(producer, sequence_id, rule))
+    return pc.coalesce(known, _build_keyless_keys(producer, sequence_id, rule))
 
 
-def spreads_keyless(profile: str) -> bool:
+def has_keyless_spread(profile: str) -> bool:
     """Whether messages without a key are spread by producer and sequence id. Raises ConfigError on an unknown profile.
 
-    >>> spreads_keyless("pulsar-3.2"), spreads_keyless("pulsar-4.0")
+    >>> has_keyless_spread("pulsar-3.2"), has_keyless_spread("pulsar-4.0")
     (False, True)
     """
-    return rule_of("the sticky key", KEYLESS, profile).per_message
+    return get_rule("the sticky key", KEYLESS, profile).per_message
 
 
-def _keyless(producer: Column, sequence_id: Column, rule: KeylessRule) -> Column | pa.Scalar:
+def _build_keyless_keys(producer: Column, sequence_id: Column, rule: KeylessRule) -> Column | pa.Scalar:
     if not rule.per_message:
         return pa.scalar(rule.constant, pa.large_binary())
     parts = pc.binary_join_element_wise(
         producer.cast(pa.large_string()), sequence_id.cast(pa.large_string()), pa.scalar("-", pa.large_string())
     )
-    return _binary(parts)
+    return _to_binary(parts)
 
 
-def _decoded_where(keys: Column, is_base64: Column, rule: KeylessRule) -> Column:
+def _decode_flagged(keys: Column, is_base64: Column, rule: KeylessRule) -> Column:
     """``keys`` with the rows flagged ``is_base64`` decoded; a null flag counts as not set."""
     flagged = pc.and_(pc.fill_null(is_base64, False), pc.is_valid(keys))
     if not pc.any(flagged).as_py():
         return keys
-    decoded = [_decoded(key, rule) for key in keys.filter(flagged).to_pylist()]
+    decoded = [_decode_base64(key, rule) for key in keys.filter(flagged).to_pylist()]
     return pc.replace_with_mask(keys, flagged, pa.array(decoded, pa.large_binary()))
 
 
-def _decoded(key: bytes, rule: KeylessRule) -> bytes:
+def _decode_base64(key: bytes, rule: KeylessRule) -> bytes:
     if not _BASE64.fullmatch(key):
         return rule.constant
     return base64.b64decode(key.rstrip(b"=") + b"=" * (-len(key.rstrip(b"=")) % 4))
 
 
-def _binary(column: Column) -> Column:
+def _to_binary(column: Column) -> Column:
     return column.cast(pa.large_binary())

@@ -9,41 +9,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from subreplay.hashing.java_map import string_hash_codes
+from subreplay.hashing.java_map import compute_string_hash_codes
 
 _MULTIPLIER = 0x9E3779B97F4A7C15
-_LEAST, _MOST = 2, 1 << 30
-_LOAD = 0.75
+_MIN_SLOTS, _MAX_SLOTS = 2, 1 << 30
+_LOAD_FACTOR = 0.75
 
 
-class TimelineOrder:
+class TimelineMapOrder:
     """The keys of such a map, which were added and removed one after the other.
 
-    >>> keys = TimelineOrder()
+    >>> keys = TimelineMapOrder()
     >>> for key in ("a", "b", "c"): keys.add(key)
     >>> list(keys)
     ['c', 'b', 'a']
     """
 
     def __init__(self) -> None:
-        self._slots: list[list[str]] = [[] for _ in range(_LEAST)]
+        self._slots: list[list[str]] = [[] for _ in range(_MIN_SLOTS)]
         self._size = 0
 
     def add(self, key: str) -> None:
         """A key is put; one that is there keeps its place."""
-        if (self._size + 1) * _LOAD > len(self._slots) and len(self._slots) < _MOST:
-            before = list(self._in_order())
+        if (self._size + 1) * _LOAD_FACTOR > len(self._slots) and len(self._slots) < _MAX_SLOTS:
+            before = list(self._iterate_in_order())
             self._slots = [[] for _ in range(2 * len(self._slots))]
             for known in before:
-                self._slot(known).append(known)
-        slot = self._slot(key)
+                self._find_slot(known).append(known)
+        slot = self._find_slot(key)
         if key not in slot:
             slot.append(key)
             self._size += 1
 
     def remove(self, key: str) -> None:
         """A key that is there is taken out."""
-        slot = self._slot(key)
+        slot = self._find_slot(key)
         if key in slot:
             slot.remove(key)
             self._size -= 1
@@ -52,11 +52,11 @@ class TimelineOrder:
         for slot in self._slots:
             yield from reversed(slot)
 
-    def _in_order(self) -> Iterator[str]:
+    def _iterate_in_order(self) -> Iterator[str]:
         for slot in self._slots:
             yield from slot
 
-    def _slot(self, key: str) -> list[str]:
-        code = int(string_hash_codes([key])[0])
+    def _find_slot(self, key: str) -> list[str]:
+        code = int(compute_string_hash_codes([key])[0])
         shift = 65 - len(self._slots).bit_length()
         return self._slots[(code * _MULTIPLIER & (1 << 64) - 1) >> shift]

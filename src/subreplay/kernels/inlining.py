@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from subreplay.kernels.compiled import dispatcher
-from subreplay.kernels.kernel import made_later
+from subreplay.kernels.compiled import make_dispatcher
+from subreplay.kernels.lazy_kernel import compile_lazily
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -24,11 +24,11 @@ def operation(function: F) -> F:
     part: Any = inlined(function)
 
     def make(function: Callable[..., object]) -> Any:
-        from subreplay.kernels.numba_internals import UNCOUNTED, part_of_others
+        from subreplay.kernels.numba_internals import NO_REFCOUNT, call_as_part
 
-        return part_of_others(_once(dispatcher(function, **UNCOUNTED, **_OPTIONS)), part.made())
+        return call_as_part(_compile_once(make_dispatcher(function, **NO_REFCOUNT, **_OPTIONS)), part.get_dispatcher())
 
-    return made_later(function, make)
+    return compile_lazily(function, make)
 
 
 def inlined(function: F) -> F:
@@ -37,37 +37,41 @@ def inlined(function: F) -> F:
     numba hands ``forceinline`` down to all that is compiled while a caller is, so it is said here: half of all parts
     would be put into their callers like those that are ``hot``, and the code be three times as long.
     """
-    return made_later(function, partial(_part, forceinline=False))
+    return compile_lazily(function, partial(_make_part, forceinline=False))
 
 
 def hot(function: F) -> F:
     """A part that every message goes through. It is put into its callers whatever its size: LLVM leaves out what is
     large and called from several places."""
-    return made_later(function, partial(_part, forceinline=True))
+    return compile_lazily(function, partial(_make_part, forceinline=True))
 
 
-def _part(function: Callable[..., object], forceinline: bool) -> Any:
+def _make_part(function: Callable[..., object], forceinline: bool) -> Any:
     import numba
 
-    from subreplay.kernels.numba_internals import UNCOUNTED, PartCompiler
+    from subreplay.kernels.numba_internals import NO_REFCOUNT, PartCompiler
 
-    alone: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": PartCompiler}
-    return _once(numba.njit(forceinline=forceinline, **UNCOUNTED, **_OPTIONS, **alone)(function))
+    part_options: dict[str, Any] = {
+        "no_cpython_wrapper": True,
+        "no_cfunc_wrapper": True,
+        "pipeline_class": PartCompiler,
+    }
+    return _compile_once(numba.njit(forceinline=forceinline, **NO_REFCOUNT, **_OPTIONS, **part_options)(function))
 
 
-def _once(made: Any) -> Any:
+def _compile_once(made: Any) -> Any:
     """``made``, a dispatcher which compiles its function once for whole numbers of any width.
 
     numba compiles a function anew for each combination of its arguments' types, and a member of an enumeration, an
     index of 32 bits, one of 64 bits and every constant are types of their own. Where a part is put into its callers,
     LLVM knows the constants all the same.
     """
-    from subreplay.kernels.numba_internals import compile_by
+    from subreplay.kernels.numba_internals import wrap_compile
 
-    return compile_by(made, lambda compiles, signature: compiles(tuple(_widest(kind) for kind in signature)))
+    return wrap_compile(made, lambda compiles, signature: compiles(tuple(_widen_type(kind) for kind in signature)))
 
 
-def _widest(kind: Any) -> Any:
+def _widen_type(kind: Any) -> Any:
     from numba.core import types
 
     kind = types.unliteral(kind)  # type: ignore[no-untyped-call]

@@ -5,11 +5,12 @@
   parts, one on top of the other, that is most of the time to compile them, and for nothing, as nobody calls a part but
   an operation. So a part is only translated here, and its operation is linked with all parts below it. A code library
   has the code of one function, and a pass of the compiler fills it.
-* ``UNCOUNTED``: no references to arrays are counted. An operation makes no array, and its caller holds all of them, so
-  it needs no counts; an atomic addition in each step would cost more than most steps do.
-* ``keep_while``: what was compiled is good while no file changes that it was compiled from; numba looks at one file.
-* ``compile_by``, ``part_of_others``: which versions of a function are compiled, and when.
-* ``_Listener``: whether numba compiles, and how long.
+* ``NO_REFCOUNT``: no references to arrays are counted. An operation makes no array, and its caller holds all of them,
+  so it needs no counts; an atomic addition in each step would cost more than most steps do.
+* ``bind_cache_to_digest``: what was compiled is good while no file changes that it was compiled from; numba looks at
+  one file.
+* ``wrap_compile``, ``call_as_part``: which versions of a function are compiled, and when.
+* ``_CompilationListener``: whether numba compiles, and how long.
 * ``load_item``, ``fix_integer_index``: an element of an array in five instructions (``by_reference``).
 
 ``tests/kernels/test_numba.py`` has a test of each that fails where a release of numba does otherwise.
@@ -29,53 +30,53 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeLowering
 from numba.np.arrayobj import fix_integer_index, load_item
 
-from subreplay.kernels.compiling import compiling
+from subreplay.kernels.compilation_monitor import compilation
 
 __all__ = [
-    "UNCOUNTED",
+    "NO_REFCOUNT",
     "OperationCompiler",
     "PartCompiler",
-    "compile_by",
+    "bind_cache_to_digest",
+    "call_as_part",
     "fix_integer_index",
     "global_compiler_lock",
-    "keep_while",
     "load_item",
-    "part_of_others",
+    "wrap_compile",
 ]
-UNCOUNTED: Final[dict[str, Any]] = {"_nrt": False}
+NO_REFCOUNT: Final[dict[str, Any]] = {"_nrt": False}
 """An option of ``numba.njit``."""
 
 
-class _Listener(event.Listener):
+class _CompilationListener(event.Listener):
     """Hears of each function that is compiled, and not loaded."""
 
     def on_start(self, event: Any) -> None:
-        compiling.begin()
+        compilation.begin()
 
     def on_end(self, event: Any) -> None:
-        compiling.end()
+        compilation.end()
 
 
-event.register("numba:compile", _Listener())
+event.register("numba:compile", _CompilationListener())
 
 
-def keep_while(dispatcher: Any, digest: str) -> str:
+def bind_cache_to_digest(dispatcher: Any, digest: str) -> str:
     """Have what was compiled and kept on disk be good only while ``digest`` is the same. Returns the path of the file
     that tells what is kept."""
-    kept = dispatcher._cache._cache_file
-    kept._source_stamp = (kept._source_stamp, digest)
-    return str(kept._index_path)
+    cache_file = dispatcher._cache._cache_file
+    cache_file._source_stamp = (cache_file._source_stamp, digest)
+    return str(cache_file._index_path)
 
 
-def compile_by(dispatcher: Any, compile_for: Callable[[Callable[[Any], Any], Any], Any]) -> Any:
+def wrap_compile(dispatcher: Any, compile_for: Callable[[Callable[[Any], Any], Any], Any]) -> Any:
     """The same dispatcher, which compiles a version of its function, or loads what was kept of it, by
     ``compile_for(compile, signature)``."""
-    compiles = dispatcher.compile
-    dispatcher.compile = lambda signature: compile_for(compiles, signature)
+    compile_signature = dispatcher.compile
+    dispatcher.compile = lambda signature: compile_for(compile_signature, signature)
     return dispatcher
 
 
-def part_of_others(operation: Any, part: Any) -> Any:
+def call_as_part(operation: Any, part: Any) -> Any:
     """The dispatcher of an operation, for which compiled code that calls it takes ``part``."""
     operation.get_call_template, operation.get_overload = part.get_call_template, part.get_overload
     return operation
@@ -124,24 +125,24 @@ class _OperationLibrary(JITCodeLibrary):
     """Code that is linked with all parts below it."""
 
     def finalize(self) -> None:
-        self._linking_libraries = _callers_first(self._linking_libraries)
+        self._linking_libraries = _order_callers_first(self._linking_libraries)
         super().finalize()
 
 
-def _callers_first(libraries: Iterable[CodeLibrary]) -> list[CodeLibrary]:
+def _order_callers_first(libraries: Iterable[CodeLibrary]) -> list[CodeLibrary]:
     """Libraries and all below them that are not linked yet. What LLVM links, it drops where nothing that was linked
     before calls it."""
     callees_first: dict[CodeLibrary, None] = {}
 
-    def put(library: CodeLibrary) -> None:
+    def visit(library: CodeLibrary) -> None:
         if library not in callees_first:
             if isinstance(library, _PartLibrary):
                 for below in library._linking_libraries:
-                    put(below)
+                    visit(below)
             callees_first[library] = None
 
     for library in libraries:
-        put(library)
+        visit(library)
     return list(reversed(callees_first))
 
 
@@ -155,8 +156,8 @@ class _PartLowering(NativeLowering):
         state.flags.no_compile = True
         super().run_pass(state)
         lowered = state["cr"]
-        about, env = lowered.fndesc, lowered.env
-        known_by = make_function(about.lookup_module(), about.qualname, "", 0, env, ())
-        state.targetctx.insert_user_function(known_by, about, [state.library])
-        state["cr"] = lowered._replace(cfunc=known_by)
+        descriptor, env = lowered.fndesc, lowered.env
+        placeholder = make_function(descriptor.lookup_module(), descriptor.qualname, "", 0, env, ())
+        state.targetctx.insert_user_function(placeholder, descriptor, [state.library])
+        state["cr"] = lowered._replace(cfunc=placeholder)
         return True

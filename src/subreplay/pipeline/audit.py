@@ -35,7 +35,7 @@ from subreplay.rows.model.columns import DAY, UNKNOWN, gathered
 from subreplay.rows.model.partitioner_words import WARNING, sentences
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.tables import AUDITED, STATE, VIOLATIONS
-from subreplay.semantics.timelines.ownership import abandoned
+from subreplay.semantics.timelines.recorded_ownership import find_abandonment_time
 
 
 def fold(source: Source) -> Judge:
@@ -58,7 +58,10 @@ def fold(source: Source) -> Judge:
     told = found.group.told
     dispatchers = {
         scope: Dispatcher.of(
-            timeline, None, others.get(scope), abandoned(policy, told.get(scope, ()), source.events.get(scope, ()))
+            timeline,
+            None,
+            others.get(scope),
+            find_abandonment_time(policy, told.get(scope, ()), source.events.get(scope, ())),
         )
         for scope, timeline in folded.timelines.items()
     }

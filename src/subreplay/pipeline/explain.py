@@ -14,7 +14,7 @@ from subreplay.engine.interface import Engine
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.pipeline.input_tables import Given
 from subreplay.rows.model.words import has_dates
-from subreplay.semantics.timelines.event_text import event_words
+from subreplay.semantics.timelines.event_text import describe_event
 from subreplay.whatif.message_assignment import Plan
 
 
@@ -45,7 +45,7 @@ def _recorded(run: RunConfig, engine: Callable[[], Engine], given: Given | None)
 def _plan_lines(plan: Plan, hash32: int) -> Iterator[str]:
     policy = plan.policy
     hashes = np.array([hash32], np.uint32)
-    slots = policy.slots(hashes)
+    slots = policy.compute_slots(hashes)
     low, high = policy.space
     yield ""
     yield f"{plan.name}: {policy.name} under {policy.profile}"
@@ -61,7 +61,7 @@ def _plan_lines(plan: Plan, hash32: int) -> Iterator[str]:
         changes = timeline.epochs[1:]
         dates = bool(changes) and has_dates(changes[0].start.at, changes[-1].start.at)
         for epoch in changes:
-            owner = int(timeline.owner_at(slots, hashes, np.array([epoch.index], np.int32))[0])
+            owner = int(timeline.find_owners(slots, hashes, np.array([epoch.index], np.int32))[0])
             name = (
                 timeline.consumers[owner].label
                 if owner >= 0
@@ -70,5 +70,5 @@ def _plan_lines(plan: Plan, hash32: int) -> Iterator[str]:
                 else "nobody"
             )
             moved = "" if name == before else f"  <- {'moved from ' + before if before else 'first owner'}"
-            yield f"  {event_words(epoch, dates)}: {name}{moved}"
+            yield f"  {describe_event(epoch, dates)}: {name}{moved}"
             before = name

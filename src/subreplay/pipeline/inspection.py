@@ -33,9 +33,9 @@ from subreplay.config.traffic import InputTable, Traffic
 from subreplay.engine.interface import Dataset, Engine, TableSource
 from subreplay.engine.missing_files import not_there
 from subreplay.errors import InputError
-from subreplay.hashing.profiles import latest
+from subreplay.hashing.profiles import get_latest_profile
 from subreplay.rows.model.tables import INPUTS
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 
 SAMPLE: Final = 10_000  # rows that are looked at to tell what columns hold
 _UNKNOWN: Final = ("offset", "topic", "partition", "publish_time")
@@ -43,9 +43,9 @@ _MOST_FILES: Final = 1_000
 _ENDINGS: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv", "orc": "orc",
                    "tsv": "csv", "psv": "csv",
                    "avro": "avro"}  # fmt: skip
-_KAFKA: Final = tuple((policy, latest(policy)) for policy in ("kafka.range", "kafka.cooperative_sticky"))
+_KAFKA: Final = tuple((policy, get_latest_profile(policy)) for policy in ("kafka.range", "kafka.cooperative_sticky"))
 _PULSAR: Final = tuple(
-    (policy, latest(policy))
+    (policy, get_latest_profile(policy))
     for policy in (
         "pulsar.key_shared.auto_split",
         "pulsar.key_shared.consistent_hash",
@@ -359,7 +359,7 @@ def run_of_files(found: Together) -> dict[str, Any]:
     if found.policy is not None:
         subscription |= {
             "policy": found.policy[0],
-            "profile": latest(found.policy[0]),
+            "profile": get_latest_profile(found.policy[0]),
         }
         del run["scenarios"]
     return run
@@ -383,7 +383,7 @@ def applying(found: Look) -> tuple[list[str], dict[str, list[str]]]:
     """The rules that an audit could look for with deliveries and membership beside these messages, and those that it
     could not, by reason."""
     name, profile = _policies(found)[0]
-    policy = make(name, profile)
+    policy = make_policy(name, profile)
     lacks = set(found.candidate.lacks) if found.candidate.name != CANONICAL else set()
     lacking = {Need.KEYS} if {"key", "ordering_key"} <= lacks else set()
     lacking |= {Need.PRODUCERS} if {"producer", "sequence_id"} & lacks else set()

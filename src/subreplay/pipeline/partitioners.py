@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from subreplay.hashing.producer_routing import default_scheme, scheme_of
+from subreplay.hashing.producer_routing import get_default_scheme, get_scheme
 from subreplay.rows.model.partitioner_words import WARNING, Statement, sentences
 from subreplay.rows.model.partitioners import SIGHTINGS, Partitioners, Sightings, detect, merged, sightings
 from subreplay.whatif.traffic import producer_rerouting
@@ -23,7 +23,7 @@ def detected(source: Source) -> Partitioners | None:
     partitions = max(partitions, 0 if declared is None else declared.partitions)
     if not source.partitioned or partitions < 2:
         return None
-    default = default_scheme(source.config.subscription.policy)
+    default = get_default_scheme(source.config.subscription.policy)
     likely = (default if declared is None else declared.scheme or default, default)
     if declared is None and source.config.date is None:
         profile = source.profiled.here
@@ -43,13 +43,13 @@ def producers_of(source: Source) -> tuple[Statement, ...]:
     declared = source.config.topic.routing
     if declared is not None and declared.mode == "CustomPartition":
         return ()
-    default = default_scheme(source.config.subscription.policy)
+    default = get_default_scheme(source.config.subscription.policy)
     scheme = None if declared is None else declared.scheme or default
     if source.partitioners is not None:
         return sentences(source.partitioners, scheme, default)
     if scheme is None or declared is None or source.partitioned or not source.extent["messages"]:
         return ()
-    clients = scheme_of(scheme).clients
+    clients = get_scheme(scheme).clients
     sentence = (
         f"topic.routing declares {declared.partitions:,} partitions, but the topic has none, so nothing is checked "
         f"against {scheme} ({clients}); leave topic.routing out, or audit the partitioned topic"

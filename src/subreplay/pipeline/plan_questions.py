@@ -15,13 +15,13 @@ from subreplay.config.plan import Plan
 from subreplay.config.run import RunConfig
 from subreplay.config.scenario import AnyScenario, GroupScenario, Scenario
 from subreplay.errors import ConfigError, InputError, NoMatchingRows
-from subreplay.hashing.producer_routing import default_scheme
-from subreplay.hashing.profiles import LATEST, latest
+from subreplay.hashing.producer_routing import get_default_scheme
+from subreplay.hashing.profiles import LATEST_PROFILES, get_latest_profile
 from subreplay.pipeline import plans
 from subreplay.pipeline.source import Source
 from subreplay.rows.model.partitioner_words import sentences, unexplained
 from subreplay.rows.model.partitioners import Partitioners
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.simulation.pulsar.service_model import Empirical
 from subreplay.simulation.pulsar.service_model import Service as ServiceModel
 from subreplay.whatif.planning.capacity import Fit, mean_work
@@ -112,11 +112,11 @@ class Given:
                 found.append(self.setup)
                 continue
             try:
-                make(name, self.setup.profile)
+                make_policy(name, self.setup.profile)
                 found.append(Setup(name, self.setup.profile))
             except ConfigError:
-                found.append(Setup(name, latest(name)))
-                make(name, found[-1].profile)
+                found.append(Setup(name, get_latest_profile(name)))
+                make_policy(name, found[-1].profile)
         return tuple(one for one in found if keyed or self.plan.policies or "key_shared" not in one.policy)
 
 
@@ -137,7 +137,9 @@ def _ranges(given: Given) -> Answer:
     if not (given.profile.runs.sticky != NO_KEY).any():
         raise InputError("plan ranges: the messages do not tell their keys, so nothing decides a slot")
     weights = given.plan.ranges.weights or (1,) * given.plan.consumers
-    profile = given.setup.profile if given.setup.profile.startswith(("pulsar", "documented")) else LATEST["pulsar"]
+    profile = (
+        given.setup.profile if given.setup.profile.startswith(("pulsar", "documented")) else LATEST_PROFILES["pulsar"]
+    )
     return ranges(given.traffic, given.unit, profile, tuple(weights))
 
 
@@ -162,7 +164,7 @@ def _partitions(given: Given) -> Answer:
 
 def _routed(given: Given) -> Routed:
     """How the producers choose partitions: as the run says, else as the messages show, else as their system's do."""
-    declared, default = given.config.topic.routing, default_scheme(given.setup.policy)
+    declared, default = given.config.topic.routing, get_default_scheme(given.setup.policy)
     assumed = given.plan.partitions.scheme or (None if declared is None else declared.scheme)
     found = given.partitioners
     if found is None:

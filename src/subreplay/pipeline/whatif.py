@@ -19,9 +19,9 @@ from subreplay.pipeline.source import Events, Source
 from subreplay.reports.figures import Figures
 from subreplay.rows.model.partitioner_words import unexplained
 from subreplay.rows.model.rows import Scope
-from subreplay.semantics.policies.base import Policy, measures_load
-from subreplay.semantics.timelines.group_timeline import as_served
-from subreplay.semantics.timelines.ownership import Story
+from subreplay.semantics.policies.base import Policy, is_load_measuring
+from subreplay.semantics.timelines.group_timeline import drop_unused_rebalance_delay
+from subreplay.semantics.timelines.recorded_ownership import MembershipEvents
 from subreplay.whatif.fair_share import connected
 from subreplay.whatif.message_assignment import Assigner, Plan, slot_and_owner
 from subreplay.whatif.scenario import plan, recorded
@@ -76,7 +76,7 @@ def measured_plan(
     name: str,
     policy: Policy,
     events: Events,
-    told: Mapping[Scope, Story] = MappingProxyType({}),
+    told: Mapping[Scope, MembershipEvents] = MappingProxyType({}),
     routing: ProducerRouting | None = None,
 ) -> Plan:
     """A plan over this traffic; a load-aware policy measures it first; ``told`` as for ``plan``. Raises ``InputError``
@@ -88,8 +88,10 @@ def measured_plan(
         )
     if name == RECORDED and source.config.date is None:  # else each day would have to find the same
         joins = (event.since.at for mine in events.values() for event in mine if event.event == "join")
-        policy = as_served(policy, joins, (of_scope.first for of_scope in source.statistics.served.values()))
-    if measures_load(policy):
+        policy = drop_unused_rebalance_delay(
+            policy, joins, (of_scope.first for of_scope in source.statistics.served.values())
+        )
+    if is_load_measuring(policy):
         load = RecentLoad.of(policy, events, routing)
         policy = load.measured(source.profiled.recent(load))
     return plan(name, policy, events, told)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.hashing.arrow_bytes import data_and_offsets
+from subreplay.hashing.arrow_bytes import get_data_and_offsets
 from subreplay.rows.model.columns import Ints
 
 Mask: TypeAlias = NDArray[np.bool_]
@@ -171,7 +171,7 @@ def _without_line_breaks(text: pa.Array) -> pa.Array:
 def _flat(values: pa.Array, keep: Mask) -> tuple[Bytes, Ints]:
     """The bytes of some rows, one after the other, and where each row begins; the others are empty."""
     kept = pc.if_else(pa.array(keep), values, pa.scalar(b"", values.type))
-    data, offsets = data_and_offsets(kept)
+    data, offsets = get_data_and_offsets(kept)
     if not len(kept):
         return data, np.zeros(1, np.int64)
     starts = np.asarray(offsets[: len(kept) + 1], np.int64)

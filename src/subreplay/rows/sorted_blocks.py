@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.hashing.identity import key_identity
+from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.rows.model.columns import MOST_BYTES, ROWS, UNKNOWN, Ints, batch_bytes, column, gathered, ints
 from subreplay.rows.model.tables import FACTS, LOG
 
@@ -77,7 +77,7 @@ def _hashes(rows: pa.Table, name: str) -> Ints:
     values = column(rows, name)
     if pa.types.is_integer(values.type):
         return np.asarray(values.cast(pa.int64()).fill_null(np.iinfo(np.int64).min))
-    return np.where(np.asarray(values.is_valid()), key_identity(values), np.int64(0))
+    return np.where(np.asarray(values.is_valid()), compute_key_identities(values), np.int64(0))
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:

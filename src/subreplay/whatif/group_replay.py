@@ -18,7 +18,7 @@ import pyarrow as pa
 from subreplay.rows.model.columns import Ints, column, gathered, ints
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies.kafka.assignor import Partitions
-from subreplay.semantics.timelines.group_timeline import DetectedEvent, GroupTimeline, Rebalance
+from subreplay.semantics.timelines.group_timeline import DetectedEvent, GroupRebalance, GroupTimeline
 from subreplay.simulation.kafka.group_simulation import GroupReplay
 from subreplay.simulation.kafka.group_state import LOGGED
 from subreplay.simulation.kafka.simulation_parameters import SimulationParameters
@@ -74,10 +74,10 @@ class _Group:
         self.replay = GroupReplay(simulation.policy, self.partitions, simulation.events, log, simulation.parameters)
         self.interval = simulation.parameters.interval
         self.topics = pa.array(self.partitions.topics, pa.string())
-        self.topic_of = self.partitions.topic_of(np.arange(len(self.partitions)))
+        self.topic_of = self.partitions.find_topics(np.arange(len(self.partitions)))
         self.number_of = np.zeros(len(self.partitions), np.int32)
         for scope in simulation.scopes:
-            self.number_of[self.partitions.number(scope)] = scope.partition
+            self.number_of[self.partitions.find_number(scope)] = scope.partition
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         for delivered in self.replay.deliveries():
@@ -171,8 +171,8 @@ def retold(simulation: GroupSimulation, changes: Iterable[Mapping[str, Any]]) ->
         of_rebalance = list(rows)
         detected = tuple(_detected(simulation, row) for row in of_rebalance if row["member"] is not None)
         forced = any(row["outcome"] == "rejoin" for row in of_rebalance)
-        rebalances.append(Rebalance(of_rebalance[0]["at"], of_rebalance[0]["until"], detected, forced))
-    timeline = GroupTimeline.retold(simulation.policy, simulation.partitions, rebalances)
+        rebalances.append(GroupRebalance(of_rebalance[0]["at"], of_rebalance[0]["until"], detected, forced))
+    timeline = GroupTimeline.from_rebalances(simulation.policy, simulation.partitions, rebalances)
     return Plan(simulation.name, simulation.policy, timeline.timelines(simulation.scopes))
 
 
@@ -208,7 +208,7 @@ def _logged(rows: pa.Table, partitions: Partitions) -> Records:
 def _numbers(rows: pa.Table, partitions: Partitions) -> Ints:
     """The number of each record's partition."""
     coded = column(rows, "topic").dictionary_encode()
-    first = [partitions.number(Scope(topic)) for topic in coded.dictionary.to_pylist()]
+    first = [partitions.find_number(Scope(topic)) for topic in coded.dictionary.to_pylist()]
     numbers: Ints = np.array(first, np.int64)[np.asarray(coded.indices)] + np.maximum(ints(rows, "partition"), 0)
     return numbers
 

@@ -53,7 +53,7 @@ def _add(
     if not quiet:
         return
     starts = np.array([*(epoch.start.at for epoch in timeline.epochs), NEVER])
-    came, went = (starts[epochs] for epochs in timeline.stays)
+    came, went = (starts[epochs] for epochs in timeline.presence_epochs)
     owners = _owners(timeline, starts, first, last)
     refused = {e.cause.label: str(e.rejected) for e in timeline.epochs if e.rejected is not None and e.cause}
     for consumer in quiet:
@@ -99,7 +99,7 @@ def unowned(plan: Plan, rows: Iterable[Any]) -> str:
     for row in rows:
         if row["consumer"] is None:
             timeline = plan.timelines[Scope(row["topic"], row["partition"])]
-            somebody = timeline.connected(row["epoch"])
+            somebody = timeline.list_connected(row["epoch"])
             reason = NO_OWNER[plan.policy.routing] if somebody else "while nobody was connected"
             reasons[reason] += row["messages"]
     return ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0])))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.hashing.identity import key_identity
+from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32_array
 from subreplay.rows.model.columns import UNKNOWN, Ints, column, ints
 from subreplay.rows.model.entry_keys import outer_sticky_keys
@@ -94,7 +94,7 @@ class Entries:
         published = ints(rows, "at")
         at = np.maximum(np.maximum.accumulate(published[starts]), self._latest)
         hashes = murmur3_32_array(outer_sticky_keys(firsts, self.policy.profile))
-        slots = self.policy.slots(hashes)
+        slots = self.policy.compute_slots(hashes)
         entries = empty_records(len(starts), PUBLISHED)
         entries.at, entries.slot, entries.messages = at, slots, counts
         draining = dispatcher_of(self.policy) == DispatcherKind.KEY_SHARED_DRAINING
@@ -107,7 +107,7 @@ class Entries:
         entries.highest = np.maximum.reduceat(ints(rows, "last_sequence_id"), starts)
         entries.chunk_id, entries.chunks = ints(firsts, "chunk_id", 0), ints(firsts, "chunk_count", 0)
         uuid = column(firsts, "chunk_uuid")
-        number = key_identity(uuid.cast(pa.binary())) & np.int64(2**62 - 1)
+        number = compute_key_identities(uuid.cast(pa.binary())) & np.int64(2**62 - 1)
         entries.chunked = np.where(np.asarray(pc.is_valid(uuid)), number, NO_CHUNK)
         self._kept.append(
             MessageIds(self._count, starts, ints(rows, "ledger"), ints(rows, "entry"), ints(rows, "batch_index"),

@@ -103,7 +103,7 @@ def _kept(scenario: str, profile: TrafficProfile, retention: Retention) -> Itera
 def slot_and_owner(timeline: Timeline, murmur3: int, at: int) -> tuple[int, str | None]:
     """The slot of a key with that hash, and its owner's label at a time (ns)."""
     hashes = np.array([murmur3], np.uint32)
-    slots = timeline.policy.slots(hashes)
-    epoch = timeline.epoch_at(np.array([at]), np.array([0]))
-    owner = int(timeline.owner_at(slots, hashes, epoch)[0])
+    slots = timeline.policy.compute_slots(hashes)
+    epoch = timeline.find_epochs(np.array([at]), np.array([0]))
+    owner = int(timeline.find_owners(slots, hashes, epoch)[0])
     return int(slots[0]), timeline.consumers[owner].label if owner >= 0 else None

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
-from subreplay.semantics.policies.base import Policy, measures_load
-from subreplay.semantics.policies.kafka.assignor import Partitions, invented_ids, is_group
+from subreplay.semantics.policies.base import Policy, is_load_measuring
+from subreplay.semantics.policies.kafka.assignor import Partitions, derive_topic_ids, is_group
+from subreplay.semantics.timelines.consumer_aliases import assign_aliases
 from subreplay.semantics.timelines.group_timeline import GroupTimeline
-from subreplay.semantics.timelines.namesakes import with_aliases
-from subreplay.semantics.timelines.ownership import Story, told_timelines
+from subreplay.semantics.timelines.recorded_ownership import MembershipEvents, build_recorded_timelines
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.whatif.message_assignment import Plan
 
@@ -54,7 +54,7 @@ def planned_events(members: Sequence[PlannedMember], scope: Scope, start: int) -
         instant, instance = Instant(at, seq), str(number) if names[m.consumer] > 1 else None
         event = MembershipEvent(scope, kind, m.consumer, instant, instant, m.priority, m.ranges)  # type: ignore[arg-type]
         events.append(replace(event, instance_id=m.instance_id, rack=m.rack, instance=instance))
-    named = with_aliases(events)
+    named = assign_aliases(events)
     return tuple([event if event.alias is None else replace(event, instance=event.alias) for event in named])
 
 
@@ -72,7 +72,7 @@ def recorded(events: Iterable[MembershipEvent], silent: int = 0) -> tuple[Member
         elif event.event == "crash" or event.instance_id is not None:
             at = max(Instant(at.at - silent, at.seq), joined.get(event.label, at))
         story.append(replace(event, at=at, since=at))
-    return tuple(with_aliases(sorted(story, key=lambda event: event.at) if silent else story, assumed=True))
+    return tuple(assign_aliases(sorted(story, key=lambda event: event.at) if silent else story, assumed=True))
 
 
 def silence(recorded_under: Policy, policy: Policy) -> int:
@@ -110,18 +110,18 @@ def plan(
     name: str,
     policy: Policy,
     events: Mapping[Scope, tuple[MembershipEvent, ...]],
-    told: Mapping[Scope, Story] = MappingProxyType({}),
+    told: Mapping[Scope, MembershipEvents] = MappingProxyType({}),
 ) -> Plan:
     """Fold a policy over every dispatcher's events; a Kafka assignor over the group that shares all its partitions.
 
     Where its consumers were ``told`` of their partitions, that is who owned them, and nothing is folded."""
     if is_group(policy) and any(e.event == "assigned" for mine in told.values() for e in mine):
-        timelines = told_timelines(policy, events, told)
+        timelines = build_recorded_timelines(policy, events, told)
     elif is_group(policy):
         timelines = GroupTimeline.fold(policy, partitions_of(events), group_events(events)).timelines(events)
     else:
         timelines = _folded(policy, events)
-    if measures_load(policy):  # its load has done its part, and need not travel
+    if is_load_measuring(policy):  # its load has done its part, and need not travel
         policy = policy.with_traffic({})
         timelines = {scope: replace(timeline, policy=policy) for scope, timeline in timelines.items()}
     return Plan(name, policy, timelines)
@@ -130,7 +130,7 @@ def plan(
 def _folded(policy: Policy, events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> dict[Scope, Timeline]:
     """The timeline of each dispatcher. Who owns a slot does not depend on the partition (but by its traffic), so those
     that saw the same events have the same one."""
-    if policy.routing == "partition" or measures_load(policy):
+    if policy.routing == "partition" or is_load_measuring(policy):
         return {scope: Timeline.fold(policy, scope, mine) for scope, mine in events.items()}
     known: dict[tuple[MembershipEvent, ...], Timeline] = {}
     found = {}
@@ -150,4 +150,4 @@ def partitions_of(scopes: Iterable[Scope]) -> Partitions:
     counts: dict[str, int] = {}
     for scope in scopes:
         counts[scope.topic] = max(counts.get(scope.topic, 0), scope.partition + 1, 1)
-    return Partitions.of(counts, topic_ids=invented_ids(counts))
+    return Partitions.from_counts(counts, topic_ids=derive_topic_ids(counts))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from subreplay.semantics.timelines.membership import dispatcher_events
+from subreplay.semantics.timelines.membership import build_dispatcher_events
 from tests.adapters.pulsar_recording.recording import Recording, rows
 
 WHO = ("consumer", "event")
@@ -100,7 +100,7 @@ def test_out_of_order_delivery_is_kept(tmp_path, allowed):
 
 def test_policies_never_see_a_rejected_consumer(tmp_path):
     made = Recording().join("c1").subscribe("c2").refuse("c2", "E", "no").close("c1").read(tmp_path)
-    (events,) = dispatcher_events(made.tables["membership"].to_pylist(), []).values()
+    (events,) = build_dispatcher_events(made.tables["membership"].to_pylist(), []).values()
     assert [(event.consumer, event.event) for event in events] == [("c1", "join"), ("c1", "leave")]
 
 

@@ -14,7 +14,7 @@ from subreplay.audit.definitions.histories import History as Log
 from subreplay.audit.judge import Judge
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.columns import NEVER
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from tests.support.history import auto_split, history
 from tests.support.properties import examples
 from tests.support.pure import judge_of, judged_log, log_of, with_receipts
@@ -23,9 +23,9 @@ POLICIES = {
     "keyed": auto_split(),
     "keyed of 3.2": auto_split("pulsar-3.2"),
     "unordered": auto_split(allow_out_of_order=True),
-    "active": make("pulsar.failover", "pulsar-4.0"),
-    "filtered": make("pulsar.key_hash_range", "pulsar-4.0"),
-    "shared": make("pulsar.shared", "pulsar-4.0"),
+    "active": make_policy("pulsar.failover", "pulsar-4.0"),
+    "filtered": make_policy("pulsar.key_hash_range", "pulsar-4.0"),
+    "shared": make_policy("pulsar.shared", "pulsar-4.0"),
 }
 TERMS = [Terms(stuck_after=30_000_000), Terms(stuck_after=0, ttl=1_100_000_000), Terms(tick=0, compacted=True)]
 

@@ -14,13 +14,13 @@ from subreplay.audit.judge import Judge
 from subreplay.audit.rules.ranges import sticky_ranges
 from subreplay.audit.rules.registry import RULES
 from subreplay.audit.terms import Terms
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from tests.support.history import auto_split, history
 from tests.support.joins import fold
 from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
 
-KEY_SHARED, FAILOVER = auto_split(), make("pulsar.failover", "documented")
+KEY_SHARED, FAILOVER = auto_split(), make_policy("pulsar.failover", "documented")
 OF_DISPATCHERS = {Code.KEY_TWO_PARTITIONS, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE, Code.STICKY_GAP, Code.STICKY_OVERLAP}
 OF_DISPATCHERS |= {Code.TWO_OWNERS, Code.TOLD_DIFFERS, Code.OWNER_DIFFERS}
 
@@ -46,7 +46,7 @@ def test_what_explains_that_a_message_waits_explains_that_it_was_not_delivered()
 
 
 def test_a_message_of_a_partition_that_no_member_owns_names_it_and_since_when():
-    policy = make("kafka.range", "kafka-4.0")
+    policy = make_policy("kafka.range", "kafka-4.0")
     found = told(policy, "n1 n2", "+C1 +C2 =C1 n1>C1 n1! /C1 -C1 ~100 n1^", Terms(stalled_after=500_000_000))
     for code in ("STALLED", "UNSEEN"):
         assert found[code]["cause"].startswith("no member of the group owned partition 0 since 22:13:21")
@@ -144,7 +144,7 @@ def test_sentences_witnesses_and_causes_show_dates_where_the_run_spans_several_d
 
 @pytest.mark.parametrize("dates", [False, True])
 def test_findings_about_a_topic_partition_show_dates_alike(dates: bool) -> None:
-    timeline = fold(make("pulsar.key_shared.sticky", "pulsar-4.0"), "+C1[0-9] +C2[5-65535]")
+    timeline = fold(make_policy("pulsar.key_shared.sticky", "pulsar-4.0"), "+C1[0-9] +C2[5-65535]")
     found = [*sticky_ranges(timeline, dates)]
     assert {finding.code for finding in found} == {Code.STICKY_GAP, Code.STICKY_OVERLAP}
     for words in (text for finding in found for text in (finding.explanation, finding.cause)):

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 
 from subreplay.audit.explain.trace import Trace
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from tests.support.history import auto_split, history
 from tests.support.pure import audit_by, judge_of, log_of
 
-KEY_SHARED, FAILOVER = auto_split(), make("pulsar.failover", "pulsar-4.0")
+KEY_SHARED, FAILOVER = auto_split(), make_policy("pulsar.failover", "pulsar-4.0")
 
 
 def life_of(policy: Policy, log: str, story: str, entry: int, partition: int = -1) -> Trace:

@@ -7,11 +7,11 @@ import pytest
 
 from subreplay.audit.rules.assignments import GroupStory, owner_differs
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
-from subreplay.semantics.policies import make
-from subreplay.semantics.policies.kafka.assignor import Member, Partitions
-from subreplay.semantics.policies.kafka.group import Group
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.policies.kafka.assignor import GroupMember, Partitions
+from subreplay.semantics.policies.kafka.group import ConsumerGroup
 
-UNIFORM = make("kafka.uniform", "kafka-4.0")
+UNIFORM = make_policy("kafka.uniform", "kafka-4.0")
 COUNTS = {"bills": 3, "orders": 4}
 IDS = [{"bills": UUID(int=one << 64), "orders": UUID(int=other << 64)} for one, other in ((1, 2), (2, 1), (17, 1))]
 
@@ -23,12 +23,12 @@ def event(kind, name, at, topic, partition=-1):
 
 def story(ids, swap=False):
     """Members a and b join, each followed by a decision under these ids; in the last one two partitions are swapped."""
-    group = Group(UNIFORM).over(Partitions.of(COUNTS, topic_ids=ids))
+    group = ConsumerGroup(UNIFORM).with_partitions(Partitions.from_counts(COUNTS, topic_ids=ids))
     members, decided, before = [], [], {}
     for at, name in enumerate("ab", 1):
-        group = group.join(Member(name, frozenset(COUNTS))).rebalance()
+        group = group.join(GroupMember(name, frozenset(COUNTS))).rebalance()
         members += [event("join", name, at, topic) for topic in COUNTS]
-        owners = {p: m.member_id for m in group.assigned for p in group.partitions.named(m.claim.partitions)}
+        owners = {p: m.member_id for m in group.assigned for p in group.partitions.list_names(m.claim.partitions)}
         if swap and name == "b":
             one, other = (next(p for p in sorted(owners) if owners[p] == who) for who in "ab")
             owners |= {one: "b", other: "a"}
@@ -63,4 +63,4 @@ def test_k_owner_3_a_static_member_that_comes_back_without_a_rebalance_gets_what
         later[1] = replace(later[1], consumer="a1")
     scopes = {Scope("orders", n): () for n in range(4)}
     told = GroupStory(scopes, {}, tuple(members), (*first, *later))
-    assert len(list(owner_differs(make("kafka.range", "kafka-4.0"), told))) == swap
+    assert len(list(owner_differs(make_policy("kafka.range", "kafka-4.0"), told))) == swap

@@ -22,22 +22,25 @@ from subreplay.audit.rules.partitions import FIRST_MESSAGES, keys_in_two_partiti
 from subreplay.audit.rules.ranges import sticky_ranges
 from subreplay.audit.rules.registry import RULES, find_rule_statuses
 from subreplay.audit.terms import Terms
-from subreplay.hashing.producer_routing import producer_partition
+from subreplay.hashing.producer_routing import choose_partition
 from subreplay.rows.model.rows import RuleStatus
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
-from subreplay.semantics.timelines.membership import dispatcher_events
+from subreplay.semantics.timelines.membership import build_dispatcher_events
 from tests.support.history import START, STEP, TOPIC, History, auto_split, findings_of, history, key_of
 from tests.support.joins import fold
 from tests.support.pure import NOTHING_TOLD
 
 KEY_SHARED, UNORDERED, OLDER = auto_split(), auto_split(allow_out_of_order=True), auto_split("pulsar-3.2")
-SHARED, FAILOVER = make("pulsar.shared", "pulsar-4.0"), make("pulsar.failover", "documented")
-STICKY, READER = make("pulsar.key_shared.sticky", "pulsar-4.0"), make("pulsar.key_hash_range", "pulsar-4.0")
-RANGE = make("kafka.range", "kafka-4.0")
+SHARED, FAILOVER = make_policy("pulsar.shared", "pulsar-4.0"), make_policy("pulsar.failover", "documented")
+STICKY, READER = (
+    make_policy("pulsar.key_shared.sticky", "pulsar-4.0"),
+    make_policy("pulsar.key_hash_range", "pulsar-4.0"),
+)
+RANGE = make_policy("kafka.range", "kafka-4.0")
 WAITING = Terms(stalled_after=500_000_000, late_after=500_000_000)
 SOON, THRICE, DROPS = Terms(stuck_after=500_000_000), Terms(max_redeliveries=3), Terms(persistent=False)
-HOME = producer_partition(key_of("a").decode(), 2)
+HOME = choose_partition(key_of("a").decode(), 2)
 
 
 class Story(NamedTuple):
@@ -148,7 +151,7 @@ def dead(*origins: int) -> Told:
 def group(story: str) -> Told:
     """What is found about a Kafka group's owners."""
     rows = history("a1", story)["membership"].to_pylist()
-    of_group = GroupStory.of(dispatcher_events(rows, [(TOPIC, -1)]), rows, ())
+    of_group = GroupStory.of(build_dispatcher_events(rows, [(TOPIC, -1)]), rows, ())
     return Told((*assignment_findings(RANGE, of_group),), RANGE)
 
 

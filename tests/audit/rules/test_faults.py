@@ -21,7 +21,7 @@ from subreplay.audit.rules.partitions import keys_in_two_partitions
 from subreplay.audit.rules.ranges import sticky_ranges
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.rows import RuleStatus
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from tests.support import faults, further_faults, recordings
 from tests.support.faults import FAULTS, S1, S1B, S1E, S2, S3, S7, S7B, Capture, Expected, first_messages
 from tests.support.further_faults import FURTHER
@@ -78,7 +78,7 @@ def failing_in(folder: Path) -> Found:
     """The failing findings of a recording as it is in a folder."""
     ingested = ADAPTERS["pulsar-recording"](folder)
     told = ingested.run["subscription"]
-    policy = make(told["policy"], told["profile"], **told.get("options", {}))
+    policy = make_policy(told["policy"], told["profile"], **told.get("options", {}))
     return found_in(judge_of(policy, ingested.tables), ingested.tables).failing
 
 

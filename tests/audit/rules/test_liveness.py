@@ -15,7 +15,7 @@ from subreplay.audit.needs import Need
 from subreplay.audit.rules.registry import find_rule_statuses
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.rows import RuleStatus
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from tests.support.history import History, auto_split, findings, findings_of, history, positions
 from tests.support.nights import audit_nights
 from tests.support.pure import audit, audit_by, judge_of
@@ -23,11 +23,11 @@ from tests.support.pure import audit, audit_by, judge_of
 HALF = 500_000_000
 SOON = Terms(stalled_after=HALF, late_after=HALF, stuck_after=HALF)
 KEY_SHARED, OLDER = auto_split(), auto_split("pulsar-3.2")
-SHARED, FAILOVER = make("pulsar.shared", "pulsar-4.0"), make("pulsar.failover", "pulsar-4.0")
-EXCLUSIVE, RANGE = make("pulsar.exclusive", "pulsar-4.0"), make("kafka.range", "kafka-4.0")
+SHARED, FAILOVER = make_policy("pulsar.shared", "pulsar-4.0"), make_policy("pulsar.failover", "pulsar-4.0")
+EXCLUSIVE, RANGE = make_policy("pulsar.exclusive", "pulsar-4.0"), make_policy("kafka.range", "kafka-4.0")
 EVERY = [KEY_SHARED, OLDER, SHARED, FAILOVER, EXCLUSIVE]
 LIVENESS = {"STALLED", "STUCK", "STARVED", "LATE"}
-AT_ONCE = make("kafka.range", "kafka-4.0", initial_rebalance_delay_us=0)
+AT_ONCE = make_policy("kafka.range", "kafka-4.0", initial_rebalance_delay_us=0)
 ids = lambda policy: f"{policy.name} of {policy.profile}"  # noqa: E731
 
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 from subreplay.audit.terms import Terms
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from tests.support.history import START, STEP, History, auto_split, findings_of, history, positions
 
@@ -23,10 +23,13 @@ HALF: Final = 500_000_000
 SOON: Final = Terms(stalled_after=HALF, late_after=HALF, stuck_after=HALF, starved_after=HALF)
 LIVENESS: Final = {"STALLED", "STUCK", "STARVED", "LATE"}
 KEY_SHARED, OLDER = auto_split(), auto_split("pulsar-3.2")
-RING = make("pulsar.key_shared.consistent_hash", "pulsar-4.0")
-SHARED, FAILOVER, EXCLUSIVE = (make(f"pulsar.{of}", "pulsar-4.0") for of in ("shared", "failover", "exclusive"))
-STICKY, READER = make("pulsar.key_shared.sticky", "pulsar-4.0"), make("pulsar.key_hash_range", "pulsar-4.0")
-RANGE, COOPERATIVE = make("kafka.range", "kafka-4.0"), make("kafka.cooperative_sticky", "kafka-4.0")
+RING = make_policy("pulsar.key_shared.consistent_hash", "pulsar-4.0")
+SHARED, FAILOVER, EXCLUSIVE = (make_policy(f"pulsar.{of}", "pulsar-4.0") for of in ("shared", "failover", "exclusive"))
+STICKY, READER = (
+    make_policy("pulsar.key_shared.sticky", "pulsar-4.0"),
+    make_policy("pulsar.key_hash_range", "pulsar-4.0"),
+)
+RANGE, COOPERATIVE = make_policy("kafka.range", "kafka-4.0"), make_policy("kafka.cooperative_sticky", "kafka-4.0")
 PULSAR: Final = (KEY_SHARED, OLDER, RING, SHARED, FAILOVER, EXCLUSIVE)
 SLOTS: Final = (KEY_SHARED, OLDER)
 KAFKA: Final = (RANGE, COOPERATIVE)

@@ -9,13 +9,13 @@ from subreplay.audit.routing import Routing
 from subreplay.audit.rules.flow import UNKNOWN_SIZE
 from subreplay.audit.rules.undelivered import REORDERED
 from subreplay.audit.terms import Terms
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from tests.support.history import auto_split, findings
 from tests.support.joins import fold
 
 KEY_SHARED, UNORDERED = auto_split(), auto_split(allow_out_of_order=True)
-SHARED = make("pulsar.shared", "pulsar-4.0")
-FAILOVER, PARTITIONED = make("pulsar.failover", "documented"), make("pulsar.failover", "pulsar-4.0")
+SHARED = make_policy("pulsar.shared", "pulsar-4.0")
+FAILOVER, PARTITIONED = make_policy("pulsar.failover", "documented"), make_policy("pulsar.failover", "pulsar-4.0")
 
 
 def test_a_history_that_keeps_every_promise_has_no_findings() -> None:
@@ -70,7 +70,7 @@ class TestSkip:
         assert findings(PARTITIONED, "a1 a2 a3", story, partition=0) == ["SKIP a3", "unacked a2"]
 
     def test_a_new_consumer_begins_with_what_one_that_left_had_not_acknowledged(self) -> None:
-        exclusive = make("pulsar.exclusive", "pulsar-4.0")
+        exclusive = make_policy("pulsar.exclusive", "pulsar-4.0")
         log, left = "a1 a2 a3 a4", "+C1 a1>C1 a2>C1 a1! -C1 +C2"
         for policy in (exclusive, FAILOVER):
             assert findings(policy, log, f"{left} a3>C2 a3! a4>C2 a4!") == ["SKIP a3", "unacked a2"]
@@ -107,7 +107,7 @@ class TestOwnership:
 
     def test_a_stranger_excuses_what_would_be_right_if_it_was_connected(self) -> None:
         """Of two consumers the second has partition 3, of three the first."""
-        failover = make("pulsar.failover", "documented")
+        failover = make_policy("pulsar.failover", "documented")
         for log, story in (("a1 a2", "a1>C9 a1! a2>C1 a2!"), ("a2 a1", "a2>C1 a2! a1>C9 a1!")):
             found = findings(failover, log, f"+C1 +C2 {story}", partition=3)
             assert found == ["NOT_CONNECTED a1", "wrong_owner a2"]
@@ -125,20 +125,20 @@ class TestOwnership:
         ]  # fmt: skip
 
     def test_a_slot_that_no_connected_consumer_owns_is_reported(self) -> None:
-        sticky = make("pulsar.key_shared.sticky", "pulsar-4.0")
+        sticky = make_policy("pulsar.key_shared.sticky", "pulsar-4.0")
         assert findings(sticky, "a1", "+C1") == ["unseen a1"]  # rejected without ranges: nobody is connected
         assert findings(sticky, "a1", "+C1[40000-65535]") == ["unseen a1"]  # no delivery tells which epoch counts
         assert findings(sticky, "n1 a1", "+C1[33000-65535] n1>C1 n1!") == ["unroutable a1"]
 
     def test_what_a_reader_of_some_slots_skips_is_counted_and_is_no_loss(self) -> None:
-        reader = make("pulsar.key_hash_range", "pulsar-4.0")
+        reader = make_policy("pulsar.key_hash_range", "pulsar-4.0")
         joins = "+C1[0-32767] a1>C1 a1! "
         assert findings(reader, "n1 a1", joins) == ["unseen n1"]
         assert findings(reader, "n1 a1 a2 a3", joins + "a3>C1 a3!!") == ["LOST a2", "unseen n1"]
         assert findings(reader, "n1 a1", joins + "n1>C1 n1!") == ["WRONG_OWNER n1"]
 
     def test_a_newcomer_may_be_let_in_while_its_predecessor_closes(self) -> None:
-        exclusive = make("pulsar.exclusive", "pulsar-4.0")
+        exclusive = make_policy("pulsar.exclusive", "pulsar-4.0")
         assert findings(exclusive, "a1 a2", "+C1 a1>C1 a1! (C1 +C2 -C1 a2>C2 a2!") == []
         assert findings(exclusive, "a1 a2", "+C1 a1>C1 a1! +C2 a2>C2 a2!") == ["NOT_CONNECTED a2"]
 

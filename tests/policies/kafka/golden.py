@@ -10,12 +10,19 @@ from uuid import UUID
 
 import numpy as np
 
-from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, Claim, Member, Owners, Partitions, TopicPartition
+from subreplay.semantics.policies.kafka.assignor import (
+    UNASSIGNED,
+    GroupMember,
+    MemberClaim,
+    Owners,
+    Partitions,
+    TopicPartition,
+)
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "kafka" / "4.0.2"
 
 
-def generations(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any], Partitions, tuple[Member, ...]]]:
+def generations(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any], Partitions, tuple[GroupMember, ...]]]:
     """(case, generation, partitions, members) of every generation in ``<name>.jsonl.gz``.
 
     Partitions and members are built from the generation's ``topics``, ``partition_racks`` and ``members`` and the
@@ -29,11 +36,11 @@ def generations(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any], Par
                 yield case, generation, partitions, tuple(_member(entry, partitions) for entry in generation["members"])
 
 
-def expected_owners(generation: dict[str, Any], partitions: Partitions, members: tuple[Member, ...]) -> Owners:
+def expected_owners(generation: dict[str, Any], partitions: Partitions, members: tuple[GroupMember, ...]) -> Owners:
     """The generation's ``assignment`` as ``assign`` returns it."""
     owners = np.full(len(partitions), UNASSIGNED, np.int32)
     for position, member in enumerate(members):
-        owners[partitions.numbers(map(_parsed, generation["assignment"][member.member_id]))] = position
+        owners[partitions.find_numbers(map(_parsed, generation["assignment"][member.member_id]))] = position
     return owners
 
 
@@ -46,14 +53,14 @@ def _partitions(case: dict[str, Any], generation: dict[str, Any]) -> Partitions:
     ids = {
         topic: UUID(bytes=base64.urlsafe_b64decode(f"{text}==")) for topic, text in case.get("topic_ids", {}).items()
     }
-    return Partitions.of(generation["topics"], claimed, racks, ids)
+    return Partitions.from_counts(generation["topics"], claimed, racks, ids)
 
 
-def _member(entry: dict[str, Any], partitions: Partitions) -> Member:
+def _member(entry: dict[str, Any], partitions: Partitions) -> GroupMember:
     generation = entry.get("generation", -1)
     since = (entry["user_data"] or {}).get("generation", -1) if "user_data" in entry else generation
-    claim = Claim(np.sort(partitions.numbers(_claimed(entry))), since)
-    return Member(
+    claim = MemberClaim(np.sort(partitions.find_numbers(_claimed(entry))), since)
+    return GroupMember(
         entry["member_id"], frozenset(entry["topics"]), entry["instance_id"], entry.get("rack"), generation, claim
     )
 

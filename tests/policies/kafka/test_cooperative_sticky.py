@@ -1,25 +1,25 @@
 import pytest
 
 from subreplay.errors import ConfigError
-from subreplay.semantics.policies.kafka.assignor import Member, Owners, Partitions
-from subreplay.semantics.policies.kafka.cooperative_sticky import CooperativeSticky, revoked
+from subreplay.semantics.policies.kafka.assignor import GroupMember, Owners, Partitions
+from subreplay.semantics.policies.kafka.cooperative_sticky import CooperativeStickyAssignor, find_revoked
 from tests.policies.kafka.groups import claiming, members, shares, topics
 
-COOPERATIVE = CooperativeSticky("kafka-4.0")
+COOPERATIVE = CooperativeStickyAssignor("kafka-4.0")
 SIX = topics("t*6")
 
 
-def since(generation: int, *group: Member) -> tuple[Member, ...]:
+def since(generation: int, *group: GroupMember) -> tuple[GroupMember, ...]:
     """The members with what they own as of that generation."""
     return tuple(
         member._replace(generation=generation, claim=member.claim._replace(generation=generation)) for member in group
     )
 
 
-def given_up(partitions: Partitions, group: tuple[Member, ...], owners: Owners) -> dict[str, str]:
+def given_up(partitions: Partitions, group: tuple[GroupMember, ...], owners: Owners) -> dict[str, str]:
     return {
-        member.member_id: " ".join(f"{t}p{p}" for t, p in partitions.named(lost))
-        for member, lost in zip(group, revoked(group, owners), strict=True)
+        member.member_id: " ".join(f"{t}p{p}" for t, p in partitions.list_names(lost))
+        for member, lost in zip(group, find_revoked(group, owners), strict=True)
     }
 
 
@@ -63,7 +63,7 @@ def test_a_partition_outside_its_owners_rack_is_given_up_first():
 @pytest.mark.parametrize("profile", ["kafka-2.3", "documented"])
 def test_a_profile_that_kafka_cooperative_sticky_does_not_have_is_refused(profile):
     with pytest.raises(ConfigError, match=rf"kafka\.cooperative_sticky has no profile '{profile}'"):
-        CooperativeSticky(profile)
+        CooperativeStickyAssignor(profile)
 
 
 def test_without_members_nothing_has_an_owner():

@@ -2,14 +2,14 @@
 
 import pytest
 
-from subreplay.semantics.policies.kafka.range import Range
-from subreplay.semantics.policies.kafka.roundrobin import RoundRobin
-from subreplay.semantics.policies.kafka.server_range import ServerRange
-from subreplay.semantics.policies.kafka.uniform import Uniform
+from subreplay.semantics.policies.kafka.range import RangeAssignor
+from subreplay.semantics.policies.kafka.roundrobin import RoundRobinAssignor
+from subreplay.semantics.policies.kafka.server_range import ServerRangeAssignor
+from subreplay.semantics.policies.kafka.uniform import UniformAssignor
 from tests.policies.kafka.golden import expected_owners, generations
 
 
-@pytest.mark.parametrize("assignor", [Range, RoundRobin, ServerRange, Uniform])
+@pytest.mark.parametrize("assignor", [RangeAssignor, RoundRobinAssignor, ServerRangeAssignor, UniformAssignor])
 def test_every_partition_goes_to_the_member_that_the_real_class_chose(assignor):
     replayed, wrong = 0, []
     for case, generation, partitions, members in generations(assignor.name.removeprefix("kafka.")):

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from subreplay.semantics.policies.kafka.cooperative_sticky import CooperativeSticky, revoked
-from subreplay.semantics.policies.kafka.sticky import Sticky
+from subreplay.semantics.policies.kafka.cooperative_sticky import CooperativeStickyAssignor, find_revoked
+from subreplay.semantics.policies.kafka.sticky import StickyAssignor
 from tests.policies.kafka.golden import expected_owners, generations
 
-ASSIGNORS = {assignor.name: assignor("kafka-4.0") for assignor in (Sticky, CooperativeSticky)}
+ASSIGNORS = {assignor.name: assignor("kafka-4.0") for assignor in (StickyAssignor, CooperativeStickyAssignor)}
 
 
 @pytest.mark.parametrize(("name", "at_least"), [("sticky", 600), ("cooperative_sticky", 700), ("quirks", 9)])
@@ -29,10 +29,10 @@ def test_members_have_to_give_up_what_the_real_class_took_from_them():
     for case, generation, partitions, members in generations("cooperative_sticky"):
         missed = {event.get("member") for event in generation["events"] if event["type"] == "missed_sync"}
         owners = ASSIGNORS["kafka.cooperative_sticky"].assign(partitions, members)
-        for member, given_up in zip(members, revoked(members, owners), strict=True):
+        for member, given_up in zip(members, find_revoked(members, owners), strict=True):
             taken = generation["revoked"].get(member.member_id, ())
             expected = {name for name in taken if name.rpartition("-")[0] in partitions.topics}
-            actual = {f"{topic}-{number}" for topic, number in partitions.named(given_up)}
+            actual = {f"{topic}-{number}" for topic, number in partitions.list_names(given_up)}
             if member.member_id not in missed and actual != expected:
                 wrong.append((case["case"], generation["generation"], member.member_id))
             giving += bool(expected)
@@ -47,6 +47,6 @@ def test_nobody_waits_for_a_partition_that_nobody_has():
         claimed = {number for member in members for number in member.claim.partitions.tolist()}
         subscribed = frozenset().union(*(member.topics for member in members))
         waiting = {
-            n for n in np.flatnonzero(owners == -1).tolist() if partitions.named(np.array([n]))[0][0] in subscribed
+            n for n in np.flatnonzero(owners == -1).tolist() if partitions.list_names(np.array([n]))[0][0] in subscribed
         }
         assert waiting <= claimed, generation

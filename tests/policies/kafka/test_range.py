@@ -1,11 +1,11 @@
 import pytest
 
 from subreplay.errors import ConfigError
-from subreplay.semantics.policies.kafka.range import Range
+from subreplay.semantics.policies.kafka.range import RangeAssignor
 from tests.policies.kafka.groups import members, shares, topics
 
-RANGE = Range("kafka-4.0")
-BEFORE_RACKS = Range("kafka-2.3")
+RANGE = RangeAssignor("kafka-4.0")
+BEFORE_RACKS = RangeAssignor("kafka-2.3")
 
 
 @pytest.mark.row("K-RANGE-1")
@@ -100,4 +100,4 @@ def test_topics_of_another_size_are_not():
 
 def test_a_profile_that_kafka_range_does_not_have_is_refused():
     with pytest.raises(ConfigError, match=r"kafka\.range has no profile 'pulsar-4\.0'; it has: kafka-2\.3, kafka-4\.0"):
-        Range("pulsar-4.0")
+        RangeAssignor("pulsar-4.0")

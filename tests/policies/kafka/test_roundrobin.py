@@ -1,10 +1,10 @@
 import pytest
 
 from subreplay.errors import ConfigError
-from subreplay.semantics.policies.kafka.roundrobin import RoundRobin
+from subreplay.semantics.policies.kafka.roundrobin import RoundRobinAssignor
 from tests.policies.kafka.groups import members, shares, topics
 
-ROUND_ROBIN = RoundRobin("kafka-4.0")
+ROUND_ROBIN = RoundRobinAssignor("kafka-4.0")
 
 
 @pytest.mark.row("K-RR-1")
@@ -45,9 +45,9 @@ def test_topics_without_partitions_or_subscribers_are_passed_over():
 def test_static_members_come_first_but_not_for_a_2_3_client():
     group = members("a:t b#I1:t")
     assert shares(ROUND_ROBIN, topics("t*1"), group) == {"b": "tp0", "a": ""}
-    assert shares(RoundRobin("kafka-2.3"), topics("t*1"), group) == {"a": "tp0", "b": ""}
+    assert shares(RoundRobinAssignor("kafka-2.3"), topics("t*1"), group) == {"a": "tp0", "b": ""}
 
 
 def test_a_profile_that_kafka_roundrobin_does_not_have_is_refused():
     with pytest.raises(ConfigError, match=r"kafka\.roundrobin has no profile 'documented'"):
-        RoundRobin("documented")
+        RoundRobinAssignor("documented")

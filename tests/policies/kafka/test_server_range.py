@@ -1,10 +1,10 @@
 import pytest
 
 from subreplay.errors import ConfigError
-from subreplay.semantics.policies.kafka.server_range import ServerRange
+from subreplay.semantics.policies.kafka.server_range import ServerRangeAssignor
 from tests.policies.kafka.groups import claiming, members, shares, topics
 
-SERVER_RANGE = ServerRange("kafka-4.0")
+SERVER_RANGE = ServerRangeAssignor("kafka-4.0")
 
 
 def test_each_topic_is_cut_into_ranges():
@@ -30,4 +30,4 @@ def test_previous_targets_do_not_matter():
 
 def test_it_exists_on_servers_with_the_new_protocol_only():
     with pytest.raises(ConfigError, match=r"kafka\.server_range has no profile 'kafka-2\.3'; it has: kafka-4\.0"):
-        ServerRange("kafka-2.3")
+        ServerRangeAssignor("kafka-2.3")

@@ -2,13 +2,15 @@
 
 import pytest
 
-from subreplay.semantics.policies.kafka.range import Range
-from subreplay.semantics.policies.kafka.roundrobin import RoundRobin
-from subreplay.semantics.policies.kafka.server_range import ServerRange
+from subreplay.semantics.policies.kafka.range import RangeAssignor
+from subreplay.semantics.policies.kafka.roundrobin import RoundRobinAssignor
+from subreplay.semantics.policies.kafka.server_range import ServerRangeAssignor
 from tests.policies.kafka.groups import members, shares, topics
 
 SIX = topics("t0*3 t1*3")
-STATELESS = pytest.mark.parametrize("assignor", [Range("kafka-4.0"), RoundRobin("kafka-4.0"), ServerRange("kafka-4.0")])
+STATELESS = pytest.mark.parametrize(
+    "assignor", [RangeAssignor("kafka-4.0"), RoundRobinAssignor("kafka-4.0"), ServerRangeAssignor("kafka-4.0")]
+)
 
 
 @STATELESS

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from subreplay.errors import ConfigError
-from subreplay.semantics.policies.kafka.assignor import Claim, Member, Partitions
-from subreplay.semantics.policies.kafka.roundrobin import RoundRobin
-from subreplay.semantics.policies.kafka.sticky import Sticky
+from subreplay.semantics.policies.kafka.assignor import GroupMember, MemberClaim, Partitions
+from subreplay.semantics.policies.kafka.roundrobin import RoundRobinAssignor
+from subreplay.semantics.policies.kafka.sticky import StickyAssignor
 from tests.policies.kafka.groups import claiming, members, shares, topics
 
-STICKY = Sticky("kafka-4.0")
-STICKY_2_3 = Sticky("kafka-2.3")
+STICKY = StickyAssignor("kafka-4.0")
+STICKY_2_3 = StickyAssignor("kafka-2.3")
 BOTH = pytest.mark.parametrize("sticky", [STICKY, STICKY_2_3], ids=["kafka-4.0", "kafka-2.3"])
 
 FOUR_BY_TWO = topics("t0*2 t1*2 t2*2 t3*2")
@@ -20,11 +20,11 @@ ONE_TWO_THREE = topics("t0*1 t1*2 t2*3")
 SUBSETS = {"C0": "t0p0", "C1": "t1p0 t1p1", "C2": "t2p0 t2p1 t2p2"}
 
 
-def alike(*ids: str, topic: str = "t") -> tuple[Member, ...]:
+def alike(*ids: str, topic: str = "t") -> tuple[GroupMember, ...]:
     return members(" ".join(f"{member_id}:{topic}" for member_id in ids))
 
 
-def since(generation: int, *group: Member, sent: int | None = None) -> tuple[Member, ...]:
+def since(generation: int, *group: GroupMember, sent: int | None = None) -> tuple[GroupMember, ...]:
     """The members with claims from that generation; ``sent``: that of their subscriptions, where it is another."""
     subscription = generation if sent is None else sent
     return tuple(
@@ -61,13 +61,13 @@ def test_k_sticky_1_the_first_assignment_goes_round(sticky):
 )
 def test_k_sticky_2_what_c1_leaves_is_shared_and_the_rest_kept(profile, expected):
     group = claiming(members(f"C0{ALL_FOUR} C2{ALL_FOUR}"), FOUR_BY_TWO, THREE_ALIKE)
-    assert shares(Sticky(profile), FOUR_BY_TWO, group) == expected
+    assert shares(StickyAssignor(profile), FOUR_BY_TWO, group) == expected
     assert kept_and_moved(THREE_ALIKE, expected) == (5, 3)
 
 
 @pytest.mark.row("K-STICKY-2")
 def test_k_sticky_2_roundrobin_would_move_more():
-    after = shares(RoundRobin("kafka-4.0"), FOUR_BY_TWO, members(f"C0{ALL_FOUR} C2{ALL_FOUR}"))
+    after = shares(RoundRobinAssignor("kafka-4.0"), FOUR_BY_TWO, members(f"C0{ALL_FOUR} C2{ALL_FOUR}"))
     assert after == {"C0": "t0p0 t1p0 t2p0 t3p0", "C2": "t0p1 t1p1 t2p1 t3p1"}
     assert kept_and_moved(THREE_ALIKE, after) == (3, 5)
 
@@ -85,8 +85,8 @@ def test_k_sticky_3_unequal_subscriptions_keep_all_five(sticky):
 
 @pytest.mark.row("K-STICKY-3")
 def test_k_sticky_3_roundrobin_keeps_three():
-    before = shares(RoundRobin("kafka-4.0"), ONE_TWO_THREE, members("C0:t0 C1:t0,t1 C2:t0,t1,t2"))
-    after = shares(RoundRobin("kafka-4.0"), ONE_TWO_THREE, members("C1:t0,t1 C2:t0,t1,t2"))
+    before = shares(RoundRobinAssignor("kafka-4.0"), ONE_TWO_THREE, members("C0:t0 C1:t0,t1 C2:t0,t1,t2"))
+    after = shares(RoundRobinAssignor("kafka-4.0"), ONE_TWO_THREE, members("C1:t0,t1 C2:t0,t1,t2"))
     assert after == {"C1": "t0p0 t1p1", "C2": "t1p0 t2p0 t2p1 t2p2"}
     assert kept_and_moved(before, after) == (3, 3)
 
@@ -201,10 +201,10 @@ def test_members_without_a_topic_count_as_subscribed_if_they_are_walked_first():
 
 
 def test_claims_of_partitions_that_do_not_exist_are_kept_like_any_other():
-    partitions = Partitions.of({"t0": 2, "t1": 1}, claimed=[("t0", 3)])
+    partitions = Partitions.from_counts({"t0": 2, "t1": 1}, claimed=[("t0", 3)])
     group = (
-        Member("A", frozenset({"t0", "t1"}), claim=Claim(np.array([2, 3]))),
-        Member("B", frozenset({"t0"}), claim=Claim(np.array([0, 1]))),
+        GroupMember("A", frozenset({"t0", "t1"}), claim=MemberClaim(np.array([2, 3]))),
+        GroupMember("B", frozenset({"t0"}), claim=MemberClaim(np.array([0, 1]))),
     )
     assert STICKY.assign(partitions, group).tolist() == [1, 1, 0, 0, 0]
     assert STICKY_2_3.assign(partitions, group).tolist() == [1, 1, -1, -1, 0]
@@ -257,7 +257,7 @@ def test_without_members_nothing_has_an_owner():
 
 def test_a_profile_that_kafka_sticky_does_not_have_is_refused():
     with pytest.raises(ConfigError, match=r"kafka\.sticky has no profile 'documented'"):
-        Sticky("documented")
+        StickyAssignor("documented")
 
 
 @BOTH

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.errors import ConfigError, InputError
-from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, Claim, Member, Partitions
-from subreplay.semantics.policies.kafka.uniform import Uniform
+from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, GroupMember, MemberClaim, Partitions
+from subreplay.semantics.policies.kafka.uniform import UniformAssignor
 from tests.policies.kafka.groups import claiming, members, shares, topics
 
-UNIFORM = Uniform("kafka-4.0")
+UNIFORM = UniformAssignor("kafka-4.0")
 
 
 def test_members_get_consecutive_slices_of_all_partitions():
@@ -65,7 +65,7 @@ def test_targets_of_topics_no_longer_subscribed_to_are_dropped():
 
 
 def test_partitions_that_are_gone_are_dropped():
-    room_for_four = Partitions.of({"t": 2}, claimed=[("t", 3)], topic_ids={"t": UUID(int=1)})
+    room_for_four = Partitions.from_counts({"t": 2}, claimed=[("t", 3)], topic_ids={"t": UUID(int=1)})
     group = claiming(members("C0:t C1:t"), room_for_four, {"C0": "tp2 tp3"})
     assert UNIFORM.assign(room_for_four, group).tolist() == [0, 1, UNASSIGNED, UNASSIGNED]
 
@@ -114,12 +114,12 @@ def test_there_may_be_no_member_no_topic_and_no_subscription():
 
 def test_a_topic_without_id_is_an_error():
     with pytest.raises(InputError, match="topic 't' has no id"):
-        UNIFORM.assign(Partitions.of({"t": 1}), members("A:t"))
+        UNIFORM.assign(Partitions.from_counts({"t": 1}), members("A:t"))
 
 
 def test_it_exists_on_servers_with_the_new_protocol_only():
     with pytest.raises(ConfigError, match=r"kafka\.uniform has no profile 'kafka-2\.3'; it has: kafka-4\.0"):
-        Uniform("kafka-2.3")
+        UniformAssignor("kafka-2.3")
 
 
 NAMES = ("t0", "t1", "t2", "t3")
@@ -129,13 +129,17 @@ NAMES = ("t0", "t1", "t2", "t3")
 def groups(draw, equal):
     """Topics, and members with arbitrary previous targets that do not overlap."""
     counts = {name: draw(st.integers(1, 20)) for name in NAMES}
-    partitions = Partitions.of(counts, topic_ids={name: UUID(int=draw(st.integers(1, 2**128 - 1))) for name in NAMES})
+    partitions = Partitions.from_counts(
+        counts, topic_ids={name: UUID(int=draw(st.integers(1, 2**128 - 1))) for name in NAMES}
+    )
     ids = draw(st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=8, unique=True))
     subscription = st.frozensets(st.sampled_from(NAMES), min_size=1)
     shared = draw(subscription)
     before = np.array(draw(st.lists(st.integers(-1, len(ids) - 1), min_size=len(partitions), max_size=len(partitions))))
     group = tuple(
-        Member(name, shared if equal else draw(subscription), claim=Claim(np.flatnonzero(before == position)))
+        GroupMember(
+            name, shared if equal else draw(subscription), claim=MemberClaim(np.flatnonzero(before == position))
+        )
         for position, name in enumerate(ids)
     )
     return partitions, group
@@ -143,7 +147,7 @@ def groups(draw, equal):
 
 def assert_valid(partitions, group, owners):
     """Every partition of a topic that anyone subscribes to has one of its subscribers as owner, no other has any."""
-    for (topic, _), owner in zip(partitions.named(np.arange(len(partitions))), owners.tolist(), strict=True):
+    for (topic, _), owner in zip(partitions.list_names(np.arange(len(partitions))), owners.tolist(), strict=True):
         subscribers = [position for position, member in enumerate(group) if topic in member.topics]
         assert owner in (subscribers or [UNASSIGNED])
 
@@ -153,7 +157,7 @@ def sizes(group, owners):
 
 
 def settled(group, owners):
-    return tuple(m._replace(claim=Claim(np.flatnonzero(owners == position))) for position, m in enumerate(group))
+    return tuple(m._replace(claim=MemberClaim(np.flatnonzero(owners == position))) for position, m in enumerate(group))
 
 
 @given(groups(equal=True))
@@ -173,6 +177,6 @@ def test_unequal_members_cannot_be_levelled_by_any_single_move(group):
 
     assert_valid(partitions, before, owners)
     counts = sizes(before, owners)
-    for (topic, _), owner in zip(partitions.named(np.arange(len(partitions))), owners.tolist(), strict=True):
+    for (topic, _), owner in zip(partitions.list_names(np.arange(len(partitions))), owners.tolist(), strict=True):
         assert all(counts[owner] - counts[position] <= 1 for position, m in enumerate(before) if topic in m.topics)
     assert UNIFORM.assign(partitions, settled(before, owners)).tolist() == owners.tolist()

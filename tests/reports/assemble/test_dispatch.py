@@ -16,7 +16,7 @@ from subreplay.reports.page.chart_dispatch import MOST_COLUMNS, Scale, backlog_c
 from subreplay.reports.page.html import to_html
 from subreplay.reports.page.palette import palette
 from subreplay.reports.text import to_text
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.whatif.message_assignment import Plan
 from tests.reports.made_reports import at, us
 
@@ -128,7 +128,7 @@ def test_a_replay_without_blocking_or_end_says_so(dispatched: ReportData) -> Non
 
 def test_left_is_what_was_not_done_with_when_the_last_message_came() -> None:
     """One message, delivered and acknowledged within its window: it was the backlog, and it was left."""
-    policy = make("pulsar.shared", "pulsar-4.0")
+    policy = make_policy("pulsar.shared", "pulsar-4.0")
     figures = DispatchFigures(
         Plan("s", policy, {}), "0 ms", None, (), last_published=13, end=15, steps=64, taken=(), pending=(),
         outcomes=[dict(outcome="acked", settled=True, rows=1, delivered=1, retried=0, last=15, late=1)],  # noqa: C408

@@ -22,7 +22,7 @@ from subreplay.reports.assemble.findings import code_summaries
 from subreplay.reports.figures import Figures
 from subreplay.reports.finding_data import CodeSummary
 from subreplay.rows.model.tables import VIOLATIONS
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from subreplay.whatif.fair_share import connected
 from subreplay.whatif.message_assignment import Plan
@@ -43,18 +43,18 @@ from tests.support.pure import audit_by, judge_of
 
 WIDTH = 60_000_000_000
 KEY_SHARED, OLDER, NEWER = auto_split(), auto_split("pulsar-3.2"), auto_split("pulsar-4.2")
-SHARED, STICKY = make("pulsar.shared", "pulsar-4.0"), make("pulsar.key_shared.sticky", "pulsar-4.0")
-RANGE, COOPERATIVE = make("kafka.range", "kafka-4.0"), make("kafka.cooperative_sticky", "kafka-4.0")
-RING = make("pulsar.key_shared.consistent_hash", "pulsar-2.10")
+SHARED, STICKY = make_policy("pulsar.shared", "pulsar-4.0"), make_policy("pulsar.key_shared.sticky", "pulsar-4.0")
+RANGE, COOPERATIVE = make_policy("kafka.range", "kafka-4.0"), make_policy("kafka.cooperative_sticky", "kafka-4.0")
+RING = make_policy("pulsar.key_shared.consistent_hash", "pulsar-2.10")
 STRICT, COMPACTED = Terms(tick=0), Terms(compacted=True)
 
 
 def failover(profile: str = "pulsar-4.0") -> Policy:
-    return make("pulsar.failover", profile)
+    return make_policy("pulsar.failover", profile)
 
 
 def exclusive(profile: str = "pulsar-4.0") -> Policy:
-    return make("pulsar.exclusive", profile)
+    return make_policy("pulsar.exclusive", profile)
 
 
 def beside(log: str, story: str, partition: int) -> Callable[[History], History]:
@@ -202,8 +202,8 @@ CASES: dict[str, tuple[Story | Told, Story | Told]] = {
         Story(UNCHUNKED, PILED, KEY_SHARED, WAITING),  # another dispatcher
     ),
     "apache/pulsar#21104": (
-        Story(UNCHUNKED, PILED, make("pulsar.shared", "pulsar-3.2"), WAITING, 0),
-        Story(UNCHUNKED, PILED, make("pulsar.shared", "pulsar-3.2"), WAITING),  # not partitioned
+        Story(UNCHUNKED, PILED, make_policy("pulsar.shared", "pulsar-3.2"), WAITING, 0),
+        Story(UNCHUNKED, PILED, make_policy("pulsar.shared", "pulsar-3.2"), WAITING),  # not partitioned
     ),
     "apache/pulsar#22657": (
         Story(UNCHUNKED, PILED, SHARED, LIMITED),
@@ -230,7 +230,7 @@ CASES: dict[str, tuple[Story | Told, Story | Told]] = {
         Story(FIVE, READ_AGAIN.format(5), exclusive("pulsar-4.2")),  # another release
     ),
     "apache/pulsar#21544": (
-        Story(FIVE, READ_AGAIN.format(5), make("pulsar.shared", "pulsar-2.10")),
+        Story(FIVE, READ_AGAIN.format(5), make_policy("pulsar.shared", "pulsar-2.10")),
         Story(FIVE, READ_AGAIN.format(5), auto_split("pulsar-2.10")),  # another dispatcher
     ),
     "KAFKA-4682": (
@@ -243,7 +243,7 @@ CASES: dict[str, tuple[Story | Told, Story | Told]] = {
     ),
     "apache/pulsar#23943": (
         Story("a1", "+C1 a1>C1 a1>C1*1 a1!", SHARED),
-        Story("a1", "+C1 a1>C1 a1>C1*1 a1!", make("pulsar.shared", "pulsar-4.2")),  # another release
+        Story("a1", "+C1 a1>C1 a1>C1*1 a1!", make_policy("pulsar.shared", "pulsar-4.2")),  # another release
     ),
     "apache/pulsar#1017": (
         Story("a1", "+C1 a1>C1 a1!", SHARED, Terms(routing=Routing(2, why="all are where BoostHash does")), 1 - HOME),
@@ -319,7 +319,7 @@ def test_every_ticket_has_its_cases() -> None:
 @pytest.mark.parametrize("ticket", [one.ticket for one in incidents() if "kafka-4.0" not in one.profiles])
 def test_a_ticket_fits_no_release_line_but_those_it_names(ticket: str) -> None:
     case = CASES[ticket][0]
-    assert ticket not in tickets(case._replace(policy=make(case.policy.name, "documented")))
+    assert ticket not in tickets(case._replace(policy=make_policy(case.policy.name, "documented")))
 
 
 def test_a_finding_says_which_ticket_it_looks_like_and_where_it_is_fixed() -> None:

@@ -12,7 +12,7 @@ from subreplay.reports.assemble.compare import STRETCHES, scenario_views
 from subreplay.reports.assemble.report import facts
 from subreplay.reports.figures import DispatchFigures, Figures
 from subreplay.rows.model.rows import Scope
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.whatif.fair_share import connected
 from subreplay.whatif.message_assignment import Plan
@@ -25,7 +25,7 @@ WIDTH = 60 * SECOND
 
 def planned(policy: str, members: list[PlannedMember], partitions: int = 0, profile: str = "pulsar-4.0") -> Plan:
     scopes = [Scope(T, p) for p in range(partitions)] or [Scope(T)]
-    return plan("s", make(policy, profile), {scope: planned_events(members, scope, 0) for scope in scopes})
+    return plan("s", make_policy(policy, profile), {scope: planned_events(members, scope, 0) for scope in scopes})
 
 
 def counted(plan: Plan, **more: object) -> Figures:

@@ -17,7 +17,7 @@ from subreplay.reports.assemble.verdict import judgement, share_judged, unseen_p
 from subreplay.reports.figures import Figures
 from subreplay.rows.model.held import FEW, Stored, nothing_of, told
 from subreplay.rows.model.rows import RuleStatus, Verdict
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.whatif.message_assignment import Plan
 
 DAY, LATER = date(2026, 11, 21), date(2026, 11, 22)
@@ -27,7 +27,7 @@ HELD = (
     Stored("deliveries", "sub", "orders", DAY, LATER),
     Stored("deliveries", "audit-log", "events", DAY, DAY),
 )
-POLICY = make("pulsar.key_shared.auto_split", "pulsar-4.0")
+POLICY = make_policy("pulsar.key_shared.auto_split", "pulsar-4.0")
 COUNTS = tuple({"table": table, "valid": 100, "quarantined": 0} for table in ("messages", "membership", "deliveries"))
 JUDGED = Figures(
     "orders", COUNTS, {"first": 0, "last": 9, "messages": 100, "deliveries": 100}, 1_000, Plan("recorded", POLICY, {}),
@@ -184,7 +184,7 @@ def test_a_rule_without_its_columns_is_not_applicable(need: Need, blind: set[Cod
 
 
 def test_the_slot_of_a_message_without_a_key_needs_its_producer_only_where_the_release_spreads_such_messages() -> None:
-    before = make("pulsar.key_shared.auto_split", "pulsar-3.2")
+    before = make_policy("pulsar.key_shared.auto_split", "pulsar-3.2")
     assert (
         find_rule_statuses(POLICY, lacking=frozenset({Need.STICKY_KEYS}))[Code.WRONG_OWNER] is RuleStatus.NOT_APPLICABLE
     )

@@ -20,7 +20,7 @@ from subreplay.adapters.broker_log.scan import scan
 from subreplay.adapters.broker_log.words import PROGRAM
 from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.log_lines import log_lines
-from subreplay.hashing.arrow_bytes import data_and_offsets
+from subreplay.hashing.arrow_bytes import get_data_and_offsets
 from subreplay.rows.model.words import instant
 
 ACTS: Final = pa.schema(
@@ -61,12 +61,12 @@ _MOST: Final = 2**63 - 1
 def acts(part: pa.RecordBatch) -> pa.Table:
     """The acts (``ACTS``) that some lines of a log name."""
     text = part.column("text")
-    data, offsets = data_and_offsets(text)
+    data, offsets = get_data_and_offsets(text)
     whole = data[offsets[0] : offsets[len(text)]].tobytes() if len(text) else b""
     if not any(mark.encode() in whole for mark in _MARKS):
         return ACTS.empty_table()
     lines = part.filter(pc.match_substring_regex(text, _MARKED))
-    data, offsets = data_and_offsets(lines.column("text"))
+    data, offsets = get_data_and_offsets(lines.column("text"))
     times = scan(data, offsets[: len(lines) + 1].astype(np.int64), PROGRAM).at.tolist()
     matches = map(_LINE.fullmatch, lines.column("text").to_pylist())
     found = zip(lines.column("file").to_pylist(), times, matches, strict=True)

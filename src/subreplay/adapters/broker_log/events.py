@@ -18,7 +18,7 @@ from subreplay.adapters.base import Reason, Rejected
 from subreplay.adapters.broker_log.scan import CUT, HEADLESS, Scanned, scan
 from subreplay.adapters.broker_log.texts import positions, texts
 from subreplay.adapters.broker_log.words import KINDS, MARKS, NUMBERS, PROGRAM, TEXTS
-from subreplay.hashing.arrow_bytes import data_and_offsets
+from subreplay.hashing.arrow_bytes import get_data_and_offsets
 from subreplay.rows.model.contracts import LEDGER, OF_A_LEDGER, PARTITION, shortened
 from subreplay.rows.model.tables import TIME
 
@@ -124,7 +124,7 @@ def _no_lines() -> pa.RecordBatch:
 
 def _events(batch: pa.RecordBatch) -> Parsed:
     text, line = batch.column("text"), batch.column("line").to_numpy(zero_copy_only=False)
-    data, offsets = data_and_offsets(text.fill_null("") if text.null_count else text)
+    data, offsets = get_data_and_offsets(text.fill_null("") if text.null_count else text)
     offsets = offsets[: len(text) + 1].astype(np.int64) if len(text) else np.zeros(1, np.int64)
     found = scan(data, offsets, PROGRAM)
     rows = np.flatnonzero(found.kind >= 0)

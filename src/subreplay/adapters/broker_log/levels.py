@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 
 from subreplay.hashing.profiles import PULSAR_4_0
 from subreplay.rows.model.rows import Consumer, Scope
-from subreplay.semantics.policies.pulsar.failover import Failover
+from subreplay.semantics.policies.pulsar.failover import FailoverPolicy
 
 MOST: Final = 6
 """Of so many names all orders are tried; of more than that only one level."""
 _SETTLED: Final = 100_000
 """So long (µs) after a join or a leave the broker has surely told who is active: it does so at once, and puts off only
 its first read (``activeConsumerFailoverDelayTimeMs``)."""
-_POLICY: Final = Failover(PULSAR_4_0)
+_POLICY: Final = FailoverPolicy(PULSAR_4_0)
 Subscription = tuple[str, str]
 """Its topic, without a partition, and its name."""
 

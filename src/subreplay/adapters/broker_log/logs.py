@@ -28,7 +28,7 @@ from subreplay.adapters.pulsar_policies import Selector, best_selector, policy_o
 from subreplay.adapters.pulsar_stats.adapter import Stats, blocking, counted, stats
 from subreplay.adapters.pulsar_stats.evidence import concluded_limits, silent
 from subreplay.errors import InputError
-from subreplay.hashing.profiles.releases import nearest_profile
+from subreplay.hashing.profiles.releases import find_nearest_profile
 
 NAME: Final = "pulsar-broker-log"
 NOTES: Final = (
@@ -212,7 +212,7 @@ def suggested(
     elif version is None and "profile" not in run:
         notes.append("the log does not tell the broker's version: set subscription.profile, which is pulsar-4.0 here")
     elif version is not None:
-        run["profile"], differs = nearest_profile("pulsar", version)
+        run["profile"], differs = find_nearest_profile("pulsar", version)
         notes += [differs] if differs else []
     traffic, untold = unranked(membership)
     return membership, {"subscription": run} | traffic, [*notes, *untold, *_concluded(membership)]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.hashing.arrow_bytes import data_and_offsets
+from subreplay.hashing.arrow_bytes import get_data_and_offsets
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.contracts import ENTRY, FIRST_TIME, LAST_TIME, PARTITION
 
@@ -25,7 +25,7 @@ class Cells:
     """The bytes of a column of binaries, and where those of each row begin and end."""
 
     def __init__(self, values: pa.Array) -> None:
-        self.bytes, offsets = data_and_offsets(values)
+        self.bytes, offsets = get_data_and_offsets(values)
         self.begin, self.end = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
         room = np.zeros(max(0, _WIDEST - len(self.bytes)), np.uint8)
         self.padded = np.concatenate([self.bytes, room]) if len(room) else self.bytes

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from subreplay.adapters.kafka_group.rows import GroupRows
-from subreplay.hashing.profiles import LATEST
+from subreplay.hashing.profiles import LATEST_PROFILES
 
 POLICIES: Final = {
     ("classic", "range"): "kafka.range",
@@ -49,7 +49,7 @@ def assignors(rows: GroupRows) -> Iterator[dict[str, Any]]:
 
 def run_of(found: Mapping[str, Any] | None, group: str, topic: str) -> tuple[dict[str, Any], list[str]]:
     """A run to start from: the policy of the latest generation, as far as it is told (a row of ``ASSIGNORS``)."""
-    run: dict[str, Any] = {"name": group, "topic": topic, "profile": LATEST["kafka"]}
+    run: dict[str, Any] = {"name": group, "topic": topic, "profile": LATEST_PROFILES["kafka"]}
     protocol, told = (None, []) if found is None else (found["protocol"], found["assignors"])
     if protocol is None or not told or (protocol, told[-1]) not in POLICIES:
         why = f"assignor {told[-1]} is none that is known" if told else "the assignor is not told"

@@ -38,7 +38,7 @@ from subreplay.adapters.kafka_recording.rows import (
     Snapshot,
 )
 from subreplay.errors import InputError
-from subreplay.hashing.profiles.releases import nearest_profile
+from subreplay.hashing.profiles.releases import find_nearest_profile
 from subreplay.rows.model.tables import INPUTS, TIME
 
 Row = TypeVar("Row")
@@ -136,7 +136,7 @@ def read(folder: Path) -> Ingested:
         **{name: getattr(it.groups, name) for name in ("generations", "owners", "members", "member_events")},
     }
     pairs = told_of(tables) or [(it.scenario.group, topic) for topic in sorted(it.scenario.topics)]
-    profile, differs = nearest_profile("kafka", it.scenario.kafka_version)
+    profile, differs = find_nearest_profile("kafka", it.scenario.kafka_version)
     named = {"name": it.scenario.group, "topic": pairs[0][1], "policy": it.scenario.policy, "profile": profile}
     run: dict[str, Any] = {"subscription": named}
     if len(resets := {one.reset for one in it.scenario.consumers}) == 1 and resets <= {"earliest", "latest"}:

@@ -40,7 +40,7 @@ from subreplay.adapters.pulsar_recording.rows import (
 from subreplay.adapters.pulsar_recording.scenario import Scenario, read_scenario
 from subreplay.adapters.pulsar_stats.adapter import counted, stats
 from subreplay.adapters.pulsar_stats.evidence import concluded_limits, silent
-from subreplay.hashing.profiles.releases import nearest_profile
+from subreplay.hashing.profiles.releases import find_nearest_profile
 
 _POLLS = "topic_stats.jsonl.gz", "topic_stats.jsonl"
 UNDER_WAY = 10_000_000
@@ -228,7 +228,7 @@ def suggested_run(events: Lines[Any], scenario: Scenario) -> tuple[dict[str, Any
     subscription: dict[str, Any] = {"name": first.subscription, "topic": base_topic(first.topic)[0], "policy": policy}
     differs = ""
     if scenario.version:
-        subscription["profile"], differs = nearest_profile("pulsar", scenario.version)
+        subscription["profile"], differs = find_nearest_profile("pulsar", scenario.version)
     if getattr(first, "allow_out_of_order", None):
         subscription["options"] = {"allow_out_of_order": True}
     return {"subscription": subscription}, differs

@@ -15,8 +15,8 @@ from subreplay.adapters.pulsar_stats.membership import Held
 from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0
 from subreplay.hashing.slots import HASH_RANGE
 from subreplay.rows.model.rows import Consumer, Scope
-from subreplay.semantics.policies.pulsar.key_auto_split import AutoSplit
-from subreplay.semantics.policies.pulsar.key_consistent_hash import RULES, ConsistentHash
+from subreplay.semantics.policies.pulsar.key_auto_split import AutoSplitPolicy
+from subreplay.semantics.policies.pulsar.key_consistent_hash import RULES, ConsistentHashPolicy
 
 _SURE: Final = 0.9
 """So much of the ranges is as a profile's ring has them; members that came and went before may have moved some."""
@@ -52,7 +52,7 @@ def _auto_split(shown: Sequence[Held]) -> Selector | None:
     if any(len(each.ranges) > 1 for each in shown) or starts != [*(start for start, _ in ranges), HASH_RANGE + 1]:
         return None
     profile = PULSAR_3_2 if shown[0].session.seen.draining is None else PULSAR_4_0
-    return Selector(AutoSplit.name, profile, None, len(shown), exact=True)
+    return Selector(AutoSplitPolicy.name, profile, None, len(shown), exact=True)
 
 
 def _ring(shown: Sequence[Held]) -> Selector | None:
@@ -64,15 +64,15 @@ def _ring(shown: Sequence[Held]) -> Selector | None:
     scores: dict[tuple[str, int], float] = {}
     for profile in (each for each in RULES if each != DOCUMENTED):
         for points in sorted({100, min(_MOST_POINTS, max(map(len, ends.values())))}, reverse=True):
-            policy = ConsistentHash(profile, points=points)
+            policy = ConsistentHashPolicy(profile, points=points)
             state = policy.start(Scope(shown[0].session.topic))
             for i, each in enumerate(shown):
                 state = policy.join(state, Consumer(i, each.session.seen.name))
-            listed = policy.reported_ranges(state)
+            listed = policy.list_reported_ranges(state)
             both = sum(len(of & {end for _, end in listed.get(i, ())}) for i, of in ends.items())
             scores[profile, points] = both / max(every, sum(len({end for _, end in of}) for of in listed.values()))
     best = max(scores, key=lambda each: scores[each])
     if scores[best] >= _SURE:
-        return Selector(ConsistentHash.name, best[0], best[1], len(shown), exact=True)
+        return Selector(ConsistentHashPolicy.name, best[0], best[1], len(shown), exact=True)
     beyond = max(map(max, ends.values())) > HASH_RANGE
-    return Selector(ConsistentHash.name, PULSAR_3_2 if beyond else PULSAR_4_0, None, len(shown), exact=False)
+    return Selector(ConsistentHashPolicy.name, PULSAR_3_2 if beyond else PULSAR_4_0, None, len(shown), exact=False)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.hashing.arrow_bytes import data_and_offsets
+from subreplay.hashing.arrow_bytes import get_data_and_offsets
 from subreplay.rows.encoded import (
     Broken,
     Bytes,
@@ -104,7 +104,7 @@ def places_of_text(text: pa.Array) -> Outcome:
 def ids_of_bytes(data: pa.Array) -> Outcome:
     """The parts of ids as ``toByteArray()`` writes them."""
     valid = present(data)
-    bytes_, offsets = data_and_offsets(without(data, ~valid))
+    bytes_, offsets = get_data_and_offsets(without(data, ~valid))
     starts = np.asarray(offsets[: len(data)], np.int64) if len(data) else np.zeros(0, np.int64)
     found, seen, bad = _decoded(bytes_, starts, starts + lengths(data))
     bad = valid & (bad | ~seen.all(axis=0))

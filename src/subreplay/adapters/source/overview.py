@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from subreplay.adapters.source.convert import convert
 from subreplay.adapters.source.mistakes import counted
 from subreplay.adapters.source.presets import plan_of
-from subreplay.hashing.identity import key_identity
+from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.rows.model.columns import Ints, gathered
 from subreplay.rows.model.tables import TIME
 from subreplay.rows.quarantine import checked, quarantined
@@ -111,7 +111,7 @@ class _Sums:
         self.ends += [end for end in (time["min"], time["max"]) if end.is_valid]
         keys = pc.coalesce(columns["ordering_key"], columns["key"]).drop_null()
         self.keyed += len(keys)
-        self.keys = np.union1d(self.keys, key_identity(keys))[:EXACT]
+        self.keys = np.union1d(self.keys, compute_key_identities(keys))[:EXACT]
 
     def hashes(self, rows: pa.RecordBatch) -> Ints:
         """The hashes of rows by what makes them copies; of none where they are too many."""

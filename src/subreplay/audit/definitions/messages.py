@@ -48,11 +48,11 @@ def undelivered(h: History, m: Message) -> set[Code]:
     """What is said of a message that was never delivered."""
     policy, timeline = h.judge.policy, h.dispatcher.timeline
     last = h.deliveries[-1].at if h.deliveries else UNKNOWN
-    epoch = timeline.epoch_at(np.array([last]), np.array([0]))[:1] if h.deliveries else np.zeros(1, np.int32)
-    owner = int(timeline.owner_at(np.array([m.slot]), np.array([m.hash], np.uint32), epoch)[0])
+    epoch = timeline.find_epochs(np.array([last]), np.array([0]))[:1] if h.deliveries else np.zeros(1, np.int32)
+    owner = int(timeline.find_owners(np.array([m.slot]), np.array([m.hash], np.uint32), epoch)[0])
     if m.first_ack != NEVER or _passed(h, m, owner):
         return {Code.LOST}
-    if owner < 0 and policy.routing == "slot" and not h.judge.filters and timeline.connected(int(epoch[0])):
+    if owner < 0 and policy.routing == "slot" and not h.judge.filters and timeline.list_connected(int(epoch[0])):
         return {Code.UNROUTABLE}
     told = {Code.STUCK: _still_held(h, m, owner, last), Code.STARVED: _starved(h, m)}
     return {Code.UNSEEN, *(code for code, holds in told.items() if holds)}
@@ -70,7 +70,7 @@ def _starved(h: History, m: Message) -> bool:
     if epochs[-1].start.at > end:
         return False
     slots, hashes = np.full(len(epochs), m.slot), np.full(len(epochs), m.hash, np.uint32)
-    owners = set(timeline.owner_at(slots, hashes, np.array([e.index for e in epochs], np.int32)).tolist())
+    owners = set(timeline.find_owners(slots, hashes, np.array([e.index for e in epochs], np.int32)).tolist())
     (owner,) = owners if len(owners) == 1 else (-1,)
     if owner < 0 or h.joined(owner) > since or sessions.closing[owner] <= end:
         return False
@@ -127,8 +127,8 @@ def _passed_by(h: History, m: Message, of_slot: list[Attempt], ripe: int) -> boo
         return False
     timeline, at = h.dispatcher.timeline, (np.array([later.at]), np.array([0]))
     slot, hashed = np.array([m.slot]), np.array([m.hash], np.uint32)
-    epochs = (timeline.epoch_at(*at), timeline.last_candidate(*at))
-    owners = {int(timeline.owner_at(slot, hashed, np.asarray(epoch, np.int32))[0]) for epoch in epochs}
+    epochs = (timeline.find_epochs(*at), timeline.find_last_candidates(*at))
+    owners = {int(timeline.find_owners(slot, hashed, np.asarray(epoch, np.int32))[0]) for epoch in epochs}
     return owners == {later.session} and _settled(h, m, later) and not _near_midnight(h, later)
 
 

@@ -24,7 +24,7 @@ from subreplay.audit.rules.waiting_at_end import unowned_since
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.words import clock as words_of_clock
-from subreplay.semantics.timelines.event_text import change_under_way, event_words
+from subreplay.semantics.timelines.event_text import describe_event, describe_pending_change
 
 UNEXPLAINED: Final = "unexplained"
 OF_GROUP: Final = {
@@ -82,13 +82,13 @@ class Causes:
             return known
         timeline = self._judge.dispatcher(Scope(topic, partition)).timeline
         self._base[topic, partition] = base = len(self._starts)
-        opened = [event_words(epoch, self._judge.dates) for epoch in timeline.epochs]
+        opened = [describe_event(epoch, self._judge.dates) for epoch in timeline.epochs]
         leaves = (words if epoch.left else None for epoch, words in zip(timeline.epochs, opened, strict=True))
         left = accumulate(leaves, lambda latest, words: words or latest, initial=UNEXPLAINED)
         self._starts = np.append(self._starts, [epoch.start.at for epoch in timeline.epochs])
         self._since = np.append(self._since, [epoch.since.at for epoch in timeline.epochs])
         self._opened = pa.concat_arrays([self._opened, pa.array(opened, pa.string())])
-        opening = [change_under_way(epoch, self._judge.dates) for epoch in timeline.epochs]
+        opening = [describe_pending_change(epoch, self._judge.dates) for epoch in timeline.epochs]
         self._opening = pa.concat_arrays([self._opening, pa.array(opening, pa.string())])
         self._left = pa.concat_arrays([self._left, pa.array([*left][1:], pa.string())])
         return base
@@ -198,7 +198,7 @@ class Causes:
         joins = [epoch for epoch in epochs if epoch.joined is not None and epoch.joined.label == consumer]
         refused = [epoch for epoch in epochs if epoch.rejected and epoch.cause and epoch.cause.consumer == consumer]
         first = (joins or refused)[:1]
-        words = [event_words(epoch, self._judge.dates) for epoch in (*first, *left)]
+        words = [describe_event(epoch, self._judge.dates) for epoch in (*first, *left)]
         words = words if first else [f"no join of {consumer or 'it'} is recorded", *words]
         return np.array([epoch.since.at for epoch in left], np.int64), words
 

@@ -19,7 +19,7 @@ from subreplay.audit.passes.keys import message_keys
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.words import clock, instant, position
-from subreplay.semantics.timelines.event_text import event_words
+from subreplay.semantics.timelines.event_text import describe_event
 
 Row = Mapping[str, Any]
 
@@ -88,7 +88,7 @@ class Trace:
             dispatcher = self.judge.dispatcher(Scope(row["topic"], row["partition"]))
             last = np.array([len(dispatcher.timeline.epochs) - 1], np.int32)
             slot, hash32 = hashed.get(_position_of(row), (row["slot"], 0))
-            owner = int(dispatcher.timeline.owner_at(np.array([slot]), np.array([hash32], np.uint32), last)[0])
+            owner = int(dispatcher.timeline.find_owners(np.array([slot]), np.array([hash32], np.uint32), last)[0])
             session = row["session"] if row["delivered"] else owner
             if row["nth"] or session < 0 or row["due"] == UNKNOWN:
                 continue
@@ -142,10 +142,10 @@ class Trace:
         policy, timeline = self.judge.policy, self.judge.dispatcher(scope).timeline
         if policy.routing == "any":
             return ""
-        epoch = int(timeline.epoch_at(np.array([at]), np.array([0]))[0])
+        epoch = int(timeline.find_epochs(np.array([at]), np.array([0]))[0])
         name = self._names(scope, slot, hash32, np.array([epoch]))[0]
         whose = f"slot {slot} belongs to" if policy.routing == "slot" else "active is"
-        return f"; {whose} {name} ({event_words(timeline.epochs[epoch], self.judge.dates)})"
+        return f"; {whose} {name} ({describe_event(timeline.epochs[epoch], self.judge.dates)})"
 
     def _changes(self, scope: Scope, slot: int, hash32: int, first: int, last: int) -> Iterator[Happening]:
         """By which events a slot got another owner, after a first and up to a last instant."""
@@ -159,14 +159,14 @@ class Trace:
         what = f"slot {slot}" if self.judge.policy.routing == "slot" else scope.full_name
         for epoch, before, after in zip(inside, names, names[1:], strict=False):
             if before != after:
-                said = f"{event_words(epoch, self.judge.dates)}: {what} goes from {before} to {after}"
+                said = f"{describe_event(epoch, self.judge.dates)}: {what} goes from {before} to {after}"
                 yield Happening(epoch.start.at, CHANGED, "", said)
 
     def _names(self, scope: Scope, slot: int, hash32: int, epochs: Ints) -> list[str]:
         """The owners of a slot in some epochs."""
         timeline = self.judge.dispatcher(scope).timeline
         slots, hashes = np.full(len(epochs), slot), np.full(len(epochs), hash32, np.uint32)
-        owners = timeline.owner_at(slots, hashes, epochs.astype(np.int32)).tolist()
+        owners = timeline.find_owners(slots, hashes, epochs.astype(np.int32)).tolist()
         return [timeline.consumers[owner].label if owner >= 0 else "nobody" for owner in owners]
 
     def _name(self, row: Row) -> str | None:

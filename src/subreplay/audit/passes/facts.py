@@ -43,7 +43,7 @@ from subreplay.audit.rules.dead_letters import by_policy
 from subreplay.audit.rules.flow import early, soonest
 from subreplay.audit.rules.partitions import keyed_routing
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
-from subreplay.hashing.identity import key_identity
+from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.kernels.compiled import compiled
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column, flags
 from subreplay.rows.model.entry_keys import own_keys
@@ -439,15 +439,15 @@ class _Batch:
         rows = self.messages
         m = np.empty((publication.MESSAGE, rows.num_rows), np.int64)
         names = column(rows, "producer").fill_null("").dictionary_encode()
-        m[publication.PRODUCER] = key_identity(names.dictionary)[np.asarray(names.indices)]
+        m[publication.PRODUCER] = compute_key_identities(names.dictionary)[np.asarray(names.indices)]
         origins = column(rows, "replicated_from")
         if origins.null_count < len(origins):  # producers' names are those of their clusters
             clusters = origins.fill_null("").dictionary_encode()
-            m[publication.PRODUCER] ^= (key_identity(clusters.dictionary) >> 1)[np.asarray(clusters.indices)]
+            m[publication.PRODUCER] ^= (compute_key_identities(clusters.dictionary) >> 1)[np.asarray(clusters.indices)]
         m[publication.STREAM] = m[publication.PRODUCER]
-        m[publication.CONTENT] = key_identity(column(rows, "key").fill_null(b"")) ^ numbers(rows, "size", 0)
+        m[publication.CONTENT] = compute_key_identities(column(rows, "key").fill_null(b"")) ^ numbers(rows, "size", 0)
         batched = np.flatnonzero(numbers(rows, "batch_index") >= 0)
-        m[publication.STREAM, batched] ^= key_identity(own_keys(rows.take(pa.array(batched)))) >> 1
+        m[publication.STREAM, batched] ^= compute_key_identities(own_keys(rows.take(pa.array(batched)))) >> 1
         m[publication.SEQUENCE] = np.where((self.chunk > 0) | self.before, -1, numbers(rows, "own_sequence_id", -1))
         m[publication.PUBLISHED] = self.published
         m[publication.LEDGER], m[publication.ENTRY] = numbers(rows, "ledger"), numbers(rows, "entry")

@@ -45,7 +45,7 @@ from subreplay.audit.rules.order import FIRST, HIGHEST, in_order
 from subreplay.audit.rules.ownership import active_state, one_active
 from subreplay.audit.sessions import Sessions
 from subreplay.kernels.inlining import hot, operation
-from subreplay.kernels.kernel import by_reference
+from subreplay.kernels.lazy_kernel import pass_by_reference
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
 
 PROGRESS: Final = np.dtype(
@@ -61,7 +61,7 @@ PROGRESS: Final = np.dtype(
 Progress: TypeAlias = Any  # one record of that
 
 
-@by_reference
+@pass_by_reference
 class Remembered(NamedTuple):
     """The arrays of a ``DispatcherState`` that compiled loops read and change; ``progress[0]`` is its only record."""
 

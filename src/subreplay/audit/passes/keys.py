@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from subreplay.audit.deliveries import Flags
-from subreplay.hashing.identity import key_identity
+from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.hashing.murmur3 import murmur3_32_array
 from subreplay.rows.model.columns import UNKNOWN, Ints, column
 from subreplay.rows.model.entry_keys import outer_keys, outer_sticky_keys, own_keys
@@ -49,9 +49,11 @@ def message_keys(policy: Policy, rows: pa.Table) -> Keys:
     hashes = murmur3_32_array(sticky)
     mixed = np.zeros(len(own), np.bool_)
     if policy.routing == "slot":
-        return Keys(own, key_identity(sticky), hashes, policy.slots(hashes), _mixed(rows, own))
+        return Keys(own, compute_key_identities(sticky), hashes, policy.compute_slots(hashes), _mixed(rows, own))
     nowhere = np.zeros(len(own), np.int64)  # one slot: the whole partition
-    identity = np.where(np.asarray(own.is_null()), -1, key_identity(own)) if policy.routing == "any" else nowhere
+    identity = (
+        np.where(np.asarray(own.is_null()), -1, compute_key_identities(own)) if policy.routing == "any" else nowhere
+    )
     return Keys(own, identity, hashes, nowhere, mixed)
 
 

@@ -18,7 +18,7 @@ from subreplay.audit.codes import Code
 from subreplay.audit.passes.lags import Lags
 from subreplay.audit.passes.states import NOWHERE, States
 from subreplay.audit.selectors import OtherTimelines, OwnerFits
-from subreplay.hashing.identity import key_identity
+from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.kernels.compiled import compiled
 from subreplay.rows.groups import AddingUp
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
@@ -140,7 +140,7 @@ class Given:
         consumer = np.array(numbers, np.int64)[np.asarray(names.indices)]
         self._lags.add(facts, consumer)
         key = column(facts, "key")
-        seen = (key_identity(key) ^ consumer * _CONSUMER ^ dispatcher * _DISPATCHER) & NEVER
+        seen = (compute_key_identities(key) ^ consumer * _CONSUMER ^ dispatcher * _DISPATCHER) & NEVER
         row = self._keys.indices(np.where(np.asarray(key.is_valid()), seen, NOWHERE))
         at, nth = ints(facts, "at"), ints(facts, "nth")
         counted = {

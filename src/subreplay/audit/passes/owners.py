@@ -66,24 +66,24 @@ def owners_at(
     timeline, sessions = dispatcher.timeline, dispatcher.sessions
     served = sessions.served(names, instances)
     session, several = sessions.find(served, at, seq)
-    epoch = timeline.epoch_at(at, seq)
+    epoch = timeline.find_epochs(at, seq)
     within = epoch.astype(np.int64)  # the epoch that it is right in
-    last = timeline.last_candidate(at, seq)
-    expected = timeline.owner_at(slots, hashes, epoch)
+    last = timeline.find_last_candidates(at, seq)
+    expected = timeline.find_owners(slots, hashes, epoch)
     right = np.ones(len(at), np.bool_)
     if policy.routing != "any":
         right = sessions.fits(expected, served)
         session = np.where(right, expected, session)
         for step in range(1, int((last - epoch).max(initial=0)) + 1):
             again = np.flatnonzero(~right & (epoch + step <= last))
-            candidates = timeline.owner_at(slots[again], hashes[again], epoch[again] + np.int32(step))
+            candidates = timeline.find_owners(slots[again], hashes[again], epoch[again] + np.int32(step))
             right[again] = found = sessions.fits(candidates, served.of(again))
             session[again[found]] = candidates[found]
             within[again[found]] += step
     in_transition = last > epoch
     if policy.routing == "partition":
         late = np.flatnonzero(~right & (at != UNKNOWN))
-        before = timeline.owner_at(slots[late], hashes[late], timeline.epoch_at(at[late] - BEING_SENT, seq[late]))
+        before = timeline.find_owners(slots[late], hashes[late], timeline.find_epochs(at[late] - BEING_SENT, seq[late]))
         right[late] = found = sessions.fits(before, served.of(late))
         in_transition[late] |= found
     left = np.append(np.array([end.at for end in sessions.left], np.int64), NEVER)[session]

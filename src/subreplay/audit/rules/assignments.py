@@ -15,14 +15,18 @@ import numpy as np
 from subreplay.audit.codes import GROUP, Code, Exemption, Rule
 from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
-from subreplay.hashing.java_map import map_order, uuid_hash_code
+from subreplay.hashing.java_map import compute_map_order, compute_uuid_hash_code
 from subreplay.rows.model.rows import MembershipEvent, Scope
 from subreplay.rows.model.words import clock
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.policies.kafka.assignor import is_group
-from subreplay.semantics.timelines.decisions import Decision, decisions
-from subreplay.semantics.timelines.membership import member_changes, ownership_events
-from subreplay.semantics.timelines.ownership import Interval, Story, intervals
+from subreplay.semantics.timelines.expected_decisions import ExpectedDecision, replay_decisions
+from subreplay.semantics.timelines.membership import collect_member_changes, collect_ownership_events
+from subreplay.semantics.timelines.recorded_ownership import (
+    MembershipEvents,
+    OwnershipInterval,
+    find_ownership_intervals,
+)
 
 RULES = (
     Rule(
@@ -62,19 +66,22 @@ class GroupStory(NamedTuple):
     of it. ``members`` and ``decided``: the same of all topics of the group, the former once for each topic.
     """
 
-    changes: Mapping[Scope, Story] = {}
-    told: Mapping[Scope, Story] = {}
-    members: Story = ()
-    decided: Story = ()
+    changes: Mapping[Scope, MembershipEvents] = {}
+    told: Mapping[Scope, MembershipEvents] = {}
+    members: MembershipEvents = ()
+    decided: MembershipEvents = ()
 
     @classmethod
     def of(
-        cls, changes: Mapping[Scope, Story], here: Iterable[Mapping[str, Any]], elsewhere: Iterable[Mapping[str, Any]]
+        cls,
+        changes: Mapping[Scope, MembershipEvents],
+        here: Iterable[Mapping[str, Any]],
+        elsewhere: Iterable[Mapping[str, Any]],
     ) -> GroupStory:
         """The story that the rows of a membership tell, ``here`` on the audited topic, and on others."""
         rows = [*here]
-        told, others = ownership_events(rows), ownership_events(rows_elsewhere := [*elsewhere])
-        members = member_changes([*rows, *rows_elsewhere])
+        told, others = collect_ownership_events(rows), collect_ownership_events(rows_elsewhere := [*elsewhere])
+        members = collect_member_changes([*rows, *rows_elsewhere])
         decided = [event for stories in (told, others) for story in stories.values() for event in story]
         return cls(changes, told, members, decided)
 
@@ -99,10 +106,12 @@ def _of_group(policy: Any, story: GroupStory, dates: bool) -> Iterator[Finding]:
     yield from owner_differs(policy, story, dates)
 
 
-def two_owners(scope: Scope, changes: Story, told: Story, dates: bool = False) -> Iterator[Finding]:
+def two_owners(
+    scope: Scope, changes: MembershipEvents, told: MembershipEvents, dates: bool = False
+) -> Iterator[Finding]:
     """TWO_OWNERS of a partition, by what its consumers were told."""
-    open_: list[Interval] = []
-    for one in intervals(told, changes):
+    open_: list[OwnershipInterval] = []
+    for one in find_ownership_intervals(told, changes):
         at = one.assigned.at
         open_ = [other for other in open_ if other.ended is None or other.ended.at > at]
         for other in open_:
@@ -119,14 +128,14 @@ def two_owners(scope: Scope, changes: Story, told: Story, dates: bool = False) -
         open_.append(one)
 
 
-def _had_left(owner: Interval, changes: Story, assigned: MembershipEvent) -> bool:
+def _had_left(owner: OwnershipInterval, changes: MembershipEvents, assigned: MembershipEvent) -> bool:
     """Whether an owner was no member any more, and was told so later."""
     gone = (e for e in changes if e.event != "join" and e.consumer == owner.consumer)
     left = any(owner.assigned.at <= e.at and e.since <= assigned.at for e in gone)
     return left and owner.ended is not None and owner.ended.event == "lost"
 
 
-def find_decision_differences(scope: Scope, told: Story, dates: bool = False) -> Iterator[Finding]:
+def find_decision_differences(scope: Scope, told: MembershipEvents, dates: bool = False) -> Iterator[Finding]:
     """TOLD_DIFFERS of a partition: callbacks beside the decisions among what is ``told``."""
     decided = [e for e in told if e.event in ("owner", "withdrawn")]
     for event in told:
@@ -159,18 +168,18 @@ _SIGNS: Final = 1 << 127 | 1 << 63
 """Java compares an id as two signed longs."""
 
 
-def _explained(policy: Policy, story: GroupStory) -> Sequence[Decision]:
+def _explained(policy: Policy, story: GroupStory) -> Sequence[ExpectedDecision]:
     topics = sorted({event.scope.topic for event in (*story.members, *story.decided)})
-    found = list(decisions(policy, story.members, story.decided))
+    found = list(replay_decisions(policy, story.members, story.decided))
     if policy.name != "kafka.uniform" or len(topics) == 1:
         return found
     if len(topics) > TOPICS:
         return ()
     for ids in _possible_ids(topics):
-        if not any(one.differing for one in found):
+        if not any(one.misassigned for one in found):
             break
-        other = list(decisions(policy, story.members, story.decided, lambda _, ids=ids: ids))  # type: ignore[misc]
-        found = min(found, other, key=lambda every: sum(len(one.differing) for one in every))
+        other = list(replay_decisions(policy, story.members, story.decided, lambda _, ids=ids: ids))  # type: ignore[misc]
+        found = min(found, other, key=lambda every: sum(len(one.misassigned) for one in every))
     return found
 
 
@@ -180,7 +189,7 @@ def _possible_ids(topics: Sequence[str]) -> Iterator[dict[str, UUID]]:
     known: set[tuple[tuple[int, ...], ...]] = set()
     for seed in range(DRAWS):
         ids = {topic: uuid5(NAMESPACE_URL, f"{seed} {topic}") for topic in topics}
-        by_hash = map_order(np.array([uuid_hash_code(one) for one in ids.values()], np.int64)).tolist()
+        by_hash = compute_map_order(np.array([compute_uuid_hash_code(one) for one in ids.values()], np.int64)).tolist()
         by_id = sorted(range(len(topics)), key=[one.int ^ _SIGNS for one in ids.values()].__getitem__)
         if (order := (tuple(by_hash), tuple(by_id))) not in known:
             known.add(order)
@@ -195,7 +204,7 @@ def owner_differs(policy: Policy, story: GroupStory, dates: bool = False) -> Ite
     The uniform assignor goes by the ids of topics, which nothing tells: of the orders that these can bring about, the
     one that explains most is taken. Of more than ``TOPICS`` topics nothing is looked for."""
     for decision in _explained(policy, story):
-        for topic_partition in decision.differing:
+        for topic_partition in decision.misassigned:
             decided, due = decision.decided.get(topic_partition), decision.due.get(topic_partition)
             scope = next((s for s in story.changes if (s.topic, max(s.partition, 0)) == topic_partition), None)
             if scope is not None:

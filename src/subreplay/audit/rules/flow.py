@@ -12,7 +12,7 @@ from subreplay.audit.context import UNKNOWN_SIZE
 from subreplay.audit.deliveries import AT, BATCH_INDEX, ORDINAL, RECEIVED, SESSION, UNTIL, Flags
 from subreplay.audit.needs import Need
 from subreplay.audit.terms import Terms
-from subreplay.hashing.profiles import PULSAR_4_2, ByProfile
+from subreplay.hashing.profiles import PULSAR_4_2, ProfileTable
 from subreplay.kernels.inlining import hot
 from subreplay.rows.model.columns import UNKNOWN, Ints, ints
 
@@ -63,7 +63,7 @@ RULES = (
 )
 
 # How much earlier than a tick a profile may be, ns: 4.2.4 cuts deliver-at to 512 ms (for a tick of 1000 ms)
-_CUT: Final = ByProfile({PULSAR_4_2: 512_000_000})
+_CUT: Final = ProfileTable({PULSAR_4_2: 512_000_000})
 
 _OVER, _WHOLE_BATCH = Code.OVER_PERMITS.bit, Exemption.WHOLE_BATCH.bit
 _PART = Exemption.PART_OF_CHUNKS.bit

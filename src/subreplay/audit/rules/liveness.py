@@ -39,7 +39,7 @@ from subreplay.audit.deliveries import (
 )  # fmt: skip
 from subreplay.audit.needs import Need
 from subreplay.kernels.inlining import hot, inlined, operation
-from subreplay.kernels.kernel import by_reference
+from subreplay.kernels.lazy_kernel import pass_by_reference
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, ints
 
 _NEEDS: Final = frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.STICKY_KEYS, Need.MEMBERSHIP})
@@ -93,7 +93,7 @@ REPEATS: Final = 3
 """How often messages are redelivered before owners are said to get no further; some may be resets, or lost commits."""
 
 
-@by_reference
+@pass_by_reference
 class Watch(NamedTuple):
     """What is known of the flow to each consumer: ``units`` (see above), and the deliveries that have not ended, a heap
     whose first row ends first, with its ``size``. A row of which ``AT`` is ``NEVER`` is a commit, made at ``UNTIL``."""
@@ -198,10 +198,10 @@ def owed(context: Context, dispatcher: Dispatcher, rows: pa.Table, d: Ints) -> O
     late = np.flatnonzero((d[NTH] == 0) & (due < d[AT]))
     if context.policy.routing == "any" or not len(late):
         return Owed(due, owner, since)
-    epoch = np.asarray(timeline.epoch_at(due[late], np.zeros(len(late), np.int64)), np.int32)
+    epoch = np.asarray(timeline.find_epochs(due[late], np.zeros(len(late), np.int64)), np.int32)
     late, epoch = late[epoch != d[EPOCH, late]], epoch[epoch != d[EPOCH, late]]
     hashes = ints(rows, "hash").astype(np.uint32)[late]
-    owner[late] = timeline.owner_at(d[SLOT, late], hashes, epoch)
+    owner[late] = timeline.find_owners(d[SLOT, late], hashes, epoch)
     nobody = np.flatnonzero(owner[late] < 0)  # it was due when nobody owned it: who did before the one that got it
     owner[late[nobody]] = _before(dispatcher, d[EPOCH, late[nobody]], d[SLOT, late[nobody]], hashes[nobody])
     moved = late[owner[late] != d[SESSION, late]]
@@ -216,7 +216,7 @@ def _before(dispatcher: Dispatcher, epochs: Ints, slots: Ints, hashes: NDArray[n
         return timeline.tenures.before[epochs]
     before = np.maximum(np.searchsorted(dispatcher.occupied, epochs) - 1, 0)
     occupied = np.append(dispatcher.occupied, 0)[before].astype(np.int32)
-    return np.asarray(timeline.owner_at(slots, hashes, occupied), np.int64)
+    return np.asarray(timeline.find_owners(slots, hashes, occupied), np.int64)
 
 
 def room_for(watch: Watch, rows: int) -> Watch:

@@ -9,7 +9,7 @@ from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
 from subreplay.rows.model.range_table import Range
 from subreplay.rows.model.words import clock
-from subreplay.semantics.timelines.event_text import event_words
+from subreplay.semantics.timelines.event_text import describe_event
 from subreplay.semantics.timelines.timeline import Epoch, Timeline
 
 _STICKY = frozenset({"pulsar.key_shared.sticky"})
@@ -49,7 +49,7 @@ def sticky_ranges(timeline: Timeline, dates: bool = False) -> Iterator[Finding]:
 
 
 def _gaps(timeline: Timeline, epoch: Epoch) -> frozenset[Range]:
-    if not timeline.connected(epoch.index):
+    if not timeline.list_connected(epoch.index):
         return frozenset()
     return frozenset(timeline.table(epoch.index).gaps(timeline.policy.space))
 
@@ -62,7 +62,7 @@ def _gap(timeline: Timeline, opened: Epoch, gap: Range, gaps: list[frozenset[Ran
         timeline.scope,
         opened.start.at,
         f"slots {gap[0]}..{gap[1]} had no owner from {clock(opened.start.at, dates)} {until}",
-        event_words(opened, dates),
+        describe_event(opened, dates),
         slot=gap[0],
         epoch=opened.index,
     )
@@ -81,7 +81,7 @@ def _overlap(timeline: Timeline, epoch: Epoch, asked: tuple[Range, ...], dates: 
                     epoch.start.at,
                     f"{epoch.cause.label} was refused at {clock(epoch.start.at, dates)}: it asked for slots "
                     f"{low}..{high}, of which {name} serves {shared[0]}..{shared[1]}",
-                    event_words(epoch, dates),
+                    describe_event(epoch, dates),
                     consumer=epoch.cause.label,
                     slot=shared[0],
                     epoch=epoch.index,

@@ -170,8 +170,8 @@ def judge_undelivered(context: Context, dispatcher: Dispatcher, state: Seen, row
     ordinal, slots, published, due = (ints(rows, name) for name in ("ordinal", "slot", "published", "due"))
     hashes = ints(rows, "hash").astype(np.uint32)
     last = state.last
-    epoch = timeline.epoch_at(np.array([last]), np.array([0]))[0] if last != UNKNOWN else 0
-    owner = np.asarray(timeline.owner_at(slots, hashes, np.full(len(slots), epoch, np.int32)), np.int64)
+    epoch = timeline.find_epochs(np.array([last]), np.array([0]))[0] if last != UNKNOWN else 0
+    owner = np.asarray(timeline.find_owners(slots, hashes, np.full(len(slots), epoch, np.int32)), np.int64)
     slot = state.slots.rows_of(slots)
     slot_holder = longest_of(slot, HOLD_PAIRS, PAIR)
     free = freed(slot, HOLD_PAIRS, PAIR, owner)
@@ -210,7 +210,7 @@ def judge_undelivered(context: Context, dispatcher: Dispatcher, state: Seen, row
         found.exemptions[(past_owner | passed_by) & ~past_slot & (unseen_ack == NEVER)] |= (
             Exemption.DELIVERY_REJECTED.bit
         )
-    homeless = (owner < 0) & (policy.routing == "slot") & (len(timeline.connected(int(epoch))) > 0)
+    homeless = (owner < 0) & (policy.routing == "slot") & (len(timeline.list_connected(int(epoch))) > 0)
     if context.filters:
         found.exemptions[homeless] |= Exemption.FILTERED.bit
     else:
@@ -244,10 +244,10 @@ def _passed_by(
     again."""
     timeline, at = dispatcher.timeline, slot[:, PASSED_AT]
     passed: Flags = (slot[:, PASSED] > ordinal) & (at > ripe) & _settled(state, ordinal, slot[:, PASSED], at)
-    for epochs in (timeline.epoch_at, timeline.last_candidate):
+    for epochs in (timeline.find_epochs, timeline.find_last_candidates):
         those = np.flatnonzero(passed)
         epoch = np.asarray(epochs(at[those], np.zeros(len(those), np.int64)), np.int32)
-        passed[those] &= np.asarray(timeline.owner_at(slots[those], hashes[those], epoch)) == slot[those, PASSED_BY]
+        passed[those] &= np.asarray(timeline.find_owners(slots[those], hashes[those], epoch)) == slot[those, PASSED_BY]
     return passed
 
 
@@ -305,9 +305,11 @@ def _starved(
     if context.starved_after == NEVER or context.policy.routing == "any" or not len(wanted) or unable:
         return
     since = end - context.starved_after
-    epoch, last = (int(of(np.array([end]), np.array([0]))[0]) for of in (timeline.epoch_at, timeline.last_candidate))
+    epoch, last = (
+        int(of(np.array([end]), np.array([0]))[0]) for of in (timeline.find_epochs, timeline.find_last_candidates)
+    )
     owner = np.asarray(
-        timeline.owner_at(slots[wanted], hashes[wanted], np.full(len(wanted), epoch, np.int32)), np.int64
+        timeline.find_owners(slots[wanted], hashes[wanted], np.full(len(wanted), epoch, np.int32)), np.int64
     )
     idle = np.append((state.busy.max(axis=1) <= since) & (sessions.joined <= since) & (sessions.closing > end), False)
     free = np.maximum(ripe[wanted], freed(state.slots.rows_of(slots[wanted]), HOLD_PAIRS, PAIR, owner))
@@ -316,7 +318,7 @@ def _starved(
     starved: Flags = idle[owner] & (free <= since) & (last == epoch)
     while epoch > 0 and timeline.epochs[epoch].start.at > since and starved.any():
         epoch -= 1
-        before = timeline.owner_at(slots[wanted], hashes[wanted], np.full(len(wanted), epoch, np.int32))
+        before = timeline.find_owners(slots[wanted], hashes[wanted], np.full(len(wanted), epoch, np.int32))
         starved &= before == owner
     found.codes[wanted[starved]] |= Code.STARVED.bit
     if dispatcher.other is not None:

@@ -37,7 +37,7 @@ from subreplay.audit.rules.liveness import (
     limits_of,
 )
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, ints
-from subreplay.semantics.timelines.ownership import silence_of
+from subreplay.semantics.timelines.recorded_ownership import detection_delay_ns
 
 _STUCK = Code.STUCK.bit
 
@@ -56,7 +56,7 @@ class Seen(Protocol):
 def end_of(context: Context, dispatcher: Dispatcher, end: int) -> tuple[int, int]:
     """The epoch in which somebody was last connected (or last owned the partition, in a Kafka group), and until when;
     ``end`` is the last thing known."""
-    epoch = int(dispatcher.timeline.epoch_at(np.array([end]), np.array([0]))[0])
+    epoch = int(dispatcher.timeline.find_epochs(np.array([end]), np.array([0]))[0])
     occupied = dispatcher.occupied
     if context.of_group:  # a member that closes gives its partitions up before it leaves
         occupied = np.flatnonzero(_owners(context, dispatcher) >= 0)
@@ -71,7 +71,7 @@ def _owners(context: Context, dispatcher: Dispatcher) -> Ints:
     """The session that owns a partition in each epoch; -1 for nobody."""
     epochs = np.arange(len(dispatcher.starts), dtype=np.int32)
     slots, hashes = np.full(len(epochs), context.policy.space[0]), np.zeros(len(epochs), np.uint32)
-    return np.asarray(dispatcher.timeline.owner_at(slots, hashes, epochs), np.int64)
+    return np.asarray(dispatcher.timeline.find_owners(slots, hashes, epochs), np.int64)
 
 
 def judge_waiting(
@@ -90,12 +90,14 @@ def judge_waiting(
     epoch, end = end_of(context, dispatcher, end_of_data(context, state.end))
     finish(watch, end, limits)
     slots, hashes = ints(rows, "slot"), ints(rows, "hash").astype(np.uint32)
-    owner = np.asarray(timeline.owner_at(slots, hashes, np.full(len(slots), epoch, np.int32)), np.int64)
+    owner = np.asarray(timeline.find_owners(slots, hashes, np.full(len(slots), epoch, np.int32)), np.int64)
     unowned = unowned_since(context, dispatcher, state.last)
     if unowned == dispatcher.abandoned != NEVER:  # the decisions say it, the fold does not
         owner[:] = -1
     unit = (
-        np.full(len(owner), len(watch.units) - 1 if len(timeline.connected(epoch)) else -1) if limits.shared else owner
+        np.full(len(owner), len(watch.units) - 1 if len(timeline.list_connected(epoch)) else -1)
+        if limits.shared
+        else owner
     )
     elsewhere = (holder[:, SESSION] >= 0) & (holder[:, SESSION] != owner) & (unit >= 0) & (not limits.shared)
     freed = np.where(elsewhere, np.maximum(ripe, holder[:, UNTIL]), ripe)
@@ -159,7 +161,7 @@ def unowned_since(context: Context, dispatcher: Dispatcher, last: int) -> int:
     if owned[-1] + 1 < len(epochs):
         following = epochs[int(owned[-1]) + 1]
         told = bool(dispatcher.timeline.ends)  # else the fold has waited for the session to time out
-        return following.start.at + (silence_of(context.policy, following.cause) if told else 0)
+        return following.start.at + (detection_delay_ns(context.policy, following.cause) if told else 0)
     return dispatcher.abandoned if last <= dispatcher.abandoned + context.terms.clock_skew else NEVER
 
 

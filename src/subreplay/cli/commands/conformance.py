@@ -10,7 +10,7 @@ import typer
 from subreplay.cli.command import EXIT_CODES, terminal
 from subreplay.cli.runs import Json, Quiet, Verbose
 from subreplay.errors import EnvironmentFailed, InputError
-from subreplay.hashing.profiles import rule_of
+from subreplay.hashing.profiles import get_rule
 from subreplay.rows.model.rows import Verdict
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def conformance(
     from subreplay.conformance.golden import files as golden
 
     if profile is not None:
-        rule_of("conformance", dict.fromkeys(golden.PROFILES), profile)
+        get_rule("conformance", dict.fromkeys(golden.PROFILES), profile)
     codes, results = {0}, list[dict[str, object]]()
     for path in golden.golden_files(paths):
         try:

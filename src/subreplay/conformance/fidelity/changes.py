@@ -59,7 +59,7 @@ def _moments(recorded: RecordedDispatcher, entries: Records, dispatched: Records
             near = fresh[(fresh.at >= epoch.since.at) & (fresh.at < moment + WRITE_LAG)]
             slots, hashes = (entries[name][near.ordinal] for name in ("slot", "hash"))
             before, after = (
-                index.owner_at(slots.astype(np.int64), hashes.astype(np.uint32), np.full(len(near), at, np.int32))
+                index.find_owners(slots.astype(np.int64), hashes.astype(np.uint32), np.full(len(near), at, np.int32))
                 for at in (epoch.index - 1, epoch.index)
             )
             moment = _between(near.at[(near.consumer == before) & (before != after)],

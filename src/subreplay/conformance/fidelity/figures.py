@@ -167,10 +167,13 @@ def _owners(recorded: RecordedDispatcher, entry: Records, at: int) -> set[int]:
     """The possible owners of an entry's slot at a time, by name: several while a change is under way, or begins before
     what was handed out then is written."""
     index, none = recorded.timeline.index, np.zeros(1, np.int64)
-    first, last = index.epoch_at(np.array([at]), none)[0], index.last_candidate(np.array([at + WRITE_LAG]), none)[0]
+    first, last = (
+        index.find_epochs(np.array([at]), none)[0],
+        index.find_last_candidates(np.array([at + WRITE_LAG]), none)[0],
+    )
     epochs = np.arange(first, last + 1, dtype=np.int32)
     slots, hashes = np.full(len(epochs), entry.slot, np.int64), np.full(len(epochs), entry.hash, np.uint32)
-    owners = index.owner_at(slots, hashes, epochs)
+    owners = index.find_owners(slots, hashes, epochs)
     return {*_names(recorded)[owners[owners != NOBODY]].tolist()}
 
 

@@ -108,7 +108,7 @@ def log_entries(recorded: RecordedDispatcher, log: Log) -> Records:
     keys = outer_sticky_keys(rows, recorded.policy.profile).to_pylist()
     hashes = np.array([murmur3_32(key) for key in keys], np.uint32)
     entries = np.zeros(len(keys), ENTRIES).view(np.recarray)
-    entries.slot = recorded.policy.slots(hashes)
+    entries.slot = recorded.policy.compute_slots(hashes)
     whole = recorded.broker.dispatcher != DispatcherKind.KEY_SHARED_DRAINING
     entries.hash = hashes & np.uint32(MASK_31) if whole else entries.slot
     entries.messages = log.sizes

@@ -34,11 +34,11 @@ from subreplay.adapters.pulsar_recording.rows import (
 from subreplay.adapters.pulsar_recording.scenario import Scenario, read_scenario
 from subreplay.conformance.fidelity.log import LoggedFlow, logged_flows
 from subreplay.errors import ConfigError, InputError
-from subreplay.hashing.profiles.releases import nearest_profile
+from subreplay.hashing.profiles.releases import find_nearest_profile
 from subreplay.rows.model.rows import Scope
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
-from subreplay.semantics.timelines.membership import dispatcher_events
+from subreplay.semantics.timelines.membership import build_dispatcher_events
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.simulation.pulsar.broker.broker_state import DispatcherOptions
 from subreplay.simulation.pulsar.broker.dispatch_rules import Settings, settings_of
@@ -79,7 +79,7 @@ def recorded_profile(folder: Path) -> str:
     version = read_scenario(folder).version or folder.resolve().parent.name
     if not re.fullmatch(r"\d+(\.\d+)+", version):
         raise InputError(f"{folder}: of which version? Name it in scenario.json, or give --profile")
-    return nearest_profile("pulsar", version)[0]
+    return find_nearest_profile("pulsar", version)[0]
 
 
 def recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatcher]:
@@ -105,7 +105,7 @@ def recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatc
     for (subscription, topic), request in sorted(first.items(), key=lambda item: item[0]):
         scope = Scope(*base_topic(topic))
         options = {"allow_out_of_order": True} if request.allow_out_of_order else {}
-        policy = make(scenario.policy_of(request.type, request.key_shared_mode), profile, **options)
+        policy = make_policy(scenario.policy_of(request.type, request.key_shared_mode), profile, **options)
         mine = _events_of(events, subscription, topic)
         yield RecordedDispatcher(
             subscription,
@@ -150,7 +150,7 @@ def _timeline(policy: Policy, scope: Scope, events: tuple[Any, ...]) -> Timeline
         exact = {name: row[name] * 1_000 + row[f"{name}_nanos"] for name in ("at", "since")}
         rows.append({"ranges": None} | row | exact)
     untold = {event.consumer for event in events if isinstance(event, Dispatch) and event.instance is None}
-    return Timeline.fold(policy, scope, dispatcher_events(rows, [(scope.topic, scope.partition)], untold)[scope])
+    return Timeline.fold(policy, scope, build_dispatcher_events(rows, [(scope.topic, scope.partition)], untold)[scope])
 
 
 def _origins(dead: Any, topic: str) -> Iterator[tuple[int, int]]:

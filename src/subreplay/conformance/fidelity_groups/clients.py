@@ -58,14 +58,14 @@ class RecordedMembers(Members):
         self.partitions = partitions
         times: dict[int, list[tuple[int, int]]] = {}
         for row in records:
-            number = partitions.number(Scope(row.topic, row.partition))
+            number = partitions.find_number(Scope(row.topic, row.partition))
             times.setdefault(number, []).append((row.offset, row.produced_at))
         self.readers = [
             Reader(np.maximum.accumulate(np.array([at for _, at in sorted(times.get(number, ()))], np.int64)))
             for number in range(len(partitions))
         ]
         for poll in polls:
-            self.readers[partitions.number(Scope(poll.topic, poll.partition))].polled.append(
+            self.readers[partitions.find_number(Scope(poll.topic, poll.partition))].polled.append(
                 (poll.polled_at, poll.offset)
             )
         self.given: list[Given] = []
@@ -92,7 +92,7 @@ class RecordedMembers(Members):
 
     def polls(self, consumer: str, topic_partition: TopicPartition, count: int) -> None:
         """A poll brings so many records of a partition, if the consumer has it."""
-        number = self.partitions.number(Scope(*topic_partition))
+        number = self.partitions.find_number(Scope(*topic_partition))
         reader = self.readers[number]
         if self._fetcher(number) != consumer:
             return
@@ -104,7 +104,7 @@ class RecordedMembers(Members):
 
     def rewinds(self, consumer: str, topic_partition: TopicPartition, to: int) -> None:
         """The application seeks."""
-        number = self.partitions.number(Scope(*topic_partition))
+        number = self.partitions.find_number(Scope(*topic_partition))
         if self._fetcher(number) == consumer:
             self.readers[number].position, self.readers[number].again = to, "rewind"
 
@@ -114,13 +114,13 @@ class RecordedMembers(Members):
 
     def commits(self, row: Commit) -> None:
         """A commit counts."""
-        self.readers[self.partitions.number(Scope(row.topic, row.partition))].committed = row.offset
+        self.readers[self.partitions.find_number(Scope(row.topic, row.partition))].committed = row.offset
 
     @property
     def unseen(self) -> set[tuple[TopicPartition, int]]:
         """The records that nobody was given."""
         given = {(row.topic_partition, row.offset) for row in self.given}
-        named = self.partitions.named(np.arange(len(self.partitions)))
+        named = self.partitions.list_names(np.arange(len(self.partitions)))
         every = {(one, n) for one, reader in zip(named, self.readers, strict=True) for n in range(len(reader.end))}
         return every - given
 

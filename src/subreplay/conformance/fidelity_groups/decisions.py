@@ -15,9 +15,9 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from subreplay.hashing.timeline_map import TimelineOrder
-from subreplay.semantics.policies.kafka.assignor import Assignor, Member, Partitions, TopicPartition
-from subreplay.semantics.policies.kafka.group import Group
+from subreplay.hashing.timeline_map import TimelineMapOrder
+from subreplay.semantics.policies.kafka.assignor import Assignor, GroupMember, Partitions, TopicPartition
+from subreplay.semantics.policies.kafka.group import ConsumerGroup
 
 Owned = Mapping[str, frozenset[TopicPartition]]
 """The partitions of each member, by its id."""
@@ -91,9 +91,9 @@ def _owners(owned: Owned) -> dict[TopicPartition, str]:
     return {one: member for member, mine in owned.items() for one in mine}
 
 
-def _owned(group: Group) -> Owned:
+def _owned(group: ConsumerGroup) -> Owned:
     """What the members have by the last rebalance."""
-    return {m.member_id: frozenset(group.partitions.named(m.claim.partitions)) for m in group.assigned}
+    return {m.member_id: frozenset(group.partitions.list_names(m.claim.partitions)) for m in group.assigned}
 
 
 # the classic protocol
@@ -102,16 +102,16 @@ def _owned(group: Group) -> Owned:
 def _classic(
     rows: Iterable[Row], assignors: Mapping[str, Assignor], counts: Mapping[str, Sequence[int]]
 ) -> Iterator[Decision]:
-    group: Group | None = None
+    group: ConsumerGroup | None = None
     for row in rows:
         members = row["members"] or ()
         if row["protocol"] not in assignors or row["tombstone"] or not members:
             group = None  # empty: whoever comes next claims nothing
             continue
         given = {m["member_id"]: frozenset(_topic_partitions(m["assignment"])) for m in members}
-        partitions = Partitions.of(_known(counts, {p for mine in given.values() for p in mine}))
+        partitions = Partitions.from_counts(_known(counts, {p for mine in given.values() for p in mine}))
         quiet = group is not None and row["generation"] == group.generation
-        before = (group or Group(assignors[row["protocol"]])).over(partitions)
+        before = (group or ConsumerGroup(assignors[row["protocol"]])).with_partitions(partitions)
         group = _with_members(before, members, quiet)
         if not quiet:  # a generation that nobody heard of leaves no record
             group = replace(group, generation=row["generation"] - 1).rebalance()
@@ -134,7 +134,7 @@ def _known(counts: Mapping[str, Sequence[int]], given: Iterable[TopicPartition])
     }
 
 
-def _with_members(group: Group, members: Sequence[Row], quiet: bool) -> Group:
+def _with_members(group: ConsumerGroup, members: Sequence[Row], quiet: bool) -> ConsumerGroup:
     """The group with these members, in their order: that is the one in which the leader's map gets them."""
     now = {row["member_id"]: _member(row) for row in members}
     gone = {m.member_id: m for m in group.members if m.member_id not in now}
@@ -158,12 +158,12 @@ def _with_members(group: Group, members: Sequence[Row], quiet: bool) -> Group:
     return replace(group, members=tuple(sorted(group.members, key=lambda m: order[m.member_id])))
 
 
-def _changed(member: Member, now: Mapping[str, Member]) -> bool:
+def _changed(member: GroupMember, now: Mapping[str, GroupMember]) -> bool:
     return member.topics != now[member.member_id].topics
 
 
-def _member(row: Row) -> Member:
-    return Member(row["member_id"], frozenset(row["topics"] or ()), row["instance_id"], row["rack"])
+def _member(row: Row) -> GroupMember:
+    return GroupMember(row["member_id"], frozenset(row["topics"] or ()), row["instance_id"], row["rack"])
 
 
 def _micros(row: Row) -> int:
@@ -197,8 +197,8 @@ class _Server:
         self.targets: dict[str, frozenset[tuple[str, int]]] = {}
         self.topics: dict[str, tuple[str, int]] = {}  # by id
         self.regexes: dict[str, tuple[str, ...]] = {}
-        self.group: Group | None = None
-        self.order = TimelineOrder()
+        self.group: ConsumerGroup | None = None
+        self.order = TimelineMapOrder()
         self.fresh: set[str] = set()  # members that came with the decision which is being written
 
     def apply(self, table: str, row: Row) -> Decision | None:
@@ -231,7 +231,7 @@ class _Server:
             self.group = None
             return None
         counts, ids = dict(self.topics.values()), {name: uuid_of(t) for t, (name, _) in self.topics.items()}
-        group = (self.group or Group(assignor)).over(Partitions.of(counts, topic_ids=ids))
+        group = (self.group or ConsumerGroup(assignor)).with_partitions(Partitions.from_counts(counts, topic_ids=ids))
         group = self._with_members(replace(group, assignor=assignor))
         self.group = replace(group, generation=row["epoch"] - 1).rebalance()
         decided = {
@@ -245,7 +245,7 @@ class _Server:
         chosen = [row["server_assignor"] for row in self.members.values() if row["server_assignor"]]
         return max(sorted(set(chosen)), key=chosen.count) if chosen else "uniform"
 
-    def _with_members(self, group: Group) -> Group:
+    def _with_members(self, group: ConsumerGroup) -> ConsumerGroup:
         now = {member_id: self._member(row) for member_id, row in self.members.items()}
         gone = {m.member_id: m for m in group.members if m.member_id not in now}
         known = {m.member_id for m in group.members}
@@ -259,7 +259,7 @@ class _Server:
                 group = group.join(new)
             else:
                 del gone[old.member_id]
-                group = group.restart(old.member_id, new, quietly=True)
+                group = group.restart(old.member_id, new, keep_assignment=True)
         for member_id in gone:
             group = group.leave(member_id)
         group = group.subscribe({m.member_id: now[m.member_id].topics for m in group.members if _changed(m, now)})
@@ -270,9 +270,9 @@ class _Server:
             group, members=tuple(sorted(group.members, key=lambda m: (m.member_id in fresh, order[m.member_id])))
         )
 
-    def _member(self, row: Row) -> Member:
+    def _member(self, row: Row) -> GroupMember:
         topics = frozenset([*row["topics"], *self.regexes.get(row["regex"] or "", ())])
-        return Member(row["member_id"], topics, row["instance_id"], row["rack"])
+        return GroupMember(row["member_id"], topics, row["instance_id"], row["rack"])
 
 
 def topic_ids(decoded: Mapping[str, pa.Table], group: str) -> dict[str, UUID]:

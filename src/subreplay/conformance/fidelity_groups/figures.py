@@ -16,8 +16,8 @@ from subreplay.conformance.fidelity_groups.clients import Cause
 from subreplay.conformance.fidelity_groups.decisions import Decision, decisions
 from subreplay.conformance.fidelity_groups.instants import derived_instants
 from subreplay.conformance.fidelity_groups.reenact import Reenactment, reenacted
-from subreplay.hashing.profiles import LATEST
-from subreplay.semantics.policies import make
+from subreplay.hashing.profiles import LATEST_PROFILES
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.kafka.assignor import TopicPartition
 
 CLASSIC: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
@@ -127,7 +127,9 @@ def decided_by(it: Recording) -> Iterable[Decision]:
     classic = it.scenario.protocol == "classic"
     names = CLASSIC if classic else ("range", "uniform")
     assignors: dict[str, Any] = {
-        name: make(f"kafka.{'' if classic or name != 'range' else 'server_'}{name.replace('-', '_')}", LATEST["kafka"])
+        name: make_policy(
+            f"kafka.{'' if classic or name != 'range' else 'server_'}{name.replace('-', '_')}", LATEST_PROFILES["kafka"]
+        )
         for name in names
     }
     return (one for one in decisions(it.decoded, it.scenario.group, assignors, known_counts(it)) if one.rebalanced)
@@ -149,7 +151,7 @@ def _recorded_generations(it: Recording) -> Iterable[tuple[int, frozenset[Any]]]
 
 def _replayed_generations(again: Reenactment) -> Iterable[tuple[int, frozenset[Any]]]:
     names = [process.event.label for process in again.members.processes]
-    topic_partitions = again.members.partitions.named(np.arange(len(again.members.partitions)))
+    topic_partitions = again.members.partitions.list_names(np.arange(len(again.members.partitions)))
     for one in again.coordinator.generations:
         owned: dict[str, set[TopicPartition]] = {names[member]: set() for member in one.members}
         for topic_partition, owner in zip(topic_partitions, one.owners.tolist(), strict=True):

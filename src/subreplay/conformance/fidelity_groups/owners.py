@@ -75,7 +75,7 @@ def by_prediction(replay: GroupReplay, partitions: Partitions, end: int) -> Inte
             found[number].append(Interval(start, min(stop, after, end), names[owner]))
             found[number].sort()
     numbers = sorted(found)
-    topic_partitions = dict(zip(numbers, partitions.named(np.array(numbers, np.int64)), strict=True))
+    topic_partitions = dict(zip(numbers, partitions.list_names(np.array(numbers, np.int64)), strict=True))
     return {topic_partitions[number]: _joined(found[number]) for number in numbers}
 
 
@@ -113,6 +113,6 @@ def pauses(intervals: Intervals) -> list[int]:
     return [two.start - one.end for mine in intervals.values() for one, two in pairwise(mine) if two.start > one.end]
 
 
-def owner_at(intervals: Intervals, topic_partition: TopicPartition, at: int) -> str | None:
+def find_owners(intervals: Intervals, topic_partition: TopicPartition, at: int) -> str | None:
     """Who fetches a partition at a time."""
     return next((one.consumer for one in intervals.get(topic_partition, ()) if one.start <= at < one.end), None)

@@ -16,10 +16,10 @@ from subreplay.adapters.kafka_recording.adapter import Recording
 from subreplay.adapters.kafka_recording.rows import Action, Application, Record, Scenario
 from subreplay.conformance.fidelity_groups.decisions import topic_ids
 from subreplay.conformance.fidelity_groups.work import planned_work
-from subreplay.hashing.profiles import LATEST
+from subreplay.hashing.profiles import LATEST_PROFILES
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
-from subreplay.semantics.policies import make
-from subreplay.semantics.policies.kafka.assignor import Partitions, invented_ids
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.policies.kafka.assignor import Partitions, derive_topic_ids
 from subreplay.simulation.kafka.group_simulation import GroupReplay
 from subreplay.simulation.kafka.group_state import LOGGED
 from subreplay.simulation.kafka.simulation_parameters import (
@@ -110,7 +110,7 @@ def all_partitions(recording: Recording, ids: bool = True) -> Partitions:
     """The partitions at the beginning, numbered with room for all that topics will have; ``ids`` as for ``planned``."""
     counts = final_counts(recording.scenario)
     known = topic_ids(recording.decoded, recording.scenario.group) if ids else {}
-    whole = Partitions.of(counts, topic_ids=invented_ids(counts) | known)
+    whole = Partitions.from_counts(counts, topic_ids=derive_topic_ids(counts) | known)
     begin = np.array([recording.scenario.topics[topic] for topic in whole.topics], np.int64)
     return Partitions(whole.topics, begin, whole.bounds, whole.racks, whole.topic_ids)
 
@@ -159,7 +159,7 @@ def logged(records: Sequence[Record], partitions: Partitions) -> Records:
     """What was produced, as a replay reads it: in order of time, within a partition in order of the log."""
     rows = empty_records(len(records), LOGGED)
     for row, record in zip(rows, records, strict=True):
-        row.partition = partitions.number(Scope(record.topic, record.partition))
+        row.partition = partitions.find_number(Scope(record.topic, record.partition))
         row.at = record.produced_at
         row.entry, row.batch_index, row.size = record.offset, -1, record.size
     rows = rows[np.lexsort((rows["entry"], rows["partition"]))].view(np.recarray)
@@ -184,10 +184,10 @@ def policy_of(scenario: Scenario, late: int = 0) -> Any:
     first = scenario.consumers[0]
     if scenario.protocol == "consumer":
         session = _broker(scenario, "group.consumer.session.timeout.ms", 45_000)
-        return make(scenario.policy, LATEST["kafka"], session_timeout_us=session // 1_000)
-    return make(
+        return make_policy(scenario.policy, LATEST_PROFILES["kafka"], session_timeout_us=session // 1_000)
+    return make_policy(
         scenario.policy,
-        LATEST["kafka"],
+        LATEST_PROFILES["kafka"],
         session_timeout_us=_setting(first, "session.timeout.ms", 45_000) // 1_000,
         initial_rebalance_delay_us=(_broker(scenario, "group.initial.rebalance.delay.ms", 3_000) + late) // 1_000,
     )

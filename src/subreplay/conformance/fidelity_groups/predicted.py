@@ -20,7 +20,7 @@ from subreplay.conformance.fidelity_groups.owners import (
     agreeing,
     by_callbacks,
     by_prediction,
-    owner_at,
+    find_owners,
     pauses,
 )
 from subreplay.conformance.fidelity_groups.plan import Planned, planned, runs
@@ -103,7 +103,7 @@ def _end(it: Recording) -> int:
 def compare(it: Recording, run: Run) -> Predicted:
     """The figures of a recording and a run of its plan."""
     plan, given, predicted = run
-    topic_partitions = plan.partitions.named(np.arange(len(plan.partitions)))
+    topic_partitions = plan.partitions.list_names(np.arange(len(plan.partitions)))
     taken = [(topic_partitions[row.partition], int(row.entry)) for row in given if row.delivered_at >= 0]
     pending = {(topic_partitions[row.partition], int(row.entry)) for row in given}
     polled = [(TopicPartition(row.topic, row.partition), row.offset) for row in it.polls]
@@ -192,5 +192,6 @@ def _both(recorded: set[Any], predicted: set[Any]) -> tuple[int, int, int]:
 
 def _at_owner(it: Recording, predicted: Intervals) -> int:
     return sum(
-        owner_at(predicted, TopicPartition(row.topic, row.partition), row.polled_at) == row.consumer for row in it.polls
+        find_owners(predicted, TopicPartition(row.topic, row.partition), row.polled_at) == row.consumer
+        for row in it.polls
     )

@@ -14,11 +14,18 @@ from uuid import UUID
 import numpy as np
 
 from subreplay.conformance.golden.cases import Case, difference, first_of
-from subreplay.hashing.murmur2 import kafka_partition, murmur2_32
+from subreplay.hashing.murmur2 import choose_kafka_partition, murmur2_32
 from subreplay.hashing.profiles import KAFKA_4_0
-from subreplay.semantics.policies import make
-from subreplay.semantics.policies.kafka.assignor import NO_GENERATION, Claim, Ints, Member, Partitions, TopicPartition
-from subreplay.semantics.policies.kafka.group import Group
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.policies.kafka.assignor import (
+    NO_GENERATION,
+    GroupMember,
+    Ints,
+    MemberClaim,
+    Partitions,
+    TopicPartition,
+)
+from subreplay.semantics.policies.kafka.group import ConsumerGroup
 
 PROFILE_OF = {"4.0.2": KAFKA_4_0}
 
@@ -29,7 +36,7 @@ def partitioner_case(case: Case, profile: str) -> str | None:
     unsigned = murmur2_32(key)
     actual = {
         "murmur2": unsigned - (1 << 32) if unsigned >> 31 else unsigned,
-        "partition": {count: kafka_partition(key, int(count)) for count in case["partition"]},
+        "partition": {count: choose_kafka_partition(key, int(count)) for count in case["partition"]},
     }
     return difference("", case, actual)
 
@@ -40,8 +47,8 @@ def assignor_case(case: Case, profile: str) -> str | None:
 
 
 def _generations(case: Case, profile: str) -> Iterator[str | None]:
-    assignor: Any = make(f"kafka.{case['assignor']}", profile)
-    group = Group(assignor, trusts_stale_claims=True)
+    assignor: Any = make_policy(f"kafka.{case['assignor']}", profile)
+    group = ConsumerGroup(assignor, trusts_stale_claims=True)
     ids = {
         topic: UUID(bytes=base64.urlsafe_b64decode(f"{text}==")) for topic, text in case.get("topic_ids", {}).items()
     }
@@ -56,7 +63,7 @@ def _generations(case: Case, profile: str) -> Iterator[str | None]:
         yield difference(f"generation {number} from its members, ", expected, actual)
 
         topics = _topics(topics, generation["events"])
-        group = group.over(_partitions(generation | {"topics": topics, "members": []}, ids))
+        group = group.with_partitions(_partitions(generation | {"topics": topics, "members": []}, ids))
         group = _applied(group, generation["events"], _attributes(generation))
         where = f"generation {number} from its events, "
         brought = _claims(assignor, partitions, members)
@@ -71,17 +78,17 @@ def _partitions(generation: Case, ids: Mapping[str, UUID]) -> Partitions:
         topic: tuple(frozenset(replicas) for replicas in by_partition)
         for topic, by_partition in generation.get("partition_racks", {}).items()
     }
-    return Partitions.of(generation["topics"], claimed, racks, ids)
+    return Partitions.from_counts(generation["topics"], claimed, racks, ids)
 
 
-def _member(entry: Case, partitions: Partitions) -> Member:
+def _member(entry: Case, partitions: Partitions) -> GroupMember:
     """A member with what it claims; on the server, its previous target."""
     memory = entry.get("user_data") or {}
     generation: int = entry.get("generation", -1)
     claimed_since = memory.get("generation", NO_GENERATION) if "user_data" in entry else generation
-    claim = Claim(_numbers(partitions, _claimed(entry)), claimed_since)
+    claim = MemberClaim(_numbers(partitions, _claimed(entry)), claimed_since)
     topics = frozenset(entry["topics"])
-    return Member(entry["member_id"], topics, entry["instance_id"], entry.get("rack"), generation, claim)
+    return GroupMember(entry["member_id"], topics, entry["instance_id"], entry.get("rack"), generation, claim)
 
 
 def _claimed(entry: Case) -> list[TopicPartition]:
@@ -95,15 +102,15 @@ def _parsed(name: str) -> TopicPartition:
 
 
 def _numbers(partitions: Partitions, named: Iterable[TopicPartition]) -> Ints:
-    numbers = partitions.numbers(named)
+    numbers = partitions.find_numbers(named)
     numbers.sort()
     return numbers
 
 
-def _attributes(generation: Case) -> dict[str, Member]:
+def _attributes(generation: Case) -> dict[str, GroupMember]:
     """What the members are, without what they hold: the events name them only."""
     return {
-        entry["member_id"]: Member(
+        entry["member_id"]: GroupMember(
             entry["member_id"], frozenset(entry["topics"]), entry["instance_id"], entry.get("rack")
         )
         for entry in generation["members"]
@@ -121,22 +128,22 @@ def _topics(before: Mapping[str, int], events: list[Case]) -> dict[str, int]:
     return topics
 
 
-def _applied(group: Group, events: list[Case], who: Mapping[str, Member]) -> Group:
+def _applied(group: ConsumerGroup, events: list[Case], who: Mapping[str, GroupMember]) -> ConsumerGroup:
     """The group after the events of one generation."""
     for event in events:
         group = CHANGES[event["type"]](group, event, who)
     return group
 
 
-def _unchanged(group: Group, event: Case, who: Mapping[str, Member]) -> Group:
+def _unchanged(group: ConsumerGroup, event: Case, who: Mapping[str, GroupMember]) -> ConsumerGroup:
     return group
 
 
-def _subscribed(group: Group, event: Case, who: Mapping[str, Member]) -> Group:
+def _subscribed(group: ConsumerGroup, event: Case, who: Mapping[str, GroupMember]) -> ConsumerGroup:
     return group.subscribe(event.get("subscriptions", {}))
 
 
-CHANGES: Mapping[str, Callable[[Group, Case, Mapping[str, Member]], Group]] = {
+CHANGES: Mapping[str, Callable[[ConsumerGroup, Case, Mapping[str, GroupMember]], ConsumerGroup]] = {
     "join": lambda group, event, who: group.join(_known(who, event)),
     "leave": lambda group, event, who: group.leave(event["member"]),
     "evict": lambda group, event, who: group.evict(event["member"]),
@@ -155,12 +162,12 @@ CHANGES: Mapping[str, Callable[[Group, Case, Mapping[str, Member]], Group]] = {
 """What an event of a golden file does to a group."""
 
 
-def _known(who: Mapping[str, Member], event: Case) -> Member:
+def _known(who: Mapping[str, GroupMember], event: Case) -> GroupMember:
     """The member an event is about; one that leaves before the rebalance is in no list and has no part in it."""
-    return who.get(event["member"], Member(event["member"], frozenset()))
+    return who.get(event["member"], GroupMember(event["member"], frozenset()))
 
 
-def _claims(assignor: Any, partitions: Partitions, members: Iterable[Member]) -> dict[str, Any]:
+def _claims(assignor: Any, partitions: Partitions, members: Iterable[GroupMember]) -> dict[str, Any]:
     """What each member brings to a rebalance, as far as its assignor reads it and the files have it."""
     told: dict[str, Any] = {}
     for m in members:
@@ -174,21 +181,21 @@ def _claims(assignor: Any, partitions: Partitions, members: Iterable[Member]) ->
     return {"members": list(told), "claims": told}
 
 
-def _outcome(group: Group) -> Case:
+def _outcome(group: ConsumerGroup) -> Case:
     owned = [member.claim.partitions for member in group.assigned]
     actual: Case = {"assignment": _by_member(group.partitions, group.assigned, owned)}
     if group.assignor.rebalance == "cooperative":
         revoked = {i: sorted(f"{topic}-{p}" for topic, p in named) for i, named in group.revoked.items()}
-        actual |= {"revoked": revoked, "followup_required": group.unsettled}
+        actual |= {"revoked": revoked, "followup_required": group.needs_rebalance}
     return actual
 
 
-def _by_member(partitions: Partitions, members: Iterable[Member], owned: Iterable[Ints]) -> dict[str, list[str]]:
+def _by_member(partitions: Partitions, members: Iterable[GroupMember], owned: Iterable[Ints]) -> dict[str, list[str]]:
     return {m.member_id: _names(partitions, numbers) for m, numbers in zip(members, owned, strict=True)}
 
 
 def _names(partitions: Partitions, numbers: Ints) -> list[str]:
-    return sorted(f"{topic}-{partition}" for topic, partition in partitions.named(numbers))
+    return sorted(f"{topic}-{partition}" for topic, partition in partitions.list_names(numbers))
 
 
 def _sorted(assignment: Mapping[str, list[str]]) -> dict[str, list[str]]:

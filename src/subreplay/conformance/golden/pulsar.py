@@ -11,27 +11,27 @@ from typing import Any
 
 from subreplay.conformance.golden.cases import NOWHERE, Case, applied, difference, error_of, first_of
 from subreplay.conformance.golden.pulsar_selectors import auto_split_case, consistent_hash_case, exclusive_case
-from subreplay.hashing.java_string import java_decoded, java_string_hash
+from subreplay.hashing.java_string import decode_java_utf8, java_string_hash
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
-from subreplay.hashing.producer_routing import HASHING_SCHEMES, producer_partition
-from subreplay.hashing.profiles import PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ByProfile
-from subreplay.hashing.slots import SHORT_RING, WHOLE_RING, SlotRule, range_slots
-from subreplay.hashing.sticky_key import sticky_key
+from subreplay.hashing.producer_routing import HASHING_SCHEMES, choose_partition
+from subreplay.hashing.profiles import PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ProfileTable
+from subreplay.hashing.slots import SHORT_RING, WHOLE_RING, SlotRule, make_range_rule
+from subreplay.hashing.sticky_key import compute_sticky_key
 from subreplay.rows.model.rows import Consumer, Scope
-from subreplay.semantics.policies import make
-from subreplay.semantics.policies.pulsar.shared import next_consumer
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.policies.pulsar.shared import choose_next_consumer
 
 PROFILE_OF = {"3.2.3": PULSAR_3_2, "4.0.8": PULSAR_4_0, "4.2.4": PULSAR_4_2}
 """The profile that each version's golden files hold for."""
 
 
-STICKY_HASH_RULES: Mapping[str, Mapping[str, SlotRule]] = ByProfile(
+STICKY_HASH_RULES: Mapping[str, Mapping[str, SlotRule]] = ProfileTable(
     {
         PULSAR_3_2: dict.fromkeys(("auto_split", "consistent", "exclusive"), WHOLE_RING),  # reduced later, in select()
         PULSAR_4_0: {
-            "auto_split": range_slots(PULSAR_4_0),
+            "auto_split": make_range_rule(PULSAR_4_0),
             "consistent": SHORT_RING,
-            "exclusive": range_slots(PULSAR_4_0),
+            "exclusive": make_range_rule(PULSAR_4_0),
         },
     }
 )
@@ -41,13 +41,13 @@ STICKY_HASH_RULES: Mapping[str, Mapping[str, SlotRule]] = ByProfile(
 def hash_case(case: Case, profile: str) -> str | None:
     """A key through Murmur3, Java's string hash, every selector's slot and the producers' routing."""
     key = base64.b64decode(case["key_b64"])
-    text = java_decoded(key)
+    text = decode_java_utf8(key)
     hash_ = murmur3_32(key)
     actual = {
         "murmur3_32": hash_ & MASK_31,
         "murmur3_client_bytes": hash_ & MASK_31,
         "sticky_hash": _sticky_hashes(hash_, profile),
-        "select_slot_autosplit_exclusive": range_slots(profile).slot(hash_),
+        "select_slot_autosplit_exclusive": make_range_rule(profile).compute_slot(hash_),
         "java_string_hash_bytes": java_string_hash(text),
         "java_string_hash": java_string_hash(text),
         "partition_key": _routed(text, case.get("partition_key", {})),
@@ -58,18 +58,18 @@ def hash_case(case: Case, profile: str) -> str | None:
 
 def _routed(key: str, expected: Case) -> Case:
     counts = expected.get("n", [])
-    return {"n": counts} | {scheme: [producer_partition(key, n, scheme) for n in counts] for scheme in HASHING_SCHEMES}
+    return {"n": counts} | {scheme: [choose_partition(key, n, scheme) for n in counts] for scheme in HASHING_SCHEMES}
 
 
 def _sticky_hashes(hash_: int, profile: str) -> dict[str, int]:
-    return {selector: rule.slot(hash_) for selector, rule in STICKY_HASH_RULES[profile].items()}
+    return {selector: rule.compute_slot(hash_) for selector, rule in STICKY_HASH_RULES[profile].items()}
 
 
 def sticky_key_case(case: Case, profile: str) -> str | None:
     """A message's metadata to the sticky key, and that to every selector's slot."""
     ordering = case["ordering_key_b64"]
     key = case["partition_key"]
-    found = sticky_key(
+    found = compute_sticky_key(
         None if ordering is None else base64.b64decode(ordering),
         None if key is None else key.encode(),
         case["partition_key_b64_encoded"],
@@ -87,10 +87,10 @@ def sticky_key_case(case: Case, profile: str) -> str | None:
 def failover_case(case: Case, profile: str) -> str | None:
     """Joins and leaves of the dispatcher with a single active consumer: Failover, or Exclusive."""
     if case["sub_type"] == "Exclusive":
-        policy = make("pulsar.exclusive", profile)
+        policy = make_policy("pulsar.exclusive", profile)
     else:
         hashing = case["active_consumer_failover_consistent_hashing"]
-        policy = make("pulsar.failover", profile, consistent_hashing=hashing)
+        policy = make_policy("pulsar.failover", profile, consistent_hashing=hashing)
     partition = case["partition_index"]
     scope = Scope(case["topic"].removesuffix(f"-partition-{partition}"), partition)
     return first_of(_failover_steps(policy, scope, case))
@@ -113,7 +113,7 @@ def _failover_steps(policy: Any, scope: Scope, case: Case) -> Iterator[str | Non
 
 def shared_case(case: Case, profile: str) -> str | None:
     """Joins, leaves, permits and blocks of a Shared dispatcher, and whom it serves; each pick costs one permit."""
-    return first_of(_shared_steps(make("pulsar.shared", profile), case))
+    return first_of(_shared_steps(make_policy("pulsar.shared", profile), case))
 
 
 def _shared_steps(policy: Any, case: Case) -> Iterator[str | None]:
@@ -125,7 +125,7 @@ def _shared_steps(policy: Any, case: Case) -> Iterator[str | None]:
         picks: list[int | None] = []
         for _ in event["picks"]:
             available = [permits[member.index] > 0 and member.index not in blocked for member in state.members]
-            position, turn = next_consumer(state.members, available, turn)
+            position, turn = choose_next_consumer(state.members, available, turn)
             picks.append(None if position is None else state.members[position].index)
             if position is not None:
                 permits[state.members[position].index] -= 1

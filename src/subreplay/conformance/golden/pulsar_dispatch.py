@@ -9,8 +9,8 @@ import numpy as np
 
 from subreplay.conformance.golden.cases import NOWHERE, Case, applied, difference, error_of, first_of
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
-from subreplay.hashing.sticky_key import sticky_key
-from subreplay.semantics.policies import make
+from subreplay.hashing.sticky_key import compute_sticky_key
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from subreplay.simulation.pulsar.broker.broker_loop import fire_timer, next_timer, work
 from subreplay.simulation.pulsar.broker.broker_membership import join, leave
@@ -42,12 +42,12 @@ MOST_TIMERS = 120
 
 def dispatch_shared_case(case: Case, profile: str) -> str | None:
     """One script for a Shared dispatcher."""
-    return first_of(_steps(case, make(POLICIES[case["policy"]], profile)))
+    return first_of(_steps(case, make_policy(POLICIES[case["policy"]], profile)))
 
 
 def dispatch_key_shared_case(case: Case, profile: str) -> str | None:
     """One script for a Key_Shared dispatcher."""
-    policy = make(POLICIES[case["policy"]], profile, allow_out_of_order=case["allow_out_of_order"])
+    policy = make_policy(POLICIES[case["policy"]], profile, allow_out_of_order=case["allow_out_of_order"])
     return first_of(_steps(case, policy))
 
 
@@ -124,11 +124,11 @@ class _Script:
 
     def _hashed(self, key: str | None) -> tuple[int, int]:
         sequence = int(self.broker.state[0].end)
-        found = sticky_key(
+        found = compute_sticky_key(
             None, None if key is None else key.encode(), False, self.producer, sequence, self.policy.profile
         )
         hash_ = murmur3_32(found or b"")
-        slot = int(self.policy.slots(np.array([hash_], np.uint32))[0])
+        slot = int(self.policy.compute_slots(np.array([hash_], np.uint32))[0])
         draining = self.broker.rule[0].dispatcher == DispatcherKind.KEY_SHARED_DRAINING
         return slot, slot if draining else hash_ & MASK_31
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from subreplay.conformance.golden.cases import NOWHERE, Case, applied, difference, error_of, first_of
 from subreplay.errors import ConfigError
 from subreplay.hashing.murmur3 import murmur3_32
-from subreplay.hashing.profiles import PULSAR_3_2, PULSAR_4_0, ByProfile
+from subreplay.hashing.profiles import PULSAR_3_2, PULSAR_4_0, ProfileTable
 from subreplay.rows.model.range_table import NOBODY, RangeTable
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 
-SELECT_TAKES_SLOTS = ByProfile({PULSAR_3_2: False, PULSAR_4_0: True})
+SELECT_TAKES_SLOTS = ProfileTable({PULSAR_3_2: False, PULSAR_4_0: True})
 """Whether the ``hashes`` of a case are slots already, or whole hashes that ``select`` reduces."""
 
 Ranges: TypeAlias = dict[int, list[tuple[int, int]]]
@@ -41,7 +41,7 @@ def exclusive_case(case: Case, profile: str) -> str | None:
 
 def _selector_case(name: str, options: Case, case: Case, profile: str) -> str | None:
     try:
-        policy = make(name, profile, **options)
+        policy = make_policy(name, profile, **options)
     except ConfigError as error:
         reason = str(error).removeprefix(f"{name}: ").partition(", got ")[0]
         refusal = {"class": "IllegalArgumentException", "message": reason}
@@ -54,9 +54,9 @@ def _selector_case(name: str, options: Case, case: Case, profile: str) -> str | 
 def _selector_steps(policy: Any, case: Case) -> Iterator[str | None]:
     state = policy.start(NOWHERE)
     for step, event in enumerate(case["events"]):
-        before = policy.reported_ranges(state)
+        before = policy.list_reported_ranges(state)
         state, refusal = applied(policy, _without_connection(state, event.get("dead_connection")), event)
-        after = policy.reported_ranges(state)
+        after = policy.list_reported_ranges(state)
         actual = {
             "error": error_of(refusal),
             "ranges": _by_id(after),
@@ -80,12 +80,12 @@ def _without_connection(state: Any, index: int | None) -> Any:
 def _slots(policy: Any, hashes: list[int]) -> NDArray[np.int64]:
     if SELECT_TAKES_SLOTS[policy.profile]:
         return np.array(hashes, np.int64)
-    return cast(NDArray[np.int64], policy.slots(np.array(hashes, np.uint32)))
+    return cast(NDArray[np.int64], policy.compute_slots(np.array(hashes, np.uint32)))
 
 
 def _selected_keys(policy: Any, state: Any, keys_b64: list[str]) -> list[int | None]:
     hashes = np.array([murmur3_32(base64.b64decode(key)) for key in keys_b64], np.uint32)
-    return _selected(policy, state, policy.slots(hashes))
+    return _selected(policy, state, policy.compute_slots(hashes))
 
 
 def _selected(policy: Any, state: Any, slots: NDArray[np.int64]) -> list[int | None]:

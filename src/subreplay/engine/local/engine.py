@@ -25,7 +25,7 @@ from subreplay.engine.local.parts import Chain, Held, Leave, Left, Part, Read, S
 from subreplay.engine.local.tables import LocalKeptTables, LocalTables, NewKept
 from subreplay.engine.steps import one_output
 from subreplay.errors import ConfigError, EnvironmentFailed
-from subreplay.kernels.compiling import compiling
+from subreplay.kernels.compilation_monitor import compilation
 from subreplay.rows.sorted_blocks import Order
 
 IN_PROCESS: Final = 1 << 17
@@ -114,9 +114,9 @@ class LocalEngine(Engine):
                 done, rest = wait(jobs, _LOOK, FIRST_EXCEPTION)
                 waits = bool(rest) and not any(job.exception() for job in done)
                 if compiles.exists():
-                    compiling.say()
+                    compilation.announce()
             found = [job.result() for job in jobs]
-            compiling.seconds += sum(seconds for _, seconds in found)
+            compilation.seconds += sum(seconds for _, seconds in found)
             return [left for left, _ in found]
         except TerminatedWorkerError as error:
             raise EnvironmentFailed(
@@ -150,9 +150,9 @@ def _as_left(output: Output) -> pa.Schema | Order | NewFiles:
 
 def _work(stored: str, compiles: Path, part: Part) -> tuple[dict[str, Left], float]:
     """What a process leaves of a part, and the seconds for which it compiled; file ``compiles`` tells that it does."""
-    before = compiling.seconds
-    with compiling.said_by(compiles.touch):
-        return _read(stored)(part), compiling.seconds - before
+    before = compilation.seconds
+    with compilation.announce_with(compiles.touch):
+        return _read(stored)(part), compilation.seconds - before
 
 
 @lru_cache(maxsize=1)

@@ -34,9 +34,9 @@ from subreplay.rows.model.range_table import NOBODY
 from subreplay.rows.model.tables import MEMBERSHIP
 from subreplay.rows.quarantine import checked, quarantined
 from subreplay.rows.scan.members import members
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
-from subreplay.semantics.timelines.membership import dispatcher_events
+from subreplay.semantics.timelines.membership import build_dispatcher_events
 from subreplay.semantics.timelines.timeline import OwnerIndex
 from subreplay.whatif.scenario import plan
 
@@ -54,7 +54,7 @@ def slot(key: ColumnOrName, profile: str, policy: str = _CONSISTENT_HASH, **opti
 
     Raises ``ConfigError`` where the policy does not know the profile or an option, or has no slots.
     """
-    slots = _slots(make(policy, profile, **options))
+    slots = _slots(make_policy(policy, profile, **options))
 
     def of_keys(keys: pa.Array) -> pa.Array:
         return slots(keys)
@@ -119,8 +119,8 @@ class Owners:
 
     def _names(self, mine: _Dispatcher, hashes: NDArray[np.uint32], times: NDArray[np.int64]) -> NDArray[np.object_]:
         # at the very instant of a change, what it led to counts
-        epochs = mine.owners.epoch_at(times, np.full(len(times), NEVER))
-        owners = mine.owners.owner_at(self.policy.slots(hashes), hashes, epochs)
+        epochs = mine.owners.find_epochs(times, np.full(len(times), NEVER))
+        owners = mine.owners.find_owners(self.policy.compute_slots(hashes), hashes, epochs)
         return np.array([*mine.names, None], object)[owners]  # the last is NOBODY's
 
 
@@ -142,7 +142,7 @@ def owners(
     Raises ``ConfigError`` for an unknown policy, profile or option and for a policy under which nobody owns anything,
     ``InputError`` for a membership that has several subscriptions or topics, or rows that break their contract.
     """
-    made = make(policy, profile, **(options or {}))
+    made = make_policy(policy, profile, **(options or {}))
     if made.routing == "any":
         raise ConfigError(f"{policy}: any consumer may get any message: nobody owns one")
     require_columns("membership", arrow_schema(membership.schema), "membership")
@@ -158,7 +158,7 @@ def owners(
     name = events[0]["topic"]
     numbers = range(partitions) if partitions else () if any(r["partition"] is not None for r in events) else (-1,)
     once, _, _ = members_once(events)
-    folded = plan("owners", made, dispatcher_events(once, [(name, number) for number in numbers]))
+    folded = plan("owners", made, build_dispatcher_events(once, [(name, number) for number in numbers]))
     found = {
         scope.partition: _Dispatcher(timeline.index, tuple(consumer.label for consumer in timeline.consumers))
         for scope, timeline in folded.timelines.items()
@@ -244,7 +244,7 @@ def _slot_by_name() -> Callable[..., Column]:
         names = pc.binary_join_element_wise(of, profiles, " ")
         for name, rows in _groups(names):
             if name is not None:
-                found[rows] = _slots(make(*name.split(" ", 1)))(keys.take(pa.array(rows))).fill_null(0)
+                found[rows] = _slots(make_policy(*name.split(" ", 1)))(keys.take(pa.array(rows))).fill_null(0)
         return _known(found, keys, names)
 
     return _function("slot", "long", slots)
@@ -253,7 +253,7 @@ def _slot_by_name() -> Callable[..., Column]:
 def _slots(policy: Policy) -> Callable[[pa.Array], pa.Array]:
     if policy.routing != "slot":
         raise ConfigError(f"{policy.name} has no slots: it routes by {policy.routing}")
-    return lambda keys: _known(policy.slots(murmur3_32_array(keys)), keys)
+    return lambda keys: _known(policy.compute_slots(murmur3_32_array(keys)), keys)
 
 
 def _groups(values: pa.Array) -> Iterator[tuple[Any, NDArray[np.int64]]]:

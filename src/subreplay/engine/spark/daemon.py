@@ -13,7 +13,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from subreplay.kernels.kernel import make_all
+from subreplay.kernels.lazy_kernel import prepare_all_kernels
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
     daemon = import_module("pyspark.daemon")
     for name in ("subreplay.engine.spark.packing", "subreplay.pipeline.story"):
         import_module(name)
-    make_all()
+    prepare_all_kernels()
     gc.freeze()  # what forks share they need not look through
     daemon.manager()
 

@@ -1,8 +1,8 @@
 """Named behaviours: what differs between the documents and the releases, as data.
 
 A profile is the name of one consistent behaviour, never a version to compare with. What only one policy knows (the ring
-of consistent hashing, say) stands beside that policy, in a ``ByProfile`` table: a release that is based on another one
-is named there only where it deviates.
+of consistent hashing, say) stands beside that policy, in a ``ProfileTable`` table: a release that is based on another
+one is named there only where it deviates.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PULSAR_4_2 = "pulsar-4.2"
 KAFKA_2_3 = "kafka-2.3"
 KAFKA_4_0 = "kafka-4.0"
 
-LATEST: Final[Mapping[str, str]] = {"kafka": KAFKA_4_0, "pulsar": PULSAR_4_0}
+LATEST_PROFILES: Final[Mapping[str, str]] = {"kafka": KAFKA_4_0, "pulsar": PULSAR_4_0}
 """The latest long-term release of each system."""
 BASED_ON: Final[Mapping[str, str]] = {
     PULSAR_2_10: PULSAR_3_2,
@@ -33,39 +33,39 @@ BASED_ON: Final[Mapping[str, str]] = {
 Rule = TypeVar("Rule")
 
 
-def _by_release(profile: str) -> tuple[int, list[int]]:
+def _release_sort_key(profile: str) -> tuple[int, list[int]]:
     """The documents first, then each system's releases from the oldest on."""
     system, _, release = profile.partition("-")
     return ("documented", "pulsar", "kafka").index(system), [int(part) for part in release.split(".") if part]
 
 
-def latest(policy: str) -> str:
+def get_latest_profile(policy: str) -> str:
     """The profile of a policy where none is named.
 
-    >>> latest("kafka.range"), latest("shared")
+    >>> get_latest_profile("kafka.range"), get_latest_profile("shared")
     ('kafka-4.0', 'pulsar-4.0')
     """
-    return LATEST["kafka" if policy.startswith("kafka.") else "pulsar"]
+    return LATEST_PROFILES["kafka" if policy.startswith("kafka.") else "pulsar"]
 
 
-class ByProfile(Mapping[str, Rule]):
+class ProfileTable(Mapping[str, Rule]):
     """What profiles say of one thing; one that is not named says what the profile says that it is based on.
 
-    >>> table = ByProfile({PULSAR_3_2: "old", PULSAR_4_0: "new"})
+    >>> table = ProfileTable({PULSAR_3_2: "old", PULSAR_4_0: "new"})
     >>> table[PULSAR_4_2], KAFKA_4_0 in table, list(table)
     ('new', False, ['pulsar-2.10', 'pulsar-3.2', 'pulsar-4.0', 'pulsar-4.2'])
     """
 
-    def __init__(self, named: Mapping[str, Rule]) -> None:
-        self._named = named
+    def __init__(self, rules_by_name: Mapping[str, Rule]) -> None:
+        self._rules = rules_by_name
 
     def __getitem__(self, profile: str) -> Rule:
-        while profile not in self._named:
+        while profile not in self._rules:
             profile = BASED_ON[profile]
-        return self._named[profile]
+        return self._rules[profile]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted({*self._named, *(each for each in BASED_ON if each in self)}, key=_by_release))
+        return iter(sorted({*self._rules, *(each for each in BASED_ON if each in self)}, key=_release_sort_key))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -83,7 +83,7 @@ class KeylessRule:
     per_message: bool = False
 
 
-KEYLESS: Mapping[str, KeylessRule] = ByProfile(
+KEYLESS: Mapping[str, KeylessRule] = ProfileTable(
     {
         DOCUMENTED: KeylessRule(b"NON_KEY"),  # row L-BATCH-3
         PULSAR_3_2: KeylessRule(b"NONE_KEY"),
@@ -94,7 +94,7 @@ KEYLESS: Mapping[str, KeylessRule] = ByProfile(
 )
 
 
-def rule_of(subject: str, rules: Mapping[str, Rule], profile: str) -> Rule:
+def get_rule(subject: str, rules: Mapping[str, Rule], profile: str) -> Rule:
     """The rule that ``subject`` (a policy's name, for the message) follows under ``profile``.
 
     Raises ConfigError naming the legal profiles, and for a release the nearest one, if it knows no such one.
@@ -102,10 +102,10 @@ def rule_of(subject: str, rules: Mapping[str, Rule], profile: str) -> Rule:
     try:
         return rules[profile]
     except KeyError:
-        from subreplay.hashing.profiles.releases import describe_nearest  # which needs this module
+        from subreplay.hashing.profiles.releases import describe_nearest_profile  # which needs this module
 
         known = f"{subject} has no profile {profile!r}; it has: {', '.join(rules)}"
         system = profile.partition("-")[0]
         if system in ("kafka", "pulsar") and not any(name.startswith(f"{system}-") for name in rules):
             raise ConfigError(f"{known}. {profile} is a profile of {system.title()}, another system.") from None
-        raise ConfigError(". ".join(filter(None, (known, describe_nearest(profile))))) from None
+        raise ConfigError(". ".join(filter(None, (known, describe_nearest_profile(profile))))) from None

@@ -9,21 +9,21 @@ from typing import Final, NamedTuple
 
 from subreplay.hashing.profiles import KAFKA_2_3, KAFKA_4_0, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2
 
-_OLD_RING = (
+_OLD_RING_DIFFERENCE = (
     "its failover of topics without partitions and its redelivery counts are those of pulsar-3.2, "
     "but its consistent-hash ring is that of pulsar-2.10"
 )
-_OWN_RING = (
+_OWN_RING_DIFFERENCE = (
     "since 3.0.7 and 3.3.2 the consistent-hash ring is another one (apache/pulsar#23327), before 3.0.3 it was that of "
     "pulsar-2.10"
 )
-_FIVE = (
+_PULSAR_5_DIFFERENCE = (
     "for ordinary topics no other rule is known; its look-ahead limits (4,000 and 40,000) and its read size (500) are "
     "larger; scalable topics (topic://) and their segments are not known"
 )
 
 
-class Nearest(NamedTuple):
+class ReleaseMatch(NamedTuple):
     """The profile for a release from ``first`` on; ``differs`` is empty where the profile is that release's own."""
 
     first: tuple[int, ...]
@@ -31,38 +31,42 @@ class Nearest(NamedTuple):
     differs: str
 
 
-NEAREST: Final[Mapping[str, Sequence[Nearest]]] = {
+RELEASE_MATCHES: Final[Mapping[str, Sequence[ReleaseMatch]]] = {
     "pulsar": (
-        Nearest((0,), PULSAR_2_10, "releases before 2.8 are not known; before 2.10 auto-split is the default selector"),
-        Nearest(
+        ReleaseMatch(
+            (0,), PULSAR_2_10, "releases before 2.8 are not known; before 2.10 auto-split is the default selector"
+        ),
+        ReleaseMatch(
             (2, 8),
             PULSAR_2_10,
             "auto-split is the default selector, and of two consumers of equal name the first to leave takes away the "
             "ring's points of both",
         ),
-        Nearest((2, 10), PULSAR_2_10, ""),
-        Nearest((2, 11), PULSAR_2_10, "all chunks of a message go to one consumer of a Shared subscription"),
-        Nearest((3, 0), PULSAR_2_10, _OLD_RING),
-        Nearest((3, 0, 3), PULSAR_3_2, ""),
-        Nearest((3, 0, 7), PULSAR_3_2, _OWN_RING),
-        Nearest((3, 1), PULSAR_2_10, _OLD_RING),
-        Nearest((3, 2, 0), PULSAR_2_10, _OLD_RING),
-        Nearest((3, 2, 1), PULSAR_3_2, ""),
-        Nearest((3, 3), PULSAR_3_2, "it has not been compared"),
-        Nearest((3, 3, 2), PULSAR_3_2, _OWN_RING),
-        Nearest((4, 0), PULSAR_4_0, ""),
-        Nearest((4, 1), PULSAR_4_0, "it has not been compared; it lies between 4.0 and 4.2"),
-        Nearest((4, 2), PULSAR_4_2, ""),
-        Nearest((4, 3), PULSAR_4_2, "it is later than 4.2 and has not been compared"),
-        Nearest((5, 0), PULSAR_4_2, _FIVE),
+        ReleaseMatch((2, 10), PULSAR_2_10, ""),
+        ReleaseMatch((2, 11), PULSAR_2_10, "all chunks of a message go to one consumer of a Shared subscription"),
+        ReleaseMatch((3, 0), PULSAR_2_10, _OLD_RING_DIFFERENCE),
+        ReleaseMatch((3, 0, 3), PULSAR_3_2, ""),
+        ReleaseMatch((3, 0, 7), PULSAR_3_2, _OWN_RING_DIFFERENCE),
+        ReleaseMatch((3, 1), PULSAR_2_10, _OLD_RING_DIFFERENCE),
+        ReleaseMatch((3, 2, 0), PULSAR_2_10, _OLD_RING_DIFFERENCE),
+        ReleaseMatch((3, 2, 1), PULSAR_3_2, ""),
+        ReleaseMatch((3, 3), PULSAR_3_2, "it has not been compared"),
+        ReleaseMatch((3, 3, 2), PULSAR_3_2, _OWN_RING_DIFFERENCE),
+        ReleaseMatch((4, 0), PULSAR_4_0, ""),
+        ReleaseMatch((4, 1), PULSAR_4_0, "it has not been compared; it lies between 4.0 and 4.2"),
+        ReleaseMatch((4, 2), PULSAR_4_2, ""),
+        ReleaseMatch((4, 3), PULSAR_4_2, "it is later than 4.2 and has not been compared"),
+        ReleaseMatch((5, 0), PULSAR_4_2, _PULSAR_5_DIFFERENCE),
     ),
     "kafka": (
-        Nearest((0,), KAFKA_2_3, "releases before 2.3 are not known"),
-        Nearest((2, 3), KAFKA_2_3, ""),
-        Nearest((2, 4), KAFKA_4_0, "assignors know racks only since 3.5, and its sticky assignor may choose otherwise"),
-        Nearest((3, 5), KAFKA_4_0, "it has not been compared"),
-        Nearest((4, 0), KAFKA_4_0, ""),
-        Nearest((4, 1), KAFKA_4_0, "it is later than 4.0 and has not been compared"),
+        ReleaseMatch((0,), KAFKA_2_3, "releases before 2.3 are not known"),
+        ReleaseMatch((2, 3), KAFKA_2_3, ""),
+        ReleaseMatch(
+            (2, 4), KAFKA_4_0, "assignors know racks only since 3.5, and its sticky assignor may choose otherwise"
+        ),
+        ReleaseMatch((3, 5), KAFKA_4_0, "it has not been compared"),
+        ReleaseMatch((4, 0), KAFKA_4_0, ""),
+        ReleaseMatch((4, 1), KAFKA_4_0, "it is later than 4.0 and has not been compared"),
     ),
 }
 """By system, in the order of releases. Read from the classes of Pulsar 2.7.5, 2.8.1, 2.10.4, 3.0.2, 3.0.7, 3.2.0,
@@ -70,31 +74,31 @@ NEAREST: Final[Mapping[str, Sequence[Nearest]]] = {
 PIP-119 (2.10), chunks with apache/pulsar#16202 (2.11), failover with apache/pulsar#19502 (3.0)."""
 
 
-def nearest_profile(system: str, version: str) -> tuple[str, str]:
+def find_nearest_profile(system: str, version: str) -> tuple[str, str]:
     """The profile nearest to a release (``5.0.1``), and a sentence if the release may differ from it, else "".
 
-    >>> nearest_profile("pulsar", "3.2.3")
+    >>> find_nearest_profile("pulsar", "3.2.3")
     ('pulsar-3.2', '')
-    >>> nearest_profile("kafka", "4.1.0")[0]
+    >>> find_nearest_profile("kafka", "4.1.0")[0]
     'kafka-4.0'
     """
-    known = NEAREST[system]
+    matches = RELEASE_MATCHES[system]
     number = tuple(map(int, re.findall(r"\d+", version)[:3]))
     if not number:
-        return known[-1].profile, f"The release {version!r} of {system} is not a number: check the profile."
+        return matches[-1].profile, f"The release {version!r} of {system} is not a number: check the profile."
     number += (99,) if len(number) == 2 else ()  # as its latest patch
-    found = known[max(bisect_right(known, number, key=lambda each: each.first) - 1, 0)]
-    if not found.differs:
-        return found.profile, ""
-    return found.profile, (
-        f"{system} {version} has no profile of its own. The nearest is {found.profile}; what differs: {found.differs}."
+    match = matches[max(bisect_right(matches, number, key=lambda each: each.first) - 1, 0)]
+    if not match.differs:
+        return match.profile, ""
+    return match.profile, (
+        f"{system} {version} has no profile of its own. The nearest is {match.profile}; what differs: {match.differs}."
     )
 
 
-def describe_nearest(profile: str) -> str:
+def describe_nearest_profile(profile: str) -> str:
     """What to say of a name that is no profile: the nearest one, if it names a release of a known system, else ""."""
     named = re.fullmatch(r"(pulsar|kafka)-(\d+(?:\.\d+)*)", profile)
     if named is None:
         return ""
-    nearest, sentence = nearest_profile(named[1], named[2])
+    nearest, sentence = find_nearest_profile(named[1], named[2])
     return sentence or f"The profile of {named[1]} {named[2]} is {nearest}."

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from subreplay.audit.needs import Need
-from subreplay.hashing.sticky_key import spreads_keyless
+from subreplay.hashing.sticky_key import has_keyless_spread
 from subreplay.reports.assemble.dispatch import never_taken
 from subreplay.reports.assemble.loads import messages_by_window
 from subreplay.reports.data import Flow, ScenarioConsumer, ScenarioView, WindowLoad
@@ -200,7 +200,7 @@ def _retained(plan: Plan, rows: Mapping[str, list[Row]]) -> str:
 
 def _assumed(plan: Plan, lacking: Collection[Need]) -> str:
     """What is assumed of messages without a key, where the data do not tell what spreads them."""
-    if Need.STICKY_KEYS not in lacking or plan.policy.routing != "slot" or not spreads_keyless(plan.policy.profile):
+    if Need.STICKY_KEYS not in lacking or plan.policy.routing != "slot" or not has_keyless_spread(plan.policy.profile):
         return ""
     return (
         f"the spread of messages without a key is assumed: {plan.policy.profile} spreads them by producer name and "

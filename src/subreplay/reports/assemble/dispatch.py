@@ -179,7 +179,7 @@ def _cause(figures: DispatchFigures, holders: frozenset[str]) -> str:
     ends = {r["outcome"] for r in figures.outcomes if r["delivered"]}
     if is_group(figures.plan.policy) and "timed_out" in ends:
         return "members are evicted again and again, as the work on a poll takes longer than max.poll.interval.ms"
-    if not any(timeline.connected(len(timeline.epochs) - 1) for timeline in figures.plan.timelines.values()):
+    if not any(timeline.list_connected(len(timeline.epochs) - 1) for timeline in figures.plan.timelines.values()):
         return "nobody is connected in the end"
     again = {"nacked": "fail", "timed_out": "are not acknowledged before the acknowledgement timeout"}
     return " and ".join(f"messages {what} again and again" for end, what in again.items() if end in ends)
@@ -187,7 +187,7 @@ def _cause(figures: DispatchFigures, holders: frozenset[str]) -> str:
 
 def _spread(figures: DispatchFigures) -> Spread:
     """How many consumers there were in the end, and which of them had nothing to do while messages were left."""
-    last = [timeline.connected(len(timeline.epochs) - 1) for timeline in figures.plan.timelines.values()]
+    last = [timeline.list_connected(len(timeline.epochs) - 1) for timeline in figures.plan.timelines.values()]
     connected = {consumer.label for here in last for consumer in here}
     until = {r["consumer"]: r["busy_until"] or 0 for r in figures.taken if r["window"] is None}
     idle = [name for name in connected if until.get(name, 0) <= figures.last_published]

@@ -17,8 +17,8 @@ from subreplay.reports.figures import Figures
 from subreplay.rows.model.range_table import RangeTable
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.words import instant
-from subreplay.semantics.timelines.event_text import change_words
-from subreplay.semantics.timelines.timeline import Epoch, Timeline, once_each
+from subreplay.semantics.timelines.event_text import describe_changes
+from subreplay.semantics.timelines.timeline import Epoch, Timeline, compute_once_per_index
 from subreplay.whatif.handovers import changes
 
 SLOT_MAPS, PARTITION_MAPS = 6, 40
@@ -40,7 +40,7 @@ def range_maps(figures: Figures) -> tuple[tuple[RangeMap, ...], int]:
     low, high = policy.space
     several = len({scope.topic for scope in timelines}) > 1
     drawn = dict(islice(timelines.items(), most))
-    views = once_each(drawn.values(), lambda timeline: _views(timeline, begin, end))
+    views = compute_once_per_index(drawn.values(), lambda timeline: _views(timeline, begin, end))
     maps = tuple(
         RangeMap(
             _short(scope, several),
@@ -106,8 +106,8 @@ def _view(timeline: Timeline, column: Column, begin: int, end: int) -> EpochView
         instant(stop),
         start // 1_000,
         stop // 1_000,
-        change_words(column),
-        tuple([consumer.label for consumer in timeline.connected(last.index)]),
+        describe_changes(column),
+        tuple([consumer.label for consumer in timeline.list_connected(last.index)]),
         tuple(_bands(timeline, table)) if len(table) <= BANDS else (),
         len(table) if len(table) > BANDS else 0,
         tuple([SlotShare(name, share) for name, share in sorted(shares.items())]),

@@ -13,8 +13,8 @@ from subreplay.reports.data import MoveView
 from subreplay.reports.figures import Figures
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.words import instant
-from subreplay.semantics.timelines.event_text import change_words
-from subreplay.semantics.timelines.timeline import Timeline, once_each
+from subreplay.semantics.timelines.event_text import describe_changes
+from subreplay.semantics.timelines.timeline import Timeline, compute_once_per_index
 from subreplay.whatif.handovers import Handovers, changes, handovers
 
 MOVES = 60
@@ -49,7 +49,7 @@ class Moves:
     def of(cls, figures: Figures) -> Moves:
         low, high = figures.plan.policy.space
         timelines = figures.plan.timelines
-        passed = tuple(once_each(timelines.values(), _InWords))
+        passed = tuple(compute_once_per_index(timelines.values(), _InWords))
         counts = [len(each.handovers.slots) for each in passed]
         begins = np.cumsum([0, *counts]).tolist()
         of = {
@@ -110,7 +110,9 @@ class _InWords:
     def __init__(self, timeline: Timeline) -> None:
         self.handovers: Handovers = handovers(timeline)
         rows = [*self.handovers.rows()]
-        words = {change[-1].index: (instant(change[0].start.at), change_words(change)) for change in changes(timeline)}
+        words = {
+            change[-1].index: (instant(change[0].start.at), describe_changes(change)) for change in changes(timeline)
+        }
         self.epoch = [row.epoch for row in rows]
         self.at, self.cause = ([words[row.epoch][part] for row in rows] for part in range(2))
         self.before, self.after = [row.before for row in rows], [row.after for row in rows]

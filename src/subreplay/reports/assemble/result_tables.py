@@ -17,8 +17,8 @@ from subreplay.reports.assemble.verdict import Judgement, headline
 from subreplay.reports.data import MoveView, RunInfo, ScenarioView
 from subreplay.reports.figures import Figures
 from subreplay.rows.model.tables import TIME
-from subreplay.semantics.timelines.event_text import event_words
-from subreplay.semantics.timelines.timeline import Timeline, once_each
+from subreplay.semantics.timelines.event_text import describe_event
+from subreplay.semantics.timelines.timeline import Timeline, compute_once_per_index
 
 EPOCHS: Final = pa.schema(
     [
@@ -84,7 +84,11 @@ def _of_dispatchers(
 ) -> pa.Table:
     """Rows of each dispatcher, with its name as their first column."""
     others = pa.schema([*schema][1:])
-    parts = [*once_each(timelines.values(), lambda timeline: pa.Table.from_pylist(rows(timeline), schema=others))]
+    parts = [
+        *compute_once_per_index(
+            timelines.values(), lambda timeline: pa.Table.from_pylist(rows(timeline), schema=others)
+        )
+    ]
     names = pa.array([*timelines], pa.string()).take(pa.array(np.repeat(np.arange(len(parts)), [*map(len, parts)])))
     return pa.concat_tables([others.empty_table(), *parts]).add_column(0, schema.field(0), names)
 
@@ -99,7 +103,7 @@ def _epochs(timeline: Timeline) -> list[dict[str, Any]]:
                 "epoch": epoch.index,
                 "from": epoch.start.at // 1_000,
                 "to": end,
-                "cause": event_words(epoch),
+                "cause": describe_event(epoch),
                 "members": members,
             }
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.hashing.sticky_key import sticky_keys
+from subreplay.hashing.sticky_key import compute_sticky_keys
 from subreplay.rows.model.columns import column, ints
 
 
@@ -30,4 +30,4 @@ def outer_sticky_keys(rows: pa.Table, profile: str) -> pa.Array:
     ordering, key = outer_keys(rows)
     producer, sequence_id = pc.fill_null(column(rows, "producer"), ""), column(rows, "sequence_id")
     numbers = pc.coalesce(sequence_id, column(rows, "entry")) if sequence_id.null_count else sequence_id
-    return sticky_keys(ordering, key, None, producer, numbers, profile)
+    return compute_sticky_keys(ordering, key, None, producer, numbers, profile)

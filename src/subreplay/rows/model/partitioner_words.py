@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from subreplay.hashing.producer_routing import JAVA_STRING_HASH, MURMUR3_32_HASH, SAME_AS, SCHEMES
+from subreplay.hashing.producer_routing import JAVA_STRING_HASH, MURMUR3_32_HASH, SCHEME_ALIASES, SCHEMES
 from subreplay.rows.model.partitioners import Part, Partitioners, Spell, Way
 from subreplay.rows.model.words import instant
 
@@ -76,7 +76,7 @@ def partition_count(count: int) -> str:
 
 def canonical(scheme: str) -> str:
     """The scheme that treats keys alike and is looked for."""
-    name = SAME_AS.get(scheme, scheme)
+    name = SCHEME_ALIASES.get(scheme, scheme)
     return "consistent_random" if name == "consistent" else name
 
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.hashing.identity import key_identity
-from subreplay.hashing.producer_routing import HASHES, OF_BYTES, SCHEMES, key_hashes, not_negative, scheme_of
+from subreplay.hashing.key_identity import compute_key_identities
+from subreplay.hashing.producer_routing import BYTE_KEY_HASHES, HASHES, SCHEMES, get_scheme, hash_keys, to_non_negative
 from subreplay.kernels.compiled import compiled
 from subreplay.rows.model.columns import Ints, column, flags, gathered, ints
 
@@ -47,7 +47,9 @@ SIGHTINGS: Final = pa.schema(
         pa.field("first", pa.int64()),  # when they were published, ns
         pa.field("last", pa.int64()),
         pa.field("ascii", pa.bool_()),
-        *(pa.field(name, pa.int64()) for name in (*HASHES, *OF_BYTES)),  # of 32 bits: Spark has no unsigned numbers
+        *(
+            pa.field(name, pa.int64()) for name in (*HASHES, *BYTE_KEY_HASHES)
+        ),  # of 32 bits: Spark has no unsigned numbers
     ]
 )
 """Messages of one key, by one producer, in one partition. Empty keys are left out: some clients take them for none."""
@@ -62,7 +64,7 @@ class Way(NamedTuple):
 
     @property
     def hash(self) -> str:
-        how = scheme_of(self.scheme)
+        how = get_scheme(self.scheme)
         return how.of_bytes if self.of_bytes and how.of_bytes else how.hash
 
 
@@ -179,7 +181,7 @@ class Sightings:
             messages,
             first,
             last,
-            {name: ints(rows, name).astype(np.uint32) for name in (*HASHES, *OF_BYTES)},
+            {name: ints(rows, name).astype(np.uint32) for name in (*HASHES, *BYTE_KEY_HASHES)},
             flags(rows, "ascii"),
             len(pc.unique(rows["key"])) < MOST_KEYS,
         )
@@ -192,7 +194,7 @@ class Sightings:
 
     def numbers(self, way: Way) -> Ints:
         """The number of each key whose remainder is its partition."""
-        return not_negative(self.hashes[way.hash], SCHEMES[way.scheme].sign)
+        return to_non_negative(self.hashes[way.hash], SCHEMES[way.scheme].sign)
 
     @cached_property
     def total(self) -> int:
@@ -216,7 +218,7 @@ def _sightings(rows: pa.Table) -> pa.Table:
     rows = rows.filter(pc.and_(pc.greater(lengths, 0), pc.greater_equal(rows["partition"], 0)))
     encoded = column(rows, "key").dictionary_encode()
     keys = encoded.dictionary.cast(pa.large_binary())
-    identity = key_identity(keys)
+    identity = compute_key_identities(keys)
     counted = pa.table(
         {
             "producer": column(rows, "producer"),
@@ -229,7 +231,7 @@ def _sightings(rows: pa.Table) -> pa.Table:
     found = counted.group_by(_OF_ONE, use_threads=False).aggregate(times)
     which = ints(found, "key")
     text = keys.cast(pa.large_string(), safe=False)
-    known = {"ascii": np.asarray(pc.string_is_ascii(text)), **key_hashes(keys)}
+    known = {"ascii": np.asarray(pc.string_is_ascii(text)), **hash_keys(keys)}
     columns = {
         "producer": found["producer"],
         "key": identity[which],

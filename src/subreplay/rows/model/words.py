@@ -173,9 +173,11 @@ class _Digests:
         """The digests of keys, of which none is null."""
         if not len(keys):
             return np.zeros(0, np.uint64)
-        from subreplay.hashing.identity import key_identity  # which is compiled: who needs one key does not wait for it
+        from subreplay.hashing.key_identity import (
+            compute_key_identities,  # which is compiled: who needs one key does not wait for it
+        )
 
-        identities, known = key_identity(keys), self.known
+        identities, known = compute_key_identities(keys), self.known
         at = np.minimum(np.searchsorted(known.identities, identities), len(known.identities) - 1)
         met = known.identities[at] == identities
         same = met & np.asarray(pc.equal(known.keys.take(pa.array(at)), keys))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.hashing.identity import key_identity
+from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.rows.encoded import Mask
 from subreplay.rows.model.columns import UNKNOWN, Ints
 
@@ -79,4 +79,4 @@ def _numbers(batch: pa.RecordBatch, name: str) -> Ints:
     values = batch.column(name)
     if pa.types.is_integer(values.type):
         return np.asarray(pc.fill_null(values.cast(pa.int64()), UNKNOWN))
-    return np.where(np.asarray(values.is_valid()), key_identity(values), np.int64(UNKNOWN))
+    return np.where(np.asarray(values.is_valid()), compute_key_identities(values), np.int64(UNKNOWN))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.hashing.identity import key_identity
+from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.rows.model.columns import UNKNOWN
 from subreplay.rows.model.tables import (
     CARRIED,
@@ -159,7 +159,7 @@ def _add(total: NDArray[np.uint64], values: pa.Array, salt: int) -> None:
 
 def _numbers(values: pa.Array) -> NDArray[np.uint64]:
     if pa.types.is_binary(values.type) or pa.types.is_string(values.type):
-        return key_identity(values).view(np.uint64)
+        return compute_key_identities(values).view(np.uint64)
     if pa.types.is_timestamp(values.type) or pa.types.is_boolean(values.type):
         values = values.cast(pa.int64())
     found: NDArray[Any] = np.asarray(pc.fill_null(values, 0)).astype(np.int64)

@@ -26,7 +26,7 @@ of the profile; where consumers choose their ranges (``key shared sticky``), no 
 ``polled``: nobody hands out."""
 
 
-class State(Protocol):
+class PolicyState(Protocol):
     """An immutable state between two membership events."""
 
     @property
@@ -45,7 +45,7 @@ class Policy(Protocol):
     its table is one range over the whole space), or ``any`` consumer may get it (its table is empty). Of a ``slot`` or
     ``any`` policy that measures no traffic the state does not depend on the scope. ``ordered`` says
     whether first deliveries of a key are promised in log order. ``serving`` says who hands out its messages, and
-    ``measures_load`` whether owners follow from recent traffic, too.
+    ``is_load_measuring`` whether owners follow from recent traffic, too.
     """
 
     name: ClassVar[str]
@@ -63,7 +63,7 @@ class Policy(Protocol):
     def space(self) -> tuple[int, int]:
         """First and last slot, inclusive."""
 
-    def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+    def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
         """The slot of each unsigned 32-bit Murmur3 hash (seed 0, not masked)."""
 
     def start(self, scope: Scope) -> Any:
@@ -76,19 +76,19 @@ class Policy(Protocol):
         """The state after a consumer left or crashed (matched by ``Consumer.index``)."""
 
 
-class Measuring(Policy, Protocol):
+class LoadMeasuringPolicy(Policy, Protocol):
     """A policy that decides by the recent traffic of slots, which is measured before its timelines are folded."""
 
-    def windows(self, events: Iterable[MembershipEvent]) -> Any:
+    def list_windows(self, events: Iterable[MembershipEvent]) -> Any:
         """The windows in which the traffic of a dispatcher with these events has to be counted."""
 
-    def with_traffic(self, traffic: Mapping[Scope, Any]) -> Measuring:
+    def with_traffic(self, traffic: Mapping[Scope, Any]) -> LoadMeasuringPolicy:
         """This policy, with the traffic of each dispatcher in its ``windows``."""
 
-    def seen(self, state: Any, at: Instant) -> Any:
+    def advance_to(self, state: Any, at: Instant) -> Any:
         """The state at ``at``, just before the next event: a timeline asks for it ahead of every join and leave."""
 
 
-def measures_load(policy: Policy) -> TypeGuard[Measuring]:
+def is_load_measuring(policy: Policy) -> TypeGuard[LoadMeasuringPolicy]:
     """Whether the policy decides by recent traffic."""
     return policy.measures_load

@@ -8,48 +8,48 @@ from subreplay.rows.model.rows import MembershipEvent
 from subreplay.rows.model.words import clock
 from subreplay.semantics.timelines.timeline import Epoch
 
-_VERBS = {
+_PAST_VERBS = {
     "join": "joined", "leave": "left", "crash": "disconnected", "assigned": "was assigned the partition",
     "revoked": "gave up the partition", "lost": "lost the partition", "owner": "became the partition's owner",
 }  # fmt: skip
-_UNDER_WAY = {"join": "was joining", "leave": "was leaving", "crash": "was disconnecting"}
-_MOST_NAMED = 4  # consumers of one change
+_PENDING_VERBS = {"join": "was joining", "leave": "was leaving", "crash": "was disconnecting"}
+_MAX_NAMED = 4  # consumers of one change
 
 
-def event_words(epoch: Epoch, dates: bool = False) -> str:
+def describe_event(epoch: Epoch, dates: bool = False) -> str:
     """The event that opened an epoch, in words; where its consumer shared its name, with its instance. ``dates``: its
     instant is shown with the date."""
     if epoch.cause is None:
         return "epoch 0: nobody had joined yet"
-    refused = " and was rejected" if epoch.rejected else ""
+    rejection = " and was rejected" if epoch.rejected else ""
     event = epoch.cause.event
-    happened = f"{_who(epoch.cause)} {_VERBS[event]}" if event in _VERBS else "a rebalance"
-    return f"epoch {epoch.index}: {happened}{refused} at {clock(epoch.start.at, dates)}"
+    event_text = f"{_describe_consumer(epoch.cause)} {_PAST_VERBS[event]}" if event in _PAST_VERBS else "a rebalance"
+    return f"epoch {epoch.index}: {event_text}{rejection} at {clock(epoch.start.at, dates)}"
 
 
-def change_under_way(epoch: Epoch, dates: bool = False) -> str:
+def describe_pending_change(epoch: Epoch, dates: bool = False) -> str:
     """The change that opened an epoch, in words, as somebody sees it who asks before it is complete."""
     if epoch.cause is None:
-        return event_words(epoch)
-    verb = _UNDER_WAY.get(epoch.cause.event)
-    happening = "a rebalance was under way" if verb is None else f"{_who(epoch.cause)} {verb}"
-    return f"epoch {epoch.index}: {happening} since {clock(epoch.since.at, dates)}"
+        return describe_event(epoch)
+    verb = _PENDING_VERBS.get(epoch.cause.event)
+    change_text = "a rebalance was under way" if verb is None else f"{_describe_consumer(epoch.cause)} {verb}"
+    return f"epoch {epoch.index}: {change_text} since {clock(epoch.since.at, dates)}"
 
 
-def _who(cause: MembershipEvent) -> str:
+def _describe_consumer(cause: MembershipEvent) -> str:
     told = cause.alias and cause.instance not in (None, cause.alias)  # else the alias is all that there is
     return cause.label + (f" [{cause.instance}]" if told else "")
 
 
-def change_words(epochs: Sequence[Epoch]) -> str:
+def describe_changes(epochs: Sequence[Epoch]) -> str:
     """The events that opened neighbouring epochs, in words: who did what, or how many where they are many."""
     if len(epochs) == 1:
-        return event_words(epochs[0])
-    done: dict[str, list[str]] = {}
+        return describe_event(epochs[0])
+    names_by_verb: dict[str, list[str]] = {}
     for epoch in epochs:
         if epoch.cause is not None:
-            verb = "was rejected" if epoch.rejected else _VERBS.get(epoch.cause.event, "rebalanced")
-            done.setdefault(verb, []).append(epoch.cause.label)
-    few = sum(map(len, done.values())) <= _MOST_NAMED
-    told = ", ".join(f"{', '.join(names) if few else len(names)} {verb}" for verb, names in done.items())
+            verb = "was rejected" if epoch.rejected else _PAST_VERBS.get(epoch.cause.event, "rebalanced")
+            names_by_verb.setdefault(verb, []).append(epoch.cause.label)
+    names_fit = sum(map(len, names_by_verb.values())) <= _MAX_NAMED
+    told = ", ".join(f"{', '.join(names) if names_fit else len(names)} {verb}" for verb, names in names_by_verb.items())
     return f"epochs {epochs[0].index} to {epochs[-1].index}: {told} at {clock(epochs[0].start.at)}"

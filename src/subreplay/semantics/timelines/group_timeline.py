@@ -16,23 +16,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.hashing.timeline_map import TimelineOrder
+from subreplay.hashing.timeline_map import TimelineMapOrder
 from subreplay.rows.model.columns import NEVER
 from subreplay.rows.model.range_table import NOBODY, Move
 from subreplay.rows.model.rows import Consumer, Instant, MembershipEvent, Scope
-from subreplay.semantics.policies.kafka.assignor import Member, Partitions
-from subreplay.semantics.policies.kafka.group import Group
+from subreplay.semantics.policies.kafka.assignor import GroupMember, Partitions
+from subreplay.semantics.policies.kafka.group import ConsumerGroup
 from subreplay.semantics.policies.kafka.roster import Roster
-from subreplay.semantics.timelines.namesakes import whose_leave
+from subreplay.semantics.timelines.consumer_aliases import find_leaving_member
 from subreplay.semantics.timelines.timeline import (
     BEGINNING,
     Epoch,
-    Instants,
     Ints,
     OwnerIndex,
+    SortedInstants,
     Timeline,
-    boundaries,
-    joining,
+    compute_epoch_bounds,
+    make_consumer,
 )
 
 REBALANCE_TIMEOUT_NS = 300_000_000_000
@@ -40,7 +40,7 @@ REBALANCE_TIMEOUT_NS = 300_000_000_000
 member has longer to give up what was decided to be another's."""
 
 
-def as_served(policy: Any, joins: Iterable[int], served: Iterable[int]) -> Any:
+def drop_unused_rebalance_delay(policy: Any, joins: Iterable[int], served: Iterable[int]) -> Any:
     """The policy of a group without the delay of its first rebalance, where its members were served within it: it was
     not in force. ``joins`` and ``served`` are times (ns) of joins and of first deliveries."""
     joined, first = min(joins, default=NEVER), min(served, default=NEVER)
@@ -48,7 +48,7 @@ def as_served(policy: Any, joins: Iterable[int], served: Iterable[int]) -> Any:
     return replace(policy, initial_rebalance_delay_us=0) if delay and joined <= first < joined + delay else policy
 
 
-class Change(NamedTuple):
+class OwnerChange(NamedTuple):
     """The partitions (bit n of ``which``, packed) that got another owner, and the new owners in their order."""
 
     which: NDArray[np.uint8]
@@ -56,7 +56,7 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class GroupStep:
     """A decision about a group: when, under which generation, because of which events, and what moved.
 
     Owners are ``Consumer.index``: the ordinal of a join among all joins of the group.
@@ -65,7 +65,7 @@ class Step:
     at: Instant
     generation: int
     events: tuple[MembershipEvent, ...]
-    change: Change
+    change: OwnerChange
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class GroupTimeline:
 
     policy: Any
     partitions: Partitions
-    steps: tuple[Step, ...]
+    steps: tuple[GroupStep, ...]
 
     @classmethod
     def fold(cls, policy: Any, partitions: Partitions, events: Iterable[MembershipEvent]) -> GroupTimeline:
@@ -86,7 +86,7 @@ class GroupTimeline:
         long as partitions have to be given up first. Rebalances take no time here.
         """
         fold = GroupFold(policy, partitions)
-        waiting = deque(_detected(policy, events))
+        waiting = deque(_list_detected_events(policy, events))
         while waiting:
             end = fold.waits_until(waiting)
             rebalance = [waiting.popleft()]
@@ -94,13 +94,13 @@ class GroupTimeline:
                 rebalance.append(waiting.popleft())
             at = max(rebalance[0].at, Instant(end, 0))
             fold.apply(at, rebalance)
-            while fold.group.unsettled:
+            while fold.group.needs_rebalance:
                 at = Instant(at.at, at.seq + len(fold.steps[-1].events))
                 fold.follow_up(at, at)
         return fold.timeline()
 
     @classmethod
-    def retold(cls, policy: Any, partitions: Partitions, rounds: Iterable[Rebalance]) -> GroupTimeline:
+    def from_rebalances(cls, policy: Any, partitions: Partitions, rounds: Iterable[GroupRebalance]) -> GroupTimeline:
         """The timeline of a group whose rebalances are known, with the time that each of them took."""
         fold = GroupFold(policy, partitions)
         seq = 0
@@ -127,17 +127,17 @@ class GroupTimeline:
 
     def timelines(self, scopes: Iterable[Scope]) -> dict[Scope, Timeline]:
         """The timeline of each topic partition; one of a topic that the group does not know has no owner ever."""
-        asked, story = list(scopes), _Story.of(self.steps)
+        requested, shared = list(scopes), _SharedEpochs.from_steps(self.steps)
         first = dict(zip(self.partitions.topics, self.partitions.bounds.tolist(), strict=False))
-        known = [scope for scope in asked if scope.topic in first]
+        known = [scope for scope in requested if scope.topic in first]
         columns = self.owners([first[scope.topic] + max(scope.partition, 0) for scope in known])
         owned = dict(zip(known, columns.T, strict=True))
         nobody = np.full(len(self.steps), NOBODY, np.int32)
-        return {scope: story.timeline(self.policy, scope, owned.get(scope, nobody)) for scope in asked}
+        return {scope: shared.timeline(self.policy, scope, owned.get(scope, nobody)) for scope in requested}
 
 
 @dataclass(frozen=True, eq=False)
-class _Story:
+class _SharedEpochs:
     """What all partitions of a group have in common: everything but who owns them.
 
     ``epochs`` tell no moves; of those after the first, ``step`` is the step of each, and ``closes`` whether
@@ -146,15 +146,15 @@ class _Story:
 
     epochs: tuple[Epoch, ...]
     consumers: tuple[Consumer, ...]
-    starts: Instants
-    candidates: Instants
+    starts: SortedInstants
+    candidates: SortedInstants
     step: Ints
     closes: NDArray[np.bool_]
     passing: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, steps: Sequence[Step]) -> _Story:
-        here: dict[str, list[Consumer]] = {}
+    def from_steps(cls, steps: Sequence[GroupStep]) -> _SharedEpochs:
+        connected: dict[str, list[Consumer]] = {}
         consumers: list[Consumer] = []
         epochs = [Epoch(0, BEGINNING, BEGINNING, None)]
         closings: list[tuple[int, bool]] = []
@@ -165,11 +165,11 @@ class _Story:
                 joined: Consumer | None = None
                 left: tuple[Consumer, ...] = ()
                 if event.event == "join":
-                    joined = joining(len(consumers), event)
+                    joined = make_consumer(len(consumers), event)
                     consumers.append(joined)
-                    here.setdefault(event.consumer, []).append(joined)
-                elif gone := whose_leave(event.instance, here.get(event.consumer, ())):
-                    here[event.consumer].remove(gone)
+                    connected.setdefault(event.consumer, []).append(joined)
+                elif gone := find_leaving_member(event.instance, connected.get(event.consumer, ())):
+                    connected[event.consumer].remove(gone)
                     left = (gone,)
                 epochs[-1] = replace(epochs[-1], end=at)
                 epochs.append(Epoch(len(epochs), at, event.since, None, event, joined, left))
@@ -179,15 +179,15 @@ class _Story:
         passing = np.zeros(len(steps), np.bool_)
         passing[:-1] = when[1:] == when[:-1]
         return cls(
-            tuple(epochs), tuple(consumers), *boundaries(epochs), step_of, closes == 1,
+            tuple(epochs), tuple(consumers), *compute_epoch_bounds(epochs), step_of, closes == 1,
             passing,
         )  # fmt: skip
 
     def timeline(self, policy: Any, scope: Scope, owners: NDArray[np.int32]) -> Timeline:
         """The timeline of a partition with these owners after each step."""
         # given up and handed on in the same instant: nobody saw it free
-        held = np.where((owners == NOBODY) & self.passing, 0, np.arange(1, len(owners) + 1))
-        after = np.append(NOBODY, owners)[np.maximum.accumulate(held)].astype(np.int64)
+        last_owned = np.where((owners == NOBODY) & self.passing, 0, np.arange(1, len(owners) + 1))
+        after = np.append(NOBODY, owners)[np.maximum.accumulate(last_owned)].astype(np.int64)
         # whoever joins is there before, and whoever leaves until, the partition changes hands
         before = np.append(NOBODY, after)[: len(after)]
         owner = np.append(NOBODY, np.where(self.closes, after[self.step], before[self.step]))
@@ -197,7 +197,7 @@ class _Story:
             move = Move(low, high, int(owner[epoch - 1]), int(owner[epoch]))
             epochs[epoch] = replace(epochs[epoch], moves=(move,))
         everywhere = np.full(len(changed), low), np.full(len(changed), high)
-        index = OwnerIndex.of(self.starts, self.candidates, (changed, *everywhere, owner[changed]))
+        index = OwnerIndex.from_changes(self.starts, self.candidates, (changed, *everywhere, owner[changed]))
         return Timeline(policy, scope, tuple(epochs), self.consumers, (), index)
 
 
@@ -209,7 +209,7 @@ class DetectedEvent(NamedTuple):
     event: MembershipEvent
 
 
-class Rebalance(NamedTuple):
+class GroupRebalance(NamedTuple):
     """What was answered by one decision: asked for at ``since``, in force ``at`` (ns).
 
     ``detected`` is empty for the rebalance that follows one in which partitions were given up. ``forced``: a static
@@ -222,18 +222,18 @@ class Rebalance(NamedTuple):
     forced: bool = False
 
 
-def _detected(policy: Any, events: Iterable[MembershipEvent]) -> list[DetectedEvent]:
+def _list_detected_events(policy: Any, events: Iterable[MembershipEvent]) -> list[DetectedEvent]:
     """Joins and departures in the order in which they are noticed; departures of who never came are left out."""
     detected: list[DetectedEvent] = []
-    here: dict[str, deque[tuple[int, bool]]] = {}  # joins of each name, and whether the member is static
+    connected: dict[str, deque[tuple[int, bool]]] = {}  # joins of each name, and whether the member is static
     joins = count()
     for event in events:
         if event.event == "join":
             join = next(joins)
-            here.setdefault(event.label, deque()).append((join, event.instance_id is not None))
+            connected.setdefault(event.label, deque()).append((join, event.instance_id is not None))
             detected.append(DetectedEvent(event.at, join, event))
-        elif here.get(event.label):
-            join, static = here[event.label].popleft()
+        elif connected.get(event.label):
+            join, static = connected[event.label].popleft()
             silent = static or event.event == "crash"
             late = policy.session_timeout_us * 1_000 if silent else 0
             detected.append(DetectedEvent(Instant(event.at.at + late, event.at.seq), join, event))
@@ -248,13 +248,13 @@ class GroupFold:
 
     def __init__(self, policy: Any, partitions: Partitions) -> None:
         self.policy, self.partitions = policy, partitions
-        self.group = Group(policy).over(partitions)
+        self.group = ConsumerGroup(policy).with_partitions(partitions)
         self.every_topic = frozenset(partitions.topics)
-        self.steps: list[Step] = []
+        self.steps: list[GroupStep] = []
         self.here: dict[str, tuple[int, str]] = {}  # join and consumer name by member id
         self.ids: dict[int, str] = {}  # the member id of each join that is here
         self.owners = np.full(len(partitions), NOBODY, np.int32)
-        self.order = TimelineOrder()
+        self.order = TimelineMapOrder()
 
     def waits_until(self, waiting: Sequence[DetectedEvent]) -> int:
         """When the next rebalance happens (ns): at once, or, for an empty group, when no more members turn up."""
@@ -291,7 +291,7 @@ class GroupFold:
             if disturbing and one.join in self.ids:
                 fresh.add(self.ids[one.join])
         if partitions is not None:
-            self.group = self.group.over(partitions)
+            self.group = self.group.with_partitions(partitions)
         if subscribed:
             self.group = self.group.subscribe(
                 {self.ids[join]: frozenset(topics) for join, topics in subscribed.items() if join in self.ids}
@@ -302,14 +302,14 @@ class GroupFold:
             self.group = self._in_map_order(fresh).rebalance()
         self._step(at, happened or [MembershipEvent(Scope(""), "rebalance", "", at, at)])
 
-    def _in_map_order(self, fresh: Collection[str]) -> Group:
+    def _in_map_order(self, fresh: Collection[str]) -> ConsumerGroup:
         """On the server the assignor gets who was there in the order of the coordinator's map, then who just came."""
         if self.policy.rebalance != "server":
             return self.group
-        roster = Roster.of(self.group.members)
+        roster = Roster.from_members(self.group.members)
         position = {member_id: number for number, member_id in enumerate(roster.ids)}
         ordered = sorted(self.order, key=lambda member_id: member_id in fresh)
-        return replace(self.group, members=roster.at([position[member_id] for member_id in ordered]))
+        return replace(self.group, members=roster.select([position[member_id] for member_id in ordered]))
 
     def follow_up(self, at: Instant, since: Instant) -> None:
         """One more rebalance, to hand on what was given up."""
@@ -325,7 +325,7 @@ class GroupFold:
         event, taken = one.event, one.event.label in self.here
         member_id = f"{event.label}-{one.join}" if taken else event.label
         topics = self.every_topic if event.topics is None else frozenset(event.topics)
-        member = Member(member_id, topics, event.instance_id, event.rack)
+        member = GroupMember(member_id, topics, event.instance_id, event.rack)
         old = self._former(event.instance_id)
         self.order.add(member_id)
         self.ids[one.join] = member_id
@@ -341,9 +341,9 @@ class GroupFold:
         self.group = self.group.restart(old.member_id, member, quietly)
         return [event, replace(event, event="leave", consumer=name)], not quietly
 
-    def _former(self, instance: str | None) -> Member | None:
+    def _former(self, instance: str | None) -> GroupMember | None:
         """The static member of that instance id, if it is here."""
-        instances = Roster.of(self.group.members).instances
+        instances = Roster.from_members(self.group.members).instances
         if instance is None or instance not in instances:
             return None
         return self.group.members[instances.index(instance)]
@@ -358,10 +358,10 @@ class GroupFold:
         return [one.event], True
 
     def _step(self, at: Instant, events: Sequence[MembershipEvent]) -> None:
-        joins = [join for join, _ in map(self.here.__getitem__, Roster.of(self.group.assigned).ids)]
+        joins = [join for join, _ in map(self.here.__getitem__, Roster.from_members(self.group.assigned).ids)]
         owners = np.array([*joins, NOBODY], np.int32)[self.group.owners]  # UNASSIGNED is the last of them
         changed = owners != self.owners
         smallest = np.int16 if max(joins, default=0) < 2**15 else np.int32  # a group's steps are many
-        change = Change(np.packbits(changed), owners[changed].astype(smallest))
-        self.steps.append(Step(at, self.group.generation, tuple(events), change))
+        change = OwnerChange(np.packbits(changed), owners[changed].astype(smallest))
+        self.steps.append(GroupStep(at, self.group.generation, tuple(events), change))
         self.owners = owners

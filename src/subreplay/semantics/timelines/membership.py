@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.rows.model.tables import MEMBERSHIP
-from subreplay.semantics.timelines.namesakes import with_aliases
+from subreplay.semantics.timelines.consumer_aliases import assign_aliases
 
 CHANGES: Final = frozenset({"join", "leave", "crash"})
 """Events of who is there."""
@@ -17,15 +17,16 @@ CLOSED: Final = "closed"
 """The reason of a partition that was revoked because its consumer closes."""
 
 
-def dispatcher_events(
-    rows: Iterable[Mapping[str, Any]], scopes: Iterable[tuple[str, int]], untold: Container[str] = ()
+def build_dispatcher_events(
+    rows: Iterable[Mapping[str, Any]], scopes: Iterable[tuple[str, int]], unnamed_instances: Container[str] = ()
 ) -> dict[Scope, tuple[MembershipEvent, ...]]:
     """Joins, leaves and crashes by dispatcher, in order. A row without a partition is seen by every partition of its
     topic.
 
     Times of ``rows`` are aware datetimes, with ``_nanos`` beside them, or ns; ``scopes`` are the (topic, partition)
     pairs that hold messages. Rejected joins are left out: the broker behaves as if they had never connected (row
-    P-KS-ST-2). ``untold``: names under which something was delivered without an instance (see ``with_aliases``).
+    P-KS-ST-2). ``unnamed_instances``: names under which something was delivered without an instance (see
+    ``assign_aliases``).
     """
     events: dict[Scope, list[MembershipEvent]] = {Scope(*scope): [] for scope in scopes}
     for row in rows:
@@ -38,40 +39,40 @@ def dispatcher_events(
         for scope in seen_by:
             events.setdefault(scope, []).append(_event(scope, row))
     return {
-        scope: tuple(with_aliases(sorted(mine, key=lambda e: e.at), untold))
-        for scope, mine in sorted(events.items(), key=_topic_and_partition)
+        scope: tuple(assign_aliases(sorted(scope_events, key=lambda e: e.at), unnamed_instances))
+        for scope, scope_events in sorted(events.items(), key=_topic_and_partition)
     }
 
 
-def member_changes(rows: Iterable[Mapping[str, Any]]) -> list[MembershipEvent]:
+def collect_member_changes(rows: Iterable[Mapping[str, Any]]) -> list[MembershipEvent]:
     """Joins, leaves and crashes of a Kafka group's members, one for each topic that it is about; rows as above."""
     return [_event(Scope(row["topic"]), row) for row in rows if row["event"] in CHANGES]
 
 
-def ownership_events(rows: Iterable[Mapping[str, Any]]) -> dict[Scope, tuple[MembershipEvent, ...]]:
+def collect_ownership_events(rows: Iterable[Mapping[str, Any]]) -> dict[Scope, tuple[MembershipEvent, ...]]:
     """What the consumers of a Kafka group were told of each partition, and what its coordinator decided, in order; rows
-    as for ``dispatcher_events``."""
+    as for ``build_dispatcher_events``."""
     events: dict[Scope, list[MembershipEvent]] = {}
     for row in rows:
         if row["event"] in OWNERSHIP and row["partition"] is not None:
             scope = Scope(row["topic"], row["partition"])
             events.setdefault(scope, []).append(_event(scope, row))
     return {
-        scope: tuple(sorted(mine, key=lambda e: e.at))
-        for scope, mine in sorted(events.items(), key=_topic_and_partition)
+        scope: tuple(sorted(scope_events, key=lambda e: e.at))
+        for scope, scope_events in sorted(events.items(), key=_topic_and_partition)
     }
 
 
-class Present(NamedTuple):
+class ServedInterval(NamedTuple):
     """When a consumer was first and last served, ns."""
 
     first: int
     last: int
 
 
-def unknown_consumers(
+def find_unknown_consumers(
     served: Iterable[Mapping[str, Any]], membership: Iterable[Mapping[str, Any]]
-) -> dict[str, Present]:
+) -> dict[str, ServedInterval]:
     """Who was ``served``, from ``first`` to ``last`` (ns), though no row of the membership tells its joining; both are
     known by ``consumer`` and, where both sides tell it, by ``instance``. An instance that is another name's says
     nothing."""
@@ -80,16 +81,16 @@ def unknown_consumers(
         if row["event"] == "join":
             joined.setdefault(row["consumer"], set()).add(row["instance"])
     known = {None}.union(*joined.values())
-    found: dict[str, Present] = {}
+    rows_or_spans: dict[str, ServedInterval] = {}
     for row in served:
         name = row["consumer"]
         if name not in joined or (row["instance"] not in known and None not in joined[name]):
-            before = found.get(name, Present(row["first"], row["last"]))
-            found[name] = Present(min(before.first, row["first"]), max(before.last, row["last"]))
-    return found
+            before = rows_or_spans.get(name, ServedInterval(row["first"], row["last"]))
+            rows_or_spans[name] = ServedInterval(min(before.first, row["first"]), max(before.last, row["last"]))
+    return rows_or_spans
 
 
-def inferred(served: Iterable[Mapping[str, Any]], topic: str) -> list[dict[str, Any]]:
+def infer_membership(served: Iterable[Mapping[str, Any]], topic: str) -> list[dict[str, Any]]:
     """Rows of a membership that nobody recorded: each consumer, by name and instance, is there on each topic partition
     from its first delivery to its last one.
 
@@ -97,13 +98,13 @@ def inferred(served: Iterable[Mapping[str, Any]], topic: str) -> list[dict[str, 
     left is not known: rules that need it do not look.
     """
     fields = {f.name: None for f in MEMBERSHIP} | {"subscription": "", "topic": topic, "type": "", "since_nanos": None}
-    found = []
+    rows_or_spans = []
     for row in served:
-        whose = {name: row[name] for name in ("partition", "consumer", "instance")}
-        found.append({**fields, **whose, "event": "join", "at": row["first"], "seq": 0})
-        found.append({**fields, **whose, "event": "leave", "at": row["last"] + 1, "seq": 1})
+        identity = {name: row[name] for name in ("partition", "consumer", "instance")}
+        rows_or_spans.append({**fields, **identity, "event": "join", "at": row["first"], "seq": 0})
+        rows_or_spans.append({**fields, **identity, "event": "leave", "at": row["last"] + 1, "seq": 1})
     return sorted(
-        found, key=lambda row: (row["at"], row["seq"], row["partition"], row["consumer"], row["instance"] or "")
+        rows_or_spans, key=lambda row: (row["at"], row["seq"], row["partition"], row["consumer"], row["instance"] or "")
     )
 
 

@@ -16,19 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.errors import ConsumerRejected, InputError
+from subreplay.kernels.binary_search import count_up_to
 from subreplay.kernels.compiled import compiled
-from subreplay.kernels.search import up_to
 from subreplay.rows.model.range_table import NOBODY, Groups, Move, RangeTable, pick
 from subreplay.rows.model.rows import Consumer, Instant, MembershipEvent, Scope
-from subreplay.semantics.policies.base import Policy, measures_load
-from subreplay.semantics.timelines.namesakes import whose_leave
+from subreplay.semantics.policies.base import Policy, is_load_measuring
+from subreplay.semantics.timelines.consumer_aliases import find_leaving_member
 
 BEGINNING = Instant(-(2**63), -(2**63))
 """The start of epoch 0: before everything."""
 
 Ints: TypeAlias = NDArray[np.int64]
 T = TypeVar("T")
-FEW: Final = 16
+MAX_UNCOMPILED_LOOKUPS: Final = 16
 """Slots that are looked up without compiled code: who asks for one key does not wait until that is loaded."""
 
 
@@ -53,7 +53,7 @@ class Epoch:
 
 
 @dataclass(frozen=True, eq=False)
-class Instants:
+class SortedInstants:
     """Sorted instants, searched by whole columns of (time, sequence) in exact lexicographic order."""
 
     times: Ints  # distinct
@@ -61,7 +61,7 @@ class Instants:
     keys: Ints  # of every instant: rank of its time, then rank of its sequence
 
     @classmethod
-    def of(cls, instants: Iterable[Instant]) -> Instants:
+    def from_instants(cls, instants: Iterable[Instant]) -> SortedInstants:
         at, seq = np.array([*instants], np.int64).reshape(-1, 2).T
         times, sequences = np.unique(at), np.unique(seq)
         return cls(times, sequences, _ranks(times, sequences, at, seq))
@@ -110,15 +110,17 @@ class OwnerIndex:
     begins with ``NOBODY`` in epoch 0.
     """
 
-    starts: Instants
-    candidates: Instants
+    starts: SortedInstants
+    candidates: SortedInstants
     cuts: Ints
     keys: Ints
     owners: NDArray[np.int32]
     groups: Groups
 
     @classmethod
-    def of(cls, starts: Instants, candidates: Instants, changes: Iterable[Ints], groups: Groups = ()) -> OwnerIndex:
+    def from_changes(
+        cls, starts: SortedInstants, candidates: SortedInstants, changes: Iterable[Ints], groups: Groups = ()
+    ) -> OwnerIndex:
         """The index of changes as columns: epoch, first and last slot, the owner that they got in it."""
         epoch, start, end, owner = changes
         cuts = np.unique(np.concatenate([[BEGINNING.at], start, end + 1]))
@@ -131,36 +133,36 @@ class OwnerIndex:
         order = np.argsort(keys)
         return OwnerIndex(starts, candidates, cuts, keys[order], owners[order], groups)
 
-    def epoch_at(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
+    def find_epochs(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
         """The epoch of each instant: the last one with ``start <= (at, seq)``."""
         return (self.starts.count_until(at, seq) - 1).astype(np.int32)
 
-    def last_candidate(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
+    def find_last_candidates(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
         """The last epoch that each instant may belong to, as far as one can tell from outside the broker.
 
-        While changes are under way (asked for, not complete), every epoch from ``epoch_at`` to this one is possible; at
-        all other times the two are equal.
+        While changes are under way (asked for, not complete), every epoch from ``find_epochs`` to this one is possible;
+        at all other times the two are equal.
         """
         return (self.candidates.count_until(at, seq) - 1).astype(np.int32)
 
-    def owner_at(self, slots: Ints, hashes: NDArray[np.uint32], epochs: NDArray[np.int32]) -> NDArray[np.int32]:
+    def find_owners(self, slots: Ints, hashes: NDArray[np.uint32], epochs: NDArray[np.int32]) -> NDArray[np.int32]:
         """The index of the consumer that owned each slot in each epoch, or ``NOBODY``.
 
         ``hashes`` (unsigned, 32 bits) decide between consumers that share a point of the ring.
         """
-        return pick(self._codes(slots, epochs), hashes, self.groups)
+        return pick(self._owner_codes(slots, epochs), hashes, self.groups)
 
     def table(self, epoch: int) -> RangeTable:
         """The range table of one epoch."""
-        codes = self._codes(self.cuts, np.full(len(self.cuts), epoch, np.int32)).astype(np.int64)
+        codes = self._owner_codes(self.cuts, np.full(len(self.cuts), epoch, np.int32)).astype(np.int64)
         owned = np.flatnonzero(codes != NOBODY)  # never the last segment: it has no end
         return RangeTable(self.cuts[owned], self.cuts[owned + 1] - 1, codes[owned], self.groups).merged()
 
-    def _codes(self, slots: Ints, epochs: NDArray[np.int32]) -> NDArray[np.int32]:
-        if len(slots) <= FEW:
+    def _owner_codes(self, slots: Ints, epochs: NDArray[np.int32]) -> NDArray[np.int32]:
+        if len(slots) <= MAX_UNCOMPILED_LOOKUPS:
             segments = np.searchsorted(self.cuts, slots, "right") - 1
             return self.owners[np.searchsorted(self.keys, segments << 32 | epochs, "right") - 1]
-        return _latest(self.cuts, self.keys, self.owners, *self._directory, slots, epochs)
+        return _find_latest_owners(self.cuts, self.keys, self.owners, *self._directory, slots, epochs)
 
     @cached_property
     def _directory(self) -> _Directory:
@@ -172,29 +174,29 @@ class OwnerIndex:
 
 
 @compiled
-def _latest(
+def _find_latest_owners(
     cuts: Ints, keys: Ints, owners: NDArray[np.int32], base: int, shift: int, buckets: Ints, runs: Ints, slots: Ints,
     epochs: NDArray[np.int32],
 ) -> NDArray[np.int32]:  # fmt: skip  # pragma: no cover - compiled
     """The owner of each slot since its latest change up to an epoch."""
-    found = np.empty(len(slots), np.int32)
+    latest_owners = np.empty(len(slots), np.int32)
     for i in range(len(slots)):
         bucket = min((max(slots[i], base) - base) >> shift, len(buckets) - 2)
-        segment = up_to(cuts, slots[i], buckets[bucket], buckets[bucket + 1]) - 1
-        found[i] = owners[up_to(keys, segment << 32 | epochs[i], runs[segment], runs[segment + 1]) - 1]
-    return found
+        segment = count_up_to(cuts, slots[i], buckets[bucket], buckets[bucket + 1]) - 1
+        latest_owners[i] = owners[count_up_to(keys, segment << 32 | epochs[i], runs[segment], runs[segment + 1]) - 1]
+    return latest_owners
 
 
-def joining(index: int, event: MembershipEvent) -> Consumer:
+def make_consumer(index: int, event: MembershipEvent) -> Consumer:
     """The consumer that a join brings, as the ``index``-th."""
     return Consumer(index, event.consumer, event.priority, event.ranges, True, event.instance, event.alias)
 
 
-def boundaries(epochs: Sequence[Epoch]) -> tuple[Instants, Instants]:
+def compute_epoch_bounds(epochs: Sequence[Epoch]) -> tuple[SortedInstants, SortedInstants]:
     """When epochs begin, and from when on each may have begun."""
     # a change can only be over once those before it are: never earlier than their since
     reached = accumulate((epoch.since for epoch in epochs), max)
-    return Instants.of(epoch.start for epoch in epochs), Instants.of(reached)
+    return SortedInstants.from_instants(epoch.start for epoch in epochs), SortedInstants.from_instants(reached)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,35 +221,35 @@ class Timeline:
         """The timeline of ``events``, which must be in order of ``at``; raises InputError if they are not.
 
         Every join is a new consumer, also of a name that is connected already; whom of that name a leave takes,
-        ``whose_leave`` says.
+        ``find_leaving_member`` says.
         """
-        story = tuple(events)
-        fold = _Fold(policy, scope, story)
-        for event in story:
+        events_in_order = tuple(events)
+        fold = _TimelineFold(policy, scope, events_in_order)
+        for event in events_in_order:
             fold.apply(event)
         return fold.timeline()
 
-    def epoch_at(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
-        """See ``OwnerIndex.epoch_at``."""
-        return self.index.epoch_at(at, seq)
+    def find_epochs(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
+        """See ``OwnerIndex.find_epochs``."""
+        return self.index.find_epochs(at, seq)
 
-    def last_candidate(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
-        """See ``OwnerIndex.last_candidate``."""
-        return self.index.last_candidate(at, seq)
+    def find_last_candidates(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
+        """See ``OwnerIndex.find_last_candidates``."""
+        return self.index.find_last_candidates(at, seq)
 
-    def owner_at(self, slots: Ints, hashes: NDArray[np.uint32], epochs: NDArray[np.int32]) -> NDArray[np.int32]:
-        """See ``OwnerIndex.owner_at``."""
-        return self.index.owner_at(slots, hashes, epochs)
+    def find_owners(self, slots: Ints, hashes: NDArray[np.uint32], epochs: NDArray[np.int32]) -> NDArray[np.int32]:
+        """See ``OwnerIndex.find_owners``."""
+        return self.index.find_owners(slots, hashes, epochs)
 
     def table(self, epoch: int) -> RangeTable:
         """See ``OwnerIndex.table``."""
         return self.index.table(epoch)
 
-    def connected(self, epoch: int) -> tuple[Consumer, ...]:
+    def list_connected(self, epoch: int) -> tuple[Consumer, ...]:
         """The consumers connected in an epoch, in the order of joining."""
-        joined, left = self.stays
-        here = np.flatnonzero((joined <= epoch) & (epoch < left))
-        return tuple([self.consumers[i] for i in here.tolist()])
+        joined, left = self.presence_epochs
+        connected = np.flatnonzero((joined <= epoch) & (epoch < left))
+        return tuple([self.consumers[i] for i in connected.tolist()])
 
     @cached_property
     def tenures(self) -> Tenures:
@@ -255,7 +257,7 @@ class Timeline:
         ``before`` (``NOBODY``: nobody ever), and when (ns) that one lost it."""
         epochs = np.arange(len(self.epochs))
         slots, hashes = np.full(len(epochs), self.policy.space[0]), np.zeros(len(epochs), np.uint32)
-        owners = self.owner_at(slots, hashes, epochs.astype(np.int32))
+        owners = self.find_owners(slots, hashes, epochs.astype(np.int32))
         after = np.append(np.flatnonzero(owners[1:] != owners[:-1]) + 1, len(epochs))  # where another one has it
         following = after[np.searchsorted(after, epochs, "right")]
         starts = np.array([*(epoch.start.at for epoch in self.epochs), np.iinfo(np.int64).max], np.int64)
@@ -268,7 +270,7 @@ class Timeline:
         return Tenures(starts[following], ends, before, np.append(starts[lost], 0)[latest])
 
     @cached_property
-    def stays(self) -> tuple[Ints, Ints]:
+    def presence_epochs(self) -> tuple[Ints, Ints]:
         """The epochs with which each consumer joined and left; one past the last epoch for what never happened."""
         joined, left = np.full((2, len(self.consumers)), len(self.epochs))
         for epoch in self.epochs:
@@ -278,7 +280,7 @@ class Timeline:
         return joined, left
 
 
-def once_each(timelines: Iterable[Timeline], make: Callable[[Timeline], T]) -> Iterator[T]:
+def compute_once_per_index(timelines: Iterable[Timeline], make: Callable[[Timeline], T]) -> Iterator[T]:
     """What is made of each timeline, once for those that share their index, as those of the same events do."""
     known: dict[int, tuple[OwnerIndex, T]] = {}
     for timeline in timelines:
@@ -287,66 +289,66 @@ def once_each(timelines: Iterable[Timeline], make: Callable[[Timeline], T]) -> I
         yield known[id(timeline.index)][1]
 
 
-class _Fold:
+class _TimelineFold:
     """The one place where a timeline grows."""
 
-    def __init__(self, policy: Policy, scope: Scope, story: tuple[MembershipEvent, ...]) -> None:
+    def __init__(self, policy: Policy, scope: Scope, events_in_order: tuple[MembershipEvent, ...]) -> None:
         self.policy, self.scope = policy, scope
-        self.leaves = [event for event in story if event.event in ("leave", "crash")]
+        self.leaves = [event for event in events_in_order if event.event in ("leave", "crash")]
         self.state = policy.start(scope)
         self.epochs = [Epoch(0, BEGINNING, BEGINNING, None)]
         self.consumers: list[Consumer] = []
         self.orphans: list[MembershipEvent] = []
-        self.changes = _Changes()
+        self.changes = _OwnerChanges()
 
     def apply(self, event: MembershipEvent) -> None:
         if event.at < self.epochs[-1].start:
             last = self.epochs[-1].start
             raise InputError(f"membership of {self.scope.full_name} is not in order: {event.at} after {last}")
-        if measures_load(self.policy):
-            self.state = self.policy.seen(self.state, event.at)
+        if is_load_measuring(self.policy):
+            self.state = self.policy.advance_to(self.state, event.at)
         if event.event == "join":
             self._join(event)
-        elif gone := self._whose(event, self.state):
-            self._open(event, self.policy.leave(self.state, gone))
+        elif gone := self._find_leaving(event, self.state):
+            self._start_epoch(event, self.policy.leave(self.state, gone))
         else:
             self.orphans.append(event)
 
     def _join(self, event: MembershipEvent) -> None:
-        consumer = joining(len(self.consumers), event)
+        consumer = make_consumer(len(self.consumers), event)
         self.consumers.append(consumer)
-        for state in self._possible(event.at):
+        for state in self._possible_states(event.at):
             try:
-                self._open(event, self.policy.join(state, consumer), joined=consumer)
-            except ConsumerRejected as refusal:
-                rejected = refusal.with_traceback(None)
+                self._start_epoch(event, self.policy.join(state, consumer), joined=consumer)
+            except ConsumerRejected as error:
+                rejected = error.with_traceback(None)
             else:
                 return
-        self._open(event, self.state, rejected=rejected)
+        self._start_epoch(event, self.state, rejected=rejected)
 
-    def _possible(self, at: Instant) -> Iterator[Any]:
+    def _possible_states(self, at: Instant) -> Iterator[Any]:
         """The state as it is, and, only if that is asked for, once those have left who had asked to by then: a broker
         may let a newcomer in before it says so."""
         yield self.state
         state = self.state
         for leave in self.leaves:
-            if leave.since <= at < leave.at and (member := self._whose(leave, state)):
+            if leave.since <= at < leave.at and (member := self._find_leaving(leave, state)):
                 state = self.policy.leave(state, member)
         yield state
 
-    def _whose(self, leave: MembershipEvent, state: Any) -> Consumer | None:
+    def _find_leaving(self, leave: MembershipEvent, state: Any) -> Consumer | None:
         of_that_name = (member for member in state.members if member.name == leave.consumer)
-        return whose_leave(leave.instance, sorted(of_that_name, key=lambda member: member.index))
+        return find_leaving_member(leave.instance, sorted(of_that_name, key=lambda member: member.index))
 
-    def _open(
+    def _start_epoch(
         self,
         event: MembershipEvent,
         state: Any,
         joined: Consumer | None = None,
         rejected: ConsumerRejected | None = None,
     ) -> None:
-        here = {member.index for member in state.members}
-        left = tuple(member for member in self.state.members if member.index not in here)
+        connected = {member.index for member in state.members}
+        left = tuple(member for member in self.state.members if member.index not in connected)
         moves = self.changes.add(len(self.epochs), self.state.table, state.table)
         since = min(event.since, event.at)
         self.epochs[-1] = replace(self.epochs[-1], end=event.at)
@@ -355,11 +357,11 @@ class _Fold:
 
     def timeline(self) -> Timeline:
         epochs = tuple(self.epochs)
-        index = self.changes.index(*boundaries(epochs))
+        index = self.changes.index(*compute_epoch_bounds(epochs))
         return Timeline(self.policy, self.scope, epochs, tuple(self.consumers), tuple(self.orphans), index)
 
 
-class _Changes:
+class _OwnerChanges:
     """Every change of owner so far, as columns."""
 
     def __init__(self) -> None:
@@ -374,6 +376,6 @@ class _Changes:
         self.groups = max(self.groups, after.groups, key=len)  # tables only ever add groups
         return tuple(moves)
 
-    def index(self, starts: Instants, candidates: Instants) -> OwnerIndex:
+    def index(self, starts: SortedInstants, candidates: SortedInstants) -> OwnerIndex:
         changes = (np.concatenate(column) for column in zip(*self.columns, strict=True))
-        return OwnerIndex.of(starts, candidates, changes, self.groups)
+        return OwnerIndex.from_changes(starts, candidates, changes, self.groups)

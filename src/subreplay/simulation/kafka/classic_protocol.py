@@ -11,7 +11,7 @@ import numpy as np
 
 from subreplay.rows.model.rows import Instant
 from subreplay.semantics.policies.kafka.assignor import Partitions
-from subreplay.semantics.timelines.group_timeline import REBALANCE_TIMEOUT_NS, DetectedEvent, Rebalance
+from subreplay.semantics.timelines.group_timeline import REBALANCE_TIMEOUT_NS, DetectedEvent, GroupRebalance
 from subreplay.simulation.kafka.coordinator import Coordinator
 from subreplay.simulation.kafka.coordinator_timers import Agenda
 from subreplay.simulation.kafka.group_members import NO_REBALANCE, Members, Process
@@ -59,7 +59,7 @@ class ClassicProtocol(Coordinator):
         self.pending: list[DetectedEvent] = []
         self.forced = self.ending = False
         self.rounds = 0
-        self.completing: Rebalance | None = None  # all have joined; the leader has not given out the assignment
+        self.completing: GroupRebalance | None = None  # all have joined; the leader has not given out the assignment
         self.given_at = NEVER
         self.joined_at = NONE
         self.delayed_until = self.delayed_since = NEVER
@@ -87,7 +87,7 @@ class ClassicProtocol(Coordinator):
             self.leader = process.index
         if self.since == NONE and self.completing is None and old.topics == process.topics:
             self.stages[process.index] = Stage.STABLE
-            rebalance = Rebalance(self.now, self.now, (came,))
+            rebalance = GroupRebalance(self.now, self.now, (came,))
             self.fold.apply(Instant(self.now, len(self.story)), rebalance.detected)
             self.story.append(rebalance)
             self.members.assign(self.owners(), NO_REBALANCE, [process.index])
@@ -224,7 +224,7 @@ class ClassicProtocol(Coordinator):
         if process.topics is None:
             return np.ones(len(numbers), np.bool_)
         wanted = np.array([topic in process.topics for topic in self.fold.partitions.topics], np.bool_)
-        return wanted[self.fold.partitions.topic_of(numbers)]
+        return wanted[self.fold.partitions.find_topics(numbers)]
 
     def _check(self) -> None:
         """Once nobody is waited for any more all are answered, after whatever else happens in that instant."""
@@ -240,7 +240,7 @@ class ClassicProtocol(Coordinator):
         self.ending = False
         if not self._complete:
             return
-        rebalance = Rebalance(self.since, self.now, tuple(self.pending), self.forced)
+        rebalance = GroupRebalance(self.since, self.now, tuple(self.pending), self.forced)
         self.pending, self.since, self.forced = [], NONE, False
         self.number += 1
         self.members.blame(self.slowest)
@@ -281,7 +281,7 @@ class ClassicProtocol(Coordinator):
         else:
             self.agenda.enter(at, action)
 
-    def _give(self, rebalance: Rebalance) -> None:
+    def _give(self, rebalance: GroupRebalance) -> None:
         """The leader's assignment is there."""
         if self.completing is not rebalance:
             return

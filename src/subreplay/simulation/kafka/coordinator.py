@@ -18,7 +18,7 @@ import numpy as np
 
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies.kafka.assignor import Partitions
-from subreplay.semantics.timelines.group_timeline import DetectedEvent, GroupFold, Rebalance
+from subreplay.semantics.timelines.group_timeline import DetectedEvent, GroupFold, GroupRebalance
 from subreplay.simulation.kafka.coordinator_timers import Action, Agenda
 from subreplay.simulation.kafka.group_members import Members, Owners, Process
 from subreplay.simulation.pulsar.broker.broker_records import NEVER
@@ -42,7 +42,7 @@ class Coordinator(ABC):
         self.policy, self.members, self.agenda = policy, members, agenda
         self.fold = GroupFold(policy, partitions)
         self.present: dict[int, Process] = {}
-        self.story: list[Rebalance] = []
+        self.story: list[GroupRebalance] = []
         self.generations: list[Generation] = []
         self.heartbeat_interval = members.parameters.heartbeat(policy.rebalance)
         self.session_timeout = policy.session_timeout_us * 1_000

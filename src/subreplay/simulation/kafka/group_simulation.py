@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from subreplay.rows.model.rows import MembershipEvent
 from subreplay.semantics.policies.kafka.assignor import Partitions
-from subreplay.semantics.timelines.group_timeline import Rebalance
+from subreplay.semantics.timelines.group_timeline import GroupRebalance
 from subreplay.simulation.kafka.classic_protocol import ClassicProtocol
 from subreplay.simulation.kafka.coordinator import Coordinator, Generation
 from subreplay.simulation.kafka.coordinator_timers import Agenda
@@ -117,7 +117,7 @@ class GroupReplay:
         for at, index, which in self.members.kept:
             yield at, self.members.processes[index].ended_at, index, which
 
-    def story(self) -> Sequence[Rebalance]:
+    def story(self) -> Sequence[GroupRebalance]:
         """The decisions about the group, each with the time that it took."""
         return self.coordinator.story
 

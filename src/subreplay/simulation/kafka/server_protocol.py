@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from subreplay.rows.model.rows import Instant
 from subreplay.semantics.policies.kafka.assignor import Partitions
-from subreplay.semantics.timelines.group_timeline import DetectedEvent, Rebalance
+from subreplay.semantics.timelines.group_timeline import DetectedEvent, GroupRebalance
 from subreplay.simulation.kafka.coordinator import Coordinator
 from subreplay.simulation.kafka.coordinator_timers import Agenda
 from subreplay.simulation.kafka.group_members import NO_REBALANCE, Members, Process
@@ -69,7 +69,7 @@ class ServerProtocol(Coordinator):
         if old.topics == process.topics and not self.outdated:
             self.fold.apply(Instant(self.now, len(self.story) + len(self.open)), [came])
             self.targets = self.owners()
-            self.story.append(Rebalance(self.now, self.now, (came,)))
+            self.story.append(GroupRebalance(self.now, self.now, (came,)))
         else:
             self.undecided.append(came)
             self.epoch += 1
@@ -259,4 +259,4 @@ class ServerProtocol(Coordinator):
             self._over(self.open.popleft())
 
     def _over(self, change: Change) -> None:
-        self.story.append(Rebalance(change.since, self.now, change.detected))
+        self.story.append(GroupRebalance(change.since, self.now, change.detected))

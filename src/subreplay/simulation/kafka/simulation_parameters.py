@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from subreplay.errors import ConfigError
-from subreplay.hashing.profiles import KAFKA_4_0, ByProfile
+from subreplay.hashing.profiles import KAFKA_4_0, ProfileTable
 from subreplay.simulation.pulsar.consumer_model import SECOND
 from subreplay.simulation.pulsar.service_model import Fixed, Service
 
-SIMULATED: Final = ByProfile({KAFKA_4_0: True})
+SIMULATED: Final = ProfileTable({KAFKA_4_0: True})
 """The releases whose coordinator and clients a replay knows."""
 HEARTBEAT, SERVER_HEARTBEAT = 3 * SECOND, 5 * SECOND
 """``heartbeat.interval.ms``, and under KIP-848 ``group.consumer.heartbeat.interval.ms``."""

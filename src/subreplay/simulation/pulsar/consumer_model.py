@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from subreplay.errors import ConfigError
-from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ProfileTable, get_rule
 from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
 from subreplay.simulation.pulsar.service_model import Fixed, Service
 
@@ -154,7 +154,7 @@ class NackRule:
     least: int = 0
 
 
-NACKS: Mapping[str, NackRule] = ByProfile(
+NACKS: Mapping[str, NackRule] = ProfileTable(
     {
         DOCUMENTED: NackRule(least=MILLISECOND),
         PULSAR_3_2: NackRule(ticks=3, least=100 * MILLISECOND),
@@ -166,4 +166,4 @@ NACKS: Mapping[str, NackRule] = ByProfile(
 
 def nack_rule(profile: str) -> NackRule:
     """The rule of a profile; raises ConfigError if there is none."""
-    return rule_of("negative acknowledgement", NACKS, profile)
+    return get_rule("negative acknowledgement", NACKS, profile)

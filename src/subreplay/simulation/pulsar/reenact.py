@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from subreplay.kernels.inlining import inlined, operation
 from subreplay.rows.model.rows import Consumer
-from subreplay.semantics.policies.base import State
+from subreplay.semantics.policies.base import PolicyState
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.simulation.pulsar.broker.broker_loop import fire_timer, next_timer, work
 from subreplay.simulation.pulsar.broker.broker_membership import join, leave
@@ -84,7 +84,7 @@ class Change:
     at: int
     consumer: Consumer
     joined: bool
-    state: State
+    state: PolicyState
     delay: int = BY_RULE
     writing: bool = False
 

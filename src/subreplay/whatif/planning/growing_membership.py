@@ -17,7 +17,7 @@ from subreplay.errors import ConfigError
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.range_table import NOBODY
 from subreplay.rows.model.rows import Consumer, Instant, MembershipEvent, Scope
-from subreplay.semantics.policies.base import Policy, measures_load
+from subreplay.semantics.policies.base import Policy, is_load_measuring
 from subreplay.semantics.policies.kafka.assignor import GroupPolicy, is_group
 from subreplay.semantics.timelines.group_timeline import DetectedEvent, GroupFold
 from subreplay.whatif.scenario import partitions_of
@@ -46,9 +46,9 @@ def of_keys(
     Raises ``ConfigError`` for a policy whose consumers choose their slots, or that looks at recent traffic: who owns a
     key does not follow from who is there.
     """
-    if measures_load(policy) or policy.serving == "key shared sticky":
+    if is_load_measuring(policy) or policy.serving == "key shared sticky":
         raise ConfigError(f"{policy.name}: who owns a key does not follow from the number of consumers alone")
-    return _Dispatchers(policy, [scope], policy.slots(hashes), hashes, called)
+    return _Dispatchers(policy, [scope], policy.compute_slots(hashes), hashes, called)
 
 
 def of_partitions(policy: Policy, scopes: Sequence[Scope]) -> Membership:
@@ -105,7 +105,7 @@ class _OfGroup:
     def __init__(self, policy: GroupPolicy, scopes: Sequence[Scope]) -> None:
         partitions = partitions_of(scopes)
         self.fold, self.scopes = GroupFold(policy, partitions), scopes
-        self.numbers = [partitions.number(scope) for scope in scopes]
+        self.numbers = [partitions.find_number(scope) for scope in scopes]
         self.joins: list[int] = []
         self.here: dict[int, int] = {}
         self.now = 0
@@ -119,7 +119,7 @@ class _OfGroup:
             detected.append(DetectedEvent(at, len(self.joins), self._event("join", number, at)))
             self.joins.append(number)
         self.fold.apply(at, detected)
-        while self.fold.group.unsettled:
+        while self.fold.group.needs_rebalance:
             self.fold.follow_up(at, at)
 
     def _event(self, event: Any, number: int, at: Instant) -> MembershipEvent:

@@ -14,7 +14,7 @@ from subreplay.hashing.profiles import KEYLESS
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.range_table import NOBODY
 from subreplay.rows.model.rows import MembershipEvent, Scope
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind
@@ -78,7 +78,7 @@ def compare_profiles(
     used = loads.by_thing > 0
     for profile in (now, *others):
         try:
-            told = _told(make(name, profile, **options), events, things)
+            told = _told(make_policy(name, profile, **options), events, things)
         except ConfigError as error:
             if profile.split("-")[0] == system:  # the documents say nothing of many policies
                 rows.append(ProfileRow(profile, str(error)))
@@ -100,7 +100,7 @@ def _told(
 ) -> _Told:
     folded = plan("upgrade", policy, events).timelines
     scope, hashes = things(policy)
-    slots = policy.slots(hashes)
+    slots = policy.compute_slots(hashes)
     owners = np.full(len(scope), NOBODY, np.int64)
     names = sorted({consumer.label for timeline in folded.values() for consumer in timeline.consumers})
     for number, timeline in enumerate(folded[one] for one in events):
@@ -114,7 +114,7 @@ def _told(
 def _owners(policy: Policy, timeline: Timeline, slots: Ints, hashes: NDArray[np.uint32], names: list[str]) -> Ints:
     """Owners by name when the story ends; joins are numbered alike under all profiles, but names are what lasts."""
     last = np.full(len(slots), len(timeline.epochs) - 1, np.int32)
-    found = timeline.owner_at(slots, hashes, last)
+    found = timeline.find_owners(slots, hashes, last)
     number = np.array([*(names.index(consumer.label) for consumer in timeline.consumers), NOBODY], np.int64)
     return number[found]
 

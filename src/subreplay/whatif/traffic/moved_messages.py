@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from subreplay.kernels.binary_search import count_up_to
 from subreplay.kernels.inlining import operation
-from subreplay.kernels.search import up_to
 from subreplay.rows.model.columns import NEVER, Ints
 from subreplay.whatif.traffic.ownership_arrays import Owners
 from subreplay.whatif.traffic.traffic_profile import Indexes, TrafficProfile
@@ -109,7 +109,7 @@ def _cut(
         first, past = bounds[scope[piece]], bounds[scope[piece] + 1]
         i = begin[piece]
         while i < end[piece]:
-            later = up_to(starts, at[i], first, past)
+            later = count_up_to(starts, at[i], first, past)
             bound = starts[later] if later < past else NEVER
             since, size = i, np.int64(0)
             while i < end[piece] and at[i] < bound:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from subreplay.kernels.kernel import by_reference
+from subreplay.kernels.lazy_kernel import pass_by_reference
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.rows.model.range_table import NOBODY
 from subreplay.rows.model.rows import Scope
@@ -20,7 +20,7 @@ from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.timeline import Timeline
 
 
-@by_reference
+@pass_by_reference
 class Ownership(NamedTuple):
     """The segments of scope s are ``segments[s]`` up to ``segments[s + 1]``, and begin at slots ``cuts``; the states of
     segment g are ``states[g]`` up to ``states[g + 1]``.
@@ -117,7 +117,7 @@ def _in_turn(timeline: Timeline, starts: Ints) -> _OfScope:
     lasting = np.flatnonzero(np.append(starts[1:] != starts[:-1], True))
     turns = []
     for epoch in lasting.tolist():
-        connected = timeline.connected(epoch)
+        connected = timeline.list_connected(epoch)
         best = min((consumer.priority for consumer in connected), default=0)
         turns.append([consumer.index for consumer in connected if consumer.priority == best])
     length = np.array([len(turn) for turn in turns], np.int64)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.hashing.profiles import KEYLESS
+from subreplay.kernels.binary_search import count_up_to
 from subreplay.kernels.inlining import hot, operation
-from subreplay.kernels.kernel import by_reference
-from subreplay.kernels.search import up_to
+from subreplay.kernels.lazy_kernel import pass_by_reference
 from subreplay.rows.model.columns import NEVER, Ints
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies.base import Policy
@@ -58,7 +58,7 @@ class Evaluator:
         profile, windows = self.profile, self.extent.windows
         found = owners(policy, timelines, profile.scopes, self.extent.first)
         cells = self._cells(policy)
-        slots = np.ascontiguousarray(policy.slots(cells.hash.astype(np.uint32)), np.int64)
+        slots = np.ascontiguousarray(policy.compute_slots(cells.hash.astype(np.uint32)), np.int64)
         size = len(found.names) + 1
         by_window, of_all = _tallies(len(windows) * size), _tallies(size)
         whole, noted = np.zeros(3, np.int64), np.empty((len(NOTED), len(profile)), np.int64)  # few are written to
@@ -99,7 +99,7 @@ class Evaluator:
         return cells_of_each_keyless(self.profile, self.extent)
 
 
-@by_reference
+@pass_by_reference
 class _Rows(NamedTuple):
     at: Ints
     entry: Ints
@@ -121,7 +121,7 @@ def _tallies(rows: int) -> Ints:
     return tallies
 
 
-@by_reference
+@pass_by_reference
 class _Counts(NamedTuple):
     """Tallies by window and consumer, and by consumer; ``whole``: keys and keys moved of all, and how many pieces of
     runs were noted."""
@@ -147,14 +147,14 @@ def _add_up(
         if key != last_key:
             counts.whole[0] += 1
             last_key = key
-        segment = up_to(owned.cuts, slots[run], owned.segments[scope], owned.segments[scope + 1]) - 1
+        segment = count_up_to(owned.cuts, slots[run], owned.segments[scope], owned.segments[scope + 1]) - 1
         first_state, past = owned.states[segment], owned.states[segment + 1]
         state, cell, past_cell = first_state, cells.first[run], cells.first[run + 1]
         at = cells.begin[cell] if cell < past_cell else 0
         while cell < past_cell:
             now = rows.at[at]
             if state + 1 < past and owned.since[state + 1] <= now:
-                state = up_to(owned.since, now, state + 1, past) - 1
+                state = count_up_to(owned.since, now, state + 1, past) - 1
             bound = owned.since[state + 1] if state + 1 < past else NEVER
             length, before, in_turn = owned.length[state], nobody, False
             consumer = _picked(owned, state, number, nobody)

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.hashing.producer_routing import HASHES, OF_BYTES, SCHEMES, not_negative, scheme_of
+from subreplay.hashing.producer_routing import BYTE_KEY_HASHES, HASHES, SCHEMES, get_scheme, to_non_negative
 from subreplay.kernels.inlining import operation
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.partitioners import MOST_KEYS, Part, Sightings, Way
@@ -62,7 +62,7 @@ def numbers_of(profile: TrafficProfile, scheme: str, parts: Sequence[Part] = ())
     """The number of each run whose remainder is the partition of its key (``ProducerRouting``); any without a key."""
     runs = profile.runs
     if not parts:
-        return _numbers(profile, Way(scheme, bool(scheme_of(scheme).of_bytes) and _set_as_bytes(profile)))
+        return _numbers(profile, Way(scheme, bool(get_scheme(scheme).of_bytes) and _set_as_bytes(profile)))
     now = recorded(profile)
     found, open_ = _numbers(profile, parts[0].way), np.ones(len(runs), bool)
     for part in parts:
@@ -78,7 +78,7 @@ def recorded(profile: TrafficProfile) -> Ints:
 
 
 def _numbers(profile: TrafficProfile, way: Way) -> Ints:
-    hashes = not_negative(getattr(profile.keys, way.hash), scheme_of(way.scheme).sign)
+    hashes = to_non_negative(getattr(profile.keys, way.hash), get_scheme(way.scheme).sign)
     return np.append(hashes, 0)[profile.runs.routed]  # the last is NO_KEY's
 
 
@@ -92,7 +92,7 @@ def seen(profile: TrafficProfile) -> Sightings:
         runs = runs.at(identity <= keys[MOST_KEYS - 1])
     partition = np.array([scope.partition for scope in profile.scopes], np.int64)[runs.scope]
     runs, partition = runs.at(partition >= 0), partition[partition >= 0]
-    hashes = {name: getattr(profile.keys, name)[runs.routed] for name in (*HASHES, *OF_BYTES)}
+    hashes = {name: getattr(profile.keys, name)[runs.routed] for name in (*HASHES, *BYTE_KEY_HASHES)}
     nobody = np.zeros(len(runs), np.int64)
     first, last = profile.at[runs.begin], profile.at[runs.end - 1]
     ascii_ = np.ones(len(runs), bool)
@@ -118,7 +118,7 @@ def _set_as_bytes(profile: TrafficProfile) -> bool:
         for how in SCHEMES.values():
             if how.of_bytes:
                 hashes = getattr(profile.keys, how.of_bytes if of_bytes else how.hash)
-                fits |= not_negative(hashes, how.sign)[runs.routed] % count == before[runs.scope]
+                fits |= to_non_negative(hashes, how.sign)[runs.routed] % count == before[runs.scope]
         explained.append(int(lengths[fits].sum()))
     return explained[1] > explained[0]
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.hashing.identity import key_identity
+from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.hashing.murmur3 import murmur3_32_array
-from subreplay.hashing.producer_routing import key_hashes
+from subreplay.hashing.producer_routing import hash_keys
 from subreplay.hashing.profiles import KEYLESS
 from subreplay.kernels.inlining import operation
 from subreplay.rows.model.columns import DAY, Ints, column, gathered, ints
@@ -80,8 +80,8 @@ class Profiler:
 
     def _keys(self, distinct: pa.Array) -> Keys:
         keyed, told = self.words.numbers(distinct), np.uint64(64 - WORD_BITS)
-        rest = key_identity(distinct).astype(np.uint64) & np.uint64((1 << 64 - WORD_BITS) - 1)
-        return Keys((keyed << told) | rest, **key_hashes(distinct))
+        rest = compute_key_identities(distinct).astype(np.uint64) & np.uint64((1 << 64 - WORD_BITS) - 1)
+        return Keys((keyed << told) | rest, **hash_keys(distinct))
 
 
 def _coded(rows: pa.Table) -> tuple[Indexes, Indexes, Indexes, pa.Array]:

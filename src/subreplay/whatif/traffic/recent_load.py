@@ -12,7 +12,7 @@ import pyarrow as pa
 from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.hashing.profiles import KEYLESS
 from subreplay.rows.model.rows import MembershipEvent, Scope
-from subreplay.semantics.policies.base import Measuring
+from subreplay.semantics.policies.base import LoadMeasuringPolicy
 from subreplay.semantics.policies.pulsar.slot_traffic import COUNTS, RecentWindows, SlotTraffic
 from subreplay.whatif.traffic.producer_rerouting import ProducerRouting, rerouted
 from subreplay.whatif.traffic.profile_storage import profiles_of
@@ -31,30 +31,30 @@ LOAD: Final = pa.schema(
 class RecentLoad:
     """Counts traffic in the windows before the membership events of every dispatcher; picklable."""
 
-    policy: Measuring
+    policy: LoadMeasuringPolicy
     windows: Mapping[Scope, RecentWindows]
     routing: ProducerRouting | None = None
 
     @classmethod
     def of(
         cls,
-        policy: Measuring,
+        policy: LoadMeasuringPolicy,
         events: Mapping[Scope, tuple[MembershipEvent, ...]],
         routing: ProducerRouting | None = None,
     ) -> RecentLoad:
         """For the members that ``events`` tell of, and traffic that is sent as ``routing`` says (None: as it was)."""
-        return cls(policy, {scope: policy.windows(mine) for scope, mine in events.items()}, routing)
+        return cls(policy, {scope: policy.list_windows(mine) for scope, mine in events.items()}, routing)
 
     def count(self, profile: TrafficProfile) -> pa.Table:
         """``LOAD`` rows of the messages of a profile; a message counts at its time of publication."""
         if self.routing is not None:
             profile = rerouted(profile, self.routing)
-        slots = self.policy.slots(_hashes(profile, self.policy.profile))
+        slots = self.policy.compute_slots(_hashes(profile, self.policy.profile))
         scopes = profile.runs.scope[profile.run_of]
         found = []
         for number, scope in enumerate(profile.scopes):
             mine = np.flatnonzero(scopes == number)
-            counted = self.windows[scope].count(profile.at[mine], slots[mine])
+            counted = self.windows[scope].count_messages(profile.at[mine], slots[mine])
             n = counted.num_rows
             of_scope = [pa.array([scope.topic] * n, pa.string()), pa.array([scope.partition] * n, pa.int32())]
             found.append(pa.table([*of_scope, *counted.columns], schema=LOAD))
@@ -65,13 +65,13 @@ class RecentLoad:
         for profile in profiles_of(blocks):
             yield from self.count(profile).to_batches()
 
-    def measured(self, rows: Iterable[Mapping[str, Any]]) -> Measuring:
+    def measured(self, rows: Iterable[Mapping[str, Any]]) -> LoadMeasuringPolicy:
         """The policy with the load of ``LOAD`` rows, summed or not."""
         found: dict[Scope, list[Mapping[str, Any]]] = {scope: [] for scope in self.windows}
         for row in rows:
             found[Scope(row["topic"], row["partition"])].append(row)
         return self.policy.with_traffic(
-            {scope: SlotTraffic.of(self.windows[scope], _table(mine)) for scope, mine in found.items()}
+            {scope: SlotTraffic.from_counts(self.windows[scope], _table(mine)) for scope, mine in found.items()}
         )
 
 

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.kernels.inlining import operation
-from subreplay.kernels.kernel import by_reference
+from subreplay.kernels.lazy_kernel import pass_by_reference
 from subreplay.rows.model.columns import Ints
 from subreplay.whatif.traffic.evaluation_counts import Extent
 from subreplay.whatif.traffic.traffic_profile import NO_KEY, Runs, TrafficProfile
 
 
-@by_reference
+@pass_by_reference
 class Cells(NamedTuple):
     """``key``, ``scope`` and ``hash`` (unsigned) of each run, whose cells are ``first[run]`` up to ``first[run + 1]``.
     A cell has the messages ``begin`` up to ``end`` of the profile, of ``size`` bytes, the last of them published at

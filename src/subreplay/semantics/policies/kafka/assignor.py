@@ -15,7 +15,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.hashing.java_string import utf16_order
+from subreplay.hashing.java_string import utf16_sort_key
 from subreplay.hashing.slots import HASH_RANGE
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies.base import Policy, Routing, Serving
@@ -25,7 +25,7 @@ NO_GENERATION = -1
 
 Ints: TypeAlias = NDArray[np.int64]
 Owners: TypeAlias = NDArray[np.int32]
-Rebalance: TypeAlias = Literal["eager", "cooperative", "server"]
+RebalanceProtocol: TypeAlias = Literal["eager", "cooperative", "server"]
 
 
 class TopicPartition(NamedTuple):
@@ -52,7 +52,7 @@ class Partitions:
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def from_counts(
         cls,
         counts: Mapping[str, int],
         claimed: Iterable[TopicPartition] = (),
@@ -61,36 +61,37 @@ class Partitions:
     ) -> Partitions:
         """The partitions of the topics in ``counts``, with room for ``claimed`` ones of these topics beyond them.
 
-        >>> partitions = Partitions.of({"b": 2, "a": 3})
-        >>> partitions.numbers([TopicPartition("b", 1), TopicPartition("a", 0)]).tolist()
+        >>> partitions = Partitions.from_counts({"b": 2, "a": 3})
+        >>> partitions.find_numbers([TopicPartition("b", 1), TopicPartition("a", 0)]).tolist()
         [4, 0]
         """
-        topics = tuple(sorted(counts, key=utf16_order))
-        room = dict(counts)
+        topics = tuple(sorted(counts, key=utf16_sort_key))
+        widths = dict(counts)
         for topic, partition in claimed:
-            if topic in room:
-                room[topic] = max(room[topic], partition + 1)
-        bounds = np.concatenate([[0], np.cumsum([room[topic] for topic in topics], dtype=np.int64)]).astype(np.int64)
+            if topic in widths:
+                widths[topic] = max(widths[topic], partition + 1)
+        bounds = np.concatenate([[0], np.cumsum([widths[topic] for topic in topics], dtype=np.int64)]).astype(np.int64)
         exist = np.array([counts[topic] for topic in topics], np.int64)
         return cls(topics, exist, bounds, racks or {}, topic_ids or {})
 
-    def with_room_of(self, other: Partitions) -> Partitions:
+    def widen_to(self, other: Partitions) -> Partitions:
         """These partitions, with room for as many of each topic as ``other`` has."""
-        room = dict(zip(other.topics, np.diff(other.bounds).tolist(), strict=True))
+        other_widths = dict(zip(other.topics, np.diff(other.bounds).tolist(), strict=True))
         widths = [
-            max(width, room.get(topic, 0)) for topic, width in zip(self.topics, np.diff(self.bounds), strict=True)
+            max(width, other_widths.get(topic, 0))
+            for topic, width in zip(self.topics, np.diff(self.bounds), strict=True)
         ]
         return replace(self, bounds=np.concatenate([[0], np.cumsum(widths, dtype=np.int64)]).astype(np.int64))
 
     def __len__(self) -> int:
         return int(self.bounds[-1])
 
-    def numbers(self, named: Iterable[TopicPartition]) -> Ints:
+    def find_numbers(self, named: Iterable[TopicPartition]) -> Ints:
         """The numbers of partitions; those of topics that do not exist are left out."""
         first = dict(zip(self.topics, self.bounds.tolist(), strict=False))
         return np.array([first[topic] + partition for topic, partition in named if topic in first], np.int64)
 
-    def number(self, scope: Scope) -> int:
+    def find_number(self, scope: Scope) -> int:
         """The number of a topic partition; a topic without partitions has one. Raises ValueError on another topic."""
         return int(self.bounds[self.topics.index(scope.topic)]) + max(scope.partition, 0)
 
@@ -104,21 +105,21 @@ class Partitions:
         """All partitions, ordered by their number in their topic, then by topic."""
         return np.lexsort((self.topic, np.arange(len(self)) - self.bounds[self.topic]))
 
-    def topic_of(self, numbers: Ints) -> Ints:
+    def find_topics(self, numbers: Ints) -> Ints:
         """The position in ``topics`` of each numbered partition's topic."""
         topics: Ints = np.searchsorted(self.bounds, numbers, "right") - 1
         return topics
 
-    def named(self, numbers: Ints) -> list[TopicPartition]:
+    def list_names(self, numbers: Ints) -> list[TopicPartition]:
         """The partitions of these numbers."""
-        topic = self.topic_of(numbers)
+        topic = self.find_topics(numbers)
         return [
             TopicPartition(self.topics[t], number - first)
             for t, number, first in zip(topic.tolist(), numbers.tolist(), self.bounds[topic].tolist(), strict=True)
         ]
 
 
-def invented_ids(topics: Iterable[str]) -> dict[str, UUID]:
+def derive_topic_ids(topics: Iterable[str]) -> dict[str, UUID]:
     """Ids for topics whose own are not known: always the same for a name.
 
     A live cluster draws its topic ids at random, and ``kafka.uniform`` orders topics by them: which partitions a member
@@ -127,7 +128,7 @@ def invented_ids(topics: Iterable[str]) -> dict[str, UUID]:
     return {topic: uuid5(NAMESPACE_URL, topic) for topic in topics}
 
 
-class Claim(NamedTuple):
+class MemberClaim(NamedTuple):
     """The partitions (numbers, ascending) that a member says it has, since which generation.
 
     Sticky reads it from ``userData``, CooperativeSticky from ``ownedPartitions`` and ``generationId``; for the
@@ -138,10 +139,10 @@ class Claim(NamedTuple):
     generation: int = NO_GENERATION
 
 
-NO_CLAIM = Claim(np.zeros(0, np.int64))
+NO_CLAIM = MemberClaim(np.zeros(0, np.int64))
 
 
-class Member(NamedTuple):
+class GroupMember(NamedTuple):
     """A member as an assignor sees it; ``topics`` may name some that do not exist.
 
     ``generation`` is ``Subscription.generationId``, which for Sticky is not always that of the claim.
@@ -152,19 +153,19 @@ class Member(NamedTuple):
     instance_id: str | None = None
     rack: str | None = None
     generation: int = NO_GENERATION
-    claim: Claim = NO_CLAIM
+    claim: MemberClaim = NO_CLAIM
 
 
 class Assignor(Protocol):
     """One way to share partitions among the members of a group."""
 
     name: ClassVar[str]
-    rebalance: ClassVar[Rebalance]
+    rebalance: ClassVar[RebalanceProtocol]
 
     @property
     def profile(self) -> str: ...
 
-    def assign(self, partitions: Partitions, members: Sequence[Member]) -> Owners:
+    def assign(self, partitions: Partitions, members: Sequence[GroupMember]) -> Owners:
         """The position in ``members`` (which come in join order) of each partition's owner, or ``UNASSIGNED``.
 
         One entry per number of ``partitions``. A cooperative assignor leaves a partition unassigned as long as another
@@ -191,7 +192,7 @@ class GroupPolicy:
     session_timeout_us: int = 45_000_000
     initial_rebalance_delay_us: int = 3_000_000
 
-    def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+    def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
         """Slots as Pulsar's Key_Shared counts them; here they decide nothing."""
         return (hashes % np.uint32(HASH_RANGE)).astype(np.int64)
 

@@ -8,52 +8,53 @@ from typing import ClassVar
 
 import numpy as np
 
-from subreplay.hashing.profiles import KAFKA_4_0, ByProfile, rule_of
+from subreplay.hashing.profiles import KAFKA_4_0, ProfileTable, get_rule
 from subreplay.semantics.policies.kafka.assignor import (
     UNASSIGNED,
+    GroupMember,
     GroupPolicy,
     Ints,
-    Member,
     Owners,
     Partitions,
-    Rebalance,
+    RebalanceProtocol,
 )
-from subreplay.semantics.policies.kafka.sticky import share
-from subreplay.semantics.policies.kafka.sticky_builders.group import Algorithm, GroupSubscription
+from subreplay.semantics.policies.kafka.sticky import build_target
+from subreplay.semantics.policies.kafka.sticky_builders.group import GroupSubscription, TargetBuilder
 
-RULES: Mapping[str, Algorithm] = ByProfile({KAFKA_4_0: share})
+RULES: Mapping[str, TargetBuilder] = ProfileTable({KAFKA_4_0: build_target})
 
 
 @dataclass(frozen=True)
-class CooperativeSticky(GroupPolicy):
+class CooperativeStickyAssignor(GroupPolicy):
     """``kafka.sticky`` for members that keep consuming while they rejoin: what moves has no owner for a generation.
 
     Its old owner learns that it lost the partition, gives it up and rejoins; the rebalance that follows hands it on.
-    ``Member.claim`` are the ``ownedPartitions``, of the generation ``Member.generation``. Follows
+    ``GroupMember.claim`` are the ``ownedPartitions``, of the generation ``GroupMember.generation``. Follows
     ``CooperativeStickyAssignor`` (4.0.2).
 
-    >>> from subreplay.semantics.policies.kafka.assignor import Claim
+    >>> from subreplay.semantics.policies.kafka.assignor import MemberClaim
     >>> topics = frozenset({"t0"})
-    >>> members = [Member("C0", topics, generation=1, claim=Claim(np.array([0, 1]), 1)), Member("C1", topics)]
-    >>> owners = CooperativeSticky("kafka-4.0").assign(Partitions.of({"t0": 2}), members)
-    >>> owners.tolist(), revoked(members, owners)[0].tolist()
+    >>> claim = MemberClaim(np.array([0, 1]), 1)
+    >>> members = [GroupMember("C0", topics, generation=1, claim=claim), GroupMember("C1", topics)]
+    >>> owners = CooperativeStickyAssignor("kafka-4.0").assign(Partitions.from_counts({"t0": 2}), members)
+    >>> owners.tolist(), find_revoked(members, owners)[0].tolist()
     ([0, -1], [1])
     """
 
     name: ClassVar[str] = "kafka.cooperative_sticky"
-    rebalance: ClassVar[Rebalance] = "cooperative"
+    rebalance: ClassVar[RebalanceProtocol] = "cooperative"
 
     def __post_init__(self) -> None:
-        rule_of(self.name, RULES, self.profile)
+        get_rule(self.name, RULES, self.profile)
 
-    def assign(self, partitions: Partitions, members: Sequence[Member]) -> Owners:
+    def assign(self, partitions: Partitions, members: Sequence[GroupMember]) -> Owners:
         if not members:
             return np.full(len(partitions), UNASSIGNED, np.int32)
-        group = GroupSubscription.of(partitions, members)
+        group = GroupSubscription.from_members(partitions, members)
         target = RULES[self.profile](group)
-        return group.as_joined(np.where(target.moving, UNASSIGNED, target.owners))
+        return group.to_join_order(np.where(target.moving, UNASSIGNED, target.owners))
 
 
-def revoked(members: Sequence[Member], owners: Owners) -> list[Ints]:
+def find_revoked(members: Sequence[GroupMember], owners: Owners) -> list[Ints]:
     """The partitions that each member claims and does not get: it has to give them up, and rejoin if there are any."""
     return [member.claim.partitions[owners[member.claim.partitions] != m] for m, member in enumerate(members)]

@@ -8,16 +8,16 @@ import numpy as np
 
 from subreplay.semantics.policies.kafka.assignor import Ints, Partitions
 
-NOWHERE: frozenset[str] = frozenset()
+NO_RACKS: frozenset[str] = frozenset()
 
 
 @lru_cache(maxsize=8)  # the partitions of a group stay the same for many rebalances
-def replica_kinds(partitions: Partitions) -> tuple[Ints, tuple[frozenset[str], ...]]:
+def classify_replica_racks(partitions: Partitions) -> tuple[Ints, tuple[frozenset[str], ...]]:
     """The kind of each partition by number, and the replica racks of each kind.
 
     Kind 0 is in no rack, as are partitions of which nothing is known.
     """
-    kinds: dict[frozenset[str], int] = {NOWHERE: 0}
+    kinds: dict[frozenset[str], int] = {NO_RACKS: 0}
     kind = np.zeros(len(partitions), np.int64)
     firsts, counts = partitions.bounds[:-1].tolist(), partitions.counts.tolist()
     for topic, first, count in zip(partitions.topics, firsts, counts, strict=True):

@@ -11,7 +11,7 @@ from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, Ints, Owners
 from subreplay.semantics.policies.kafka.subscriptions import Flags
 
 
-class Nearness(NamedTuple):
+class RackFit(NamedTuple):
     """Which member may take which partition: ``fits[kind[number], rack[member]]``.
 
     Partitions with the same replica racks are of one ``kind`` (by number); members of one rack are alike.
@@ -22,7 +22,7 @@ class Nearness(NamedTuple):
     fits: Flags
 
 
-def add_ranges(partitions: Partitions, subscribed: Flags, owners: Owners) -> None:
+def assign_ranges(partitions: Partitions, subscribed: Flags, owners: Owners) -> None:
     """Give every unassigned partition to a subscriber of its topic that has room, by writing into ``owners``.
 
     Of n partitions and m subscribers, each may have ``n // m``, and ``n % m`` of them one more. In their order (that of
@@ -30,40 +30,42 @@ def add_ranges(partitions: Partitions, subscribed: Flags, owners: Owners) -> Non
     nothing was assigned before, these are contiguous, and the first ``n % m`` have one more, the same ones for every
     topic.
     """
-    anywhere = np.zeros(len(partitions), np.int64), np.zeros(subscribed.shape[1], np.int64), np.ones((1, 1), np.bool_)
-    add_near_ranges(partitions, subscribed, owners, Nearness(*anywhere), np.arange(len(partitions.topics)))
+    any_rack = np.zeros(len(partitions), np.int64), np.zeros(subscribed.shape[1], np.int64), np.ones((1, 1), np.bool_)
+    assign_ranges_within_racks(partitions, subscribed, owners, RackFit(*any_rack), np.arange(len(partitions.topics)))
 
 
-def add_near_ranges(partitions: Partitions, subscribed: Flags, owners: Owners, near: Nearness, topics: Ints) -> None:
-    """As ``add_ranges``, of these topics only, and only to members that may take a partition."""
-    _add_ranges(topics, partitions.bounds, partitions.counts, subscribed, *near, owners)
+def assign_ranges_within_racks(
+    partitions: Partitions, subscribed: Flags, owners: Owners, rack_fit: RackFit, topics: Ints
+) -> None:
+    """As ``assign_ranges``, of these topics only, and only to members that may take a partition."""
+    _assign_ranges(topics, partitions.bounds, partitions.counts, subscribed, *rack_fit, owners)
 
 
 @compiled
-def _add_ranges(
+def _assign_ranges(
     topics: Ints, bounds: Ints, counts: Ints, subscribed: Flags, kind: Ints, rack: Ints, fits: Flags, owners: Owners
 ) -> None:  # pragma: no cover - compiled
-    held = np.zeros(subscribed.shape[1], np.int64)
+    owned_counts = np.zeros(subscribed.shape[1], np.int64)
     for topic in topics:
         first, count = bounds[topic], counts[topic]
         members = np.flatnonzero(subscribed[topic])
         if len(members) == 0:
             continue
         share, extras = count // len(members), count % len(members)
-        held[:] = 0
+        owned_counts[:] = 0
         for owner in owners[first : first + count]:
             if owner != UNASSIGNED:
-                held[owner] += 1
-                extras -= held[owner] == share + 1
-        seen = np.full(fits.shape[1], first, np.int64)  # by rack: what comes before is taken, or too far
+                owned_counts[owner] += 1
+                extras -= owned_counts[owner] == share + 1
+        first_free = np.full(fits.shape[1], first, np.int64)  # by rack: what comes before is taken, or too far
         for member in members:
-            room = share + (extras > 0) - held[member]
-            number = seen[rack[member]]
-            while room > 0 and number < first + count:
+            free = share + (extras > 0) - owned_counts[member]
+            number = first_free[rack[member]]
+            while free > 0 and number < first + count:
                 if owners[number] == UNASSIGNED and fits[kind[number], rack[member]]:
                     owners[number] = member
-                    room -= 1
-                    held[member] += 1
-                    extras -= held[member] == share + 1
+                    free -= 1
+                    owned_counts[member] += 1
+                    extras -= owned_counts[member] == share + 1
                 number += 1
-            seen[rack[member]] = number
+            first_free[rack[member]] = number

@@ -1,6 +1,6 @@
 """The members of a group as arrays: a group of thousands is asked again with every change of it.
 
-A roster is a sequence of ``Member``; each of them is made when somebody looks at it.
+A roster is a sequence of ``GroupMember``; each of them is made when somebody looks at it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import overload
 
 import numpy as np
 
-from subreplay.hashing.java_map import string_hash_codes
-from subreplay.hashing.java_string import utf16_order
+from subreplay.hashing.java_map import compute_string_hash_codes
+from subreplay.hashing.java_string import utf16_sort_key
 from subreplay.kernels.compiled import compiled
-from subreplay.semantics.policies.kafka.assignor import Claim, Ints, Member, Owners
+from subreplay.semantics.policies.kafka.assignor import GroupMember, Ints, MemberClaim, Owners
 
 
 @dataclass(frozen=True, eq=False)
-class Roster(Sequence[Member]):
+class Roster(Sequence[GroupMember]):
     """Members in join order: what they are, one column an attribute, and what they claim.
 
     Member m claims ``claimed[ends[m - 1] : ends[m]]``, ascending, as of ``claim_generations[m]``.
@@ -35,13 +35,13 @@ class Roster(Sequence[Member]):
     ends: Ints
 
     @classmethod
-    def of(cls, members: Iterable[Member]) -> Roster:
+    def from_members(cls, members: Iterable[GroupMember]) -> Roster:
         """These members; a roster is itself."""
         if isinstance(members, Roster):
             return members
         rows = tuple(members)
         ids, topics, instances, racks, generations, claims = zip(*rows, strict=True) if rows else ((),) * 6
-        held = [claim.partitions for claim in claims]
+        claimed_partitions = [claim.partitions for claim in claims]
         return cls(
             ids,
             topics,
@@ -49,31 +49,31 @@ class Roster(Sequence[Member]):
             racks,
             np.array(generations, np.int64),
             np.array([claim.generation for claim in claims], np.int64),
-            np.concatenate([*held, np.zeros(0, np.int64)]),
-            np.cumsum([len(partitions) for partitions in held], dtype=np.int64),
+            np.concatenate([*claimed_partitions, np.zeros(0, np.int64)]),
+            np.cumsum([len(partitions) for partitions in claimed_partitions], dtype=np.int64),
         )
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @overload
-    def __getitem__(self, at: int) -> Member: ...
+    def __getitem__(self, at: int) -> GroupMember: ...
     @overload
-    def __getitem__(self, at: slice) -> Sequence[Member]: ...
-    def __getitem__(self, at: int | slice) -> Member | Sequence[Member]:
+    def __getitem__(self, at: slice) -> Sequence[GroupMember]: ...
+    def __getitem__(self, at: int | slice) -> GroupMember | Sequence[GroupMember]:
         if isinstance(at, slice):
-            return self.at(range(*at.indices(len(self))))
+            return self.select(range(*at.indices(len(self))))
         at = range(len(self))[at]
         start = int(self.ends[at - 1]) if at else 0
-        claim = Claim(self.claimed[start : self.ends[at]], int(self.claim_generations[at]))
-        return Member(
+        claim = MemberClaim(self.claimed[start : self.ends[at]], int(self.claim_generations[at]))
+        return GroupMember(
             self.ids[at], self.topics[at], self.instances[at], self.racks[at], int(self.generations[at]), claim
         )
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[GroupMember]:
         return map(self.__getitem__, range(len(self)))
 
-    def at(self, positions: Sequence[int]) -> Roster:
+    def select(self, positions: Sequence[int]) -> Roster:
         """The members at these positions, in that order."""
         rows = np.array(positions, np.int64)
         widths = np.diff(self.ends, prepend=0)[rows]
@@ -93,9 +93,9 @@ class Roster(Sequence[Member]):
             new.__dict__["hash_codes"] = self.hash_codes[rows]
         return new
 
-    def replaced(self, at: int, instead: Sequence[Member]) -> Roster:
+    def replace_at(self, at: int, instead: Sequence[GroupMember]) -> Roster:
         """The same members with these instead of the one ``at`` a position; behind the last one that is nobody."""
-        new, end = Roster.of(instead), int(self.ends[at - 1]) if at else 0
+        new, end = Roster.from_members(instead), int(self.ends[at - 1]) if at else 0
         behind = int(self.ends[at]) if at < len(self) else end
         moved = self.ends[at + 1 :] + len(new.claimed) - (behind - end)
         return Roster(
@@ -109,57 +109,57 @@ class Roster(Sequence[Member]):
             np.concatenate([self.ends[:at], new.ends + end, moved]),
         )
 
-    def given(self, claimed: Ints, ends: Ints, generation: int) -> Roster:
+    def with_assignment(self, claimed: Ints, ends: Ints, generation: int) -> Roster:
         """The same members, each with what it owns as of a generation."""
         same = np.full(len(self), generation, np.int64)
         new = Roster(self.ids, self.topics, self.instances, self.racks, same, same, claimed, ends)
-        for known in ("by_id", "hash_codes"):
+        for known in ("id_order", "hash_codes"):
             if known in self.__dict__:
                 new.__dict__[known] = self.__dict__[known]
         return new
 
     @cached_property
-    def by_id(self) -> Ints:
+    def id_order(self) -> Ints:
         """The positions of the members, ordered by member id as ``String.compareTo`` compares."""
-        return np.array(sorted(range(len(self)), key=[*map(utf16_order, self.ids)].__getitem__), np.int64)
+        return np.array(sorted(range(len(self)), key=[*map(utf16_sort_key, self.ids)].__getitem__), np.int64)
 
     @cached_property
     def hash_codes(self) -> Ints:
         """``String.hashCode`` of each member id."""
-        return string_hash_codes(self.ids)
+        return compute_string_hash_codes(self.ids)
 
-    def claims(self, positions: Ints, names: Ints) -> tuple[Ints, Ints]:
+    def list_claims(self, positions: Ints, names: Ints) -> tuple[Ints, Ints]:
         """All claims, member after member as in ``positions``, and for each the one of ``names`` whose it is."""
-        return _claims(self.claimed, self.ends, positions, names)
+        return _list_claims(self.claimed, self.ends, positions, names)
 
-    def lost(self, owners: Owners) -> tuple[Ints, Ints]:
+    def find_lost_claims(self, owners: Owners) -> tuple[Ints, Ints]:
         """The claims of which another member, or nobody, is the owner, and the positions of whose they are."""
-        return _lost(self.claimed, self.ends, owners)
+        return _find_lost_claims(self.claimed, self.ends, owners)
 
 
 @compiled
-def _lost(claimed: Ints, ends: Ints, owners: Owners) -> tuple[Ints, Ints]:  # pragma: no cover - compiled
-    found, whose = np.empty_like(claimed), np.empty_like(claimed)
+def _find_lost_claims(claimed: Ints, ends: Ints, owners: Owners) -> tuple[Ints, Ints]:  # pragma: no cover - compiled
+    partitions, claimants = np.empty_like(claimed), np.empty_like(claimed)
     filled = start = 0
     for position, end in enumerate(ends):
         for number in range(start, end):
             if owners[claimed[number]] != position:
-                found[filled], whose[filled] = claimed[number], position
+                partitions[filled], claimants[filled] = claimed[number], position
                 filled += 1
         start = end
-    return found[:filled].copy(), whose[:filled].copy()
+    return partitions[:filled].copy(), claimants[:filled].copy()
 
 
 @compiled
-def _claims(
+def _list_claims(
     claimed: Ints, ends: Ints, positions: Ints, names: Ints
 ) -> tuple[Ints, Ints]:  # pragma: no cover - compiled
-    found, whose = np.empty_like(claimed), np.empty_like(claimed)
+    partitions, claimants = np.empty_like(claimed), np.empty_like(claimed)
     filled = 0
     for position, name in zip(positions, names):  # noqa: B905 - numba's zip knows no strict
         start = ends[position - 1] if position else 0
         for number in range(start, ends[position]):
-            found[filled] = claimed[number]
-            whose[filled] = name
+            partitions[filled] = claimed[number]
+            claimants[filled] = name
             filled += 1
-    return found[:filled], whose[:filled]
+    return partitions[:filled], claimants[:filled]

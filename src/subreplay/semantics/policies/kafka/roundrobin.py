@@ -8,22 +8,27 @@ from typing import ClassVar
 
 import numpy as np
 
-from subreplay.hashing.profiles import rule_of
+from subreplay.hashing.profiles import get_rule
 from subreplay.kernels.compiled import compiled
 from subreplay.semantics.policies.kafka.assignor import (
     UNASSIGNED,
+    GroupMember,
     GroupPolicy,
     Ints,
-    Member,
     Owners,
     Partitions,
-    Rebalance,
+    RebalanceProtocol,
 )
-from subreplay.semantics.policies.kafka.subscriptions import CLIENT_ORDER, Flags, by_join_order, subscribed
+from subreplay.semantics.policies.kafka.subscriptions import (
+    CLIENT_ORDER,
+    Flags,
+    build_subscription_matrix,
+    to_join_order,
+)
 
 
 @dataclass(frozen=True)
-class RoundRobin(GroupPolicy):
+class RoundRobinAssignor(GroupPolicy):
     """Rows K-RR-1 and 2: partitions, ordered by topic and number, go round the members.
 
     Members stand on a ring in the order of their instance ids, then those without one in the order of their member ids
@@ -32,27 +37,31 @@ class RoundRobin(GroupPolicy):
     turn back, so that unequal subscriptions give unequal shares. What a member had before does not matter, nor do
     racks. Follows ``RoundRobinAssignor`` (4.0.2, 2.3.1).
 
-    >>> members = [Member(name, frozenset({"t0", "t1"})) for name in ("C0", "C1")]
-    >>> RoundRobin("kafka-4.0").assign(Partitions.of({"t0": 3, "t1": 3}), members).tolist()
+    >>> members = [GroupMember(name, frozenset({"t0", "t1"})) for name in ("C0", "C1")]
+    >>> RoundRobinAssignor("kafka-4.0").assign(Partitions.from_counts({"t0": 3, "t1": 3}), members).tolist()
     [0, 1, 0, 1, 0, 1]
     """
 
     name: ClassVar[str] = "kafka.roundrobin"
-    rebalance: ClassVar[Rebalance] = "eager"
+    rebalance: ClassVar[RebalanceProtocol] = "eager"
 
     def __post_init__(self) -> None:
-        rule_of(self.name, CLIENT_ORDER, self.profile)
+        get_rule(self.name, CLIENT_ORDER, self.profile)
 
-    def assign(self, partitions: Partitions, members: Sequence[Member]) -> Owners:
+    def assign(self, partitions: Partitions, members: Sequence[GroupMember]) -> Owners:
         order = CLIENT_ORDER[self.profile](members)
-        subscribers = subscribed(partitions.topics, [members[position].topics for position in order.tolist()])
+        subscribers = build_subscription_matrix(
+            partitions.topics, [members[position].topics for position in order.tolist()]
+        )
         owners = np.full(len(partitions), UNASSIGNED, np.int32)
-        _deal(partitions.bounds, partitions.counts, subscribers, owners)
-        return by_join_order(owners, order)
+        _assign_round_robin(partitions.bounds, partitions.counts, subscribers, owners)
+        return to_join_order(owners, order)
 
 
 @compiled
-def _deal(bounds: Ints, counts: Ints, subscribed: Flags, owners: Owners) -> None:  # pragma: no cover - compiled
+def _assign_round_robin(
+    bounds: Ints, counts: Ints, subscribed: Flags, owners: Owners
+) -> None:  # pragma: no cover - compiled
     position = 0  # on the ring, where the next partition may go
     for topic in range(len(counts)):
         members = np.flatnonzero(subscribed[topic])

@@ -8,35 +8,48 @@ from typing import ClassVar
 
 import numpy as np
 
-from subreplay.hashing.profiles import KAFKA_4_0, ByProfile, rule_of
-from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, GroupPolicy, Member, Owners, Partitions, Rebalance
-from subreplay.semantics.policies.kafka.ranges import add_ranges
+from subreplay.hashing.profiles import KAFKA_4_0, ProfileTable, get_rule
+from subreplay.semantics.policies.kafka.assignor import (
+    UNASSIGNED,
+    GroupMember,
+    GroupPolicy,
+    Owners,
+    Partitions,
+    RebalanceProtocol,
+)
+from subreplay.semantics.policies.kafka.ranges import assign_ranges
 from subreplay.semantics.policies.kafka.roster import Roster
-from subreplay.semantics.policies.kafka.subscriptions import by_join_order, static_first, subscribed
+from subreplay.semantics.policies.kafka.subscriptions import (
+    build_subscription_matrix,
+    order_static_first,
+    to_join_order,
+)
 
 
 @dataclass(frozen=True)
-class ServerRange(GroupPolicy):
+class ServerRangeAssignor(GroupPolicy):
     """The ranges of ``kafka.range`` as a target that the coordinator computes: static members first, no racks.
 
     Previous targets do not matter. Follows the group coordinator's ``RangeAssignor`` (4.0.2), whose describer of topics
     knows no racks.
 
-    >>> members = [Member("a", frozenset({"t1"})), Member("b", frozenset({"t1"}), instance_id="I0")]
-    >>> ServerRange("kafka-4.0").assign(Partitions.of({"t1": 3}), members).tolist()  # b is static
+    >>> members = [GroupMember("a", frozenset({"t1"})), GroupMember("b", frozenset({"t1"}), instance_id="I0")]
+    >>> ServerRangeAssignor("kafka-4.0").assign(Partitions.from_counts({"t1": 3}), members).tolist()  # b is static
     [1, 1, 0]
     """
 
     name: ClassVar[str] = "kafka.server_range"
-    rebalance: ClassVar[Rebalance] = "server"
+    rebalance: ClassVar[RebalanceProtocol] = "server"
 
     def __post_init__(self) -> None:
-        rule_of(self.name, ByProfile({KAFKA_4_0: None}), self.profile)
+        get_rule(self.name, ProfileTable({KAFKA_4_0: None}), self.profile)
 
-    def assign(self, partitions: Partitions, members: Sequence[Member]) -> Owners:
-        roster = Roster.of(members)
-        order = static_first(roster)
-        subscribers = subscribed(partitions.topics, [roster.topics[position] for position in order.tolist()])
+    def assign(self, partitions: Partitions, members: Sequence[GroupMember]) -> Owners:
+        roster = Roster.from_members(members)
+        order = order_static_first(roster)
+        subscribers = build_subscription_matrix(
+            partitions.topics, [roster.topics[position] for position in order.tolist()]
+        )
         owners = np.full(len(partitions), UNASSIGNED, np.int32)
-        add_ranges(partitions, subscribers, owners)
-        return by_join_order(owners, order)
+        assign_ranges(partitions, subscribers, owners)
+        return to_join_order(owners, order)

@@ -8,57 +8,57 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.hashing.java_string import utf16_order
-from subreplay.hashing.profiles import KAFKA_2_3, KAFKA_4_0, ByProfile
-from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, Ints, Member, Owners
+from subreplay.hashing.java_string import utf16_sort_key
+from subreplay.hashing.profiles import KAFKA_2_3, KAFKA_4_0, ProfileTable
+from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, GroupMember, Ints, Owners
 from subreplay.semantics.policies.kafka.roster import Roster
 
 Flags: TypeAlias = NDArray[np.bool_]
 
 
-def by_member_id(members: Sequence[Member]) -> Ints:
+def order_by_member_id(members: Sequence[GroupMember]) -> Ints:
     """The positions of the members, ordered by member id as ``String.compareTo`` compares."""
-    return np.array(sorted(range(len(members)), key=lambda m: utf16_order(members[m].member_id)), np.int64)
+    return np.array(sorted(range(len(members)), key=lambda m: utf16_sort_key(members[m].member_id)), np.int64)
 
 
-def static_first(members: Sequence[Member]) -> Ints:
+def order_static_first(members: Sequence[GroupMember]) -> Ints:
     """The positions of the members: those with an instance id, ordered by that one, then the others by member id.
 
     An instance id never meets a member id. As ``AbstractPartitionAssignor.MemberInfo`` and the server's
     ``RangeAssignor`` (4.0.2).
     """
 
-    roster = Roster.of(members)
+    roster = Roster.from_members(members)
 
     def rank(position: int) -> tuple[bool, bytes]:
         instance_id = roster.instances[position]
-        return instance_id is None, utf16_order(roster.ids[position] if instance_id is None else instance_id)
+        return instance_id is None, utf16_sort_key(roster.ids[position] if instance_id is None else instance_id)
 
     return np.array(sorted(range(len(members)), key=rank), np.int64)
 
 
-CLIENT_ORDER: Mapping[str, Callable[[Sequence[Member]], Ints]] = ByProfile(
+CLIENT_ORDER: Mapping[str, Callable[[Sequence[GroupMember]], Ints]] = ProfileTable(
     {
-        KAFKA_4_0: static_first,
-        KAFKA_2_3: by_member_id,  # its Subscription (2.3.1) tells an assignor no instance id
+        KAFKA_4_0: order_static_first,
+        KAFKA_2_3: order_by_member_id,  # its Subscription (2.3.1) tells an assignor no instance id
     }
 )
 """How the client's Range and RoundRobin order members, by profile."""
 
 
-def subscribed(topics: Sequence[str], wanted_by: Sequence[frozenset[str]]) -> Flags:
+def build_subscription_matrix(topics: Sequence[str], subscriptions: Sequence[frozenset[str]]) -> Flags:
     """Topic by member: the member, who wants some, subscribes to the topic. Each distinct subscription is looked at
     once."""
     number_of = {topic: t for t, topic in enumerate(topics)}
-    kinds = {wanted: n for n, wanted in enumerate(dict.fromkeys(wanted_by))}
-    kind = [*map(kinds.__getitem__, wanted_by)]
+    kinds = {subscription: n for n, subscription in enumerate(dict.fromkeys(subscriptions))}
+    kind = [*map(kinds.__getitem__, subscriptions)]
     by_kind = np.zeros((len(kinds), len(topics)), np.bool_)
-    for wanted, row in zip(kinds, by_kind, strict=True):
-        row[[number_of[topic] for topic in number_of.keys() & wanted]] = True
+    for subscription, row in zip(kinds, by_kind, strict=True):
+        row[[number_of[topic] for topic in number_of.keys() & subscription]] = True
     return np.ascontiguousarray(by_kind.T[:, kind])
 
 
-def by_join_order(owners: Ints | Owners, order: Ints) -> Owners:
+def to_join_order(owners: Ints | Owners, order: Ints) -> Owners:
     """Owners given as indexes into ``order``, as the positions that stand there."""
     positions: Owners = np.append(order, UNASSIGNED).astype(np.int32)[owners]
     return positions

@@ -8,16 +8,23 @@ from typing import ClassVar
 
 import numpy as np
 
-from subreplay.hashing.profiles import KAFKA_4_0, ByProfile, rule_of
-from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, GroupPolicy, Member, Owners, Partitions, Rebalance
-from subreplay.semantics.policies.kafka.subscriptions import by_join_order
+from subreplay.hashing.profiles import KAFKA_4_0, ProfileTable, get_rule
+from subreplay.semantics.policies.kafka.assignor import (
+    UNASSIGNED,
+    GroupMember,
+    GroupPolicy,
+    Owners,
+    Partitions,
+    RebalanceProtocol,
+)
+from subreplay.semantics.policies.kafka.subscriptions import to_join_order
 from subreplay.semantics.policies.kafka.uniform_builders.equal import assign_equal
 from subreplay.semantics.policies.kafka.uniform_builders.group import UniformGroup
 from subreplay.semantics.policies.kafka.uniform_builders.unequal import assign_unequal
 
 
 @dataclass(frozen=True)
-class Uniform(GroupPolicy):
+class UniformAssignor(GroupPolicy):
     """Targets that differ by at most one partition, from which members keep what they had where that is possible.
 
     The members' claims are their previous targets. Which of them keeps what depends on the order in which Java's maps
@@ -28,21 +35,23 @@ class Uniform(GroupPolicy):
     for a topic without id.
 
     >>> from uuid import UUID
-    >>> from subreplay.semantics.policies.kafka.assignor import Claim
-    >>> members = [Member("C0", frozenset({"t"}), claim=Claim(np.array([1, 2, 3]))), Member("C1", frozenset({"t"}))]
-    >>> Uniform("kafka-4.0").assign(Partitions.of({"t": 4}, topic_ids={"t": UUID(int=1)}), members).tolist()
+    >>> from subreplay.semantics.policies.kafka.assignor import MemberClaim
+    >>> topics, claim = frozenset({"t"}), MemberClaim(np.array([1, 2, 3]))
+    >>> members = [GroupMember("C0", topics, claim=claim), GroupMember("C1", topics)]
+    >>> partitions = Partitions.from_counts({"t": 4}, topic_ids={"t": UUID(int=1)})
+    >>> UniformAssignor("kafka-4.0").assign(partitions, members).tolist()
     [1, 0, 0, 1]
     """
 
     name: ClassVar[str] = "kafka.uniform"
-    rebalance: ClassVar[Rebalance] = "server"
+    rebalance: ClassVar[RebalanceProtocol] = "server"
 
     def __post_init__(self) -> None:
-        rule_of(self.name, ByProfile({KAFKA_4_0: None}), self.profile)
+        get_rule(self.name, ProfileTable({KAFKA_4_0: None}), self.profile)
 
-    def assign(self, partitions: Partitions, members: Sequence[Member]) -> Owners:
+    def assign(self, partitions: Partitions, members: Sequence[GroupMember]) -> Owners:
         if not members:
             return np.full(len(partitions), UNASSIGNED, np.int32)
-        group = UniformGroup.of(partitions, members)
+        group = UniformGroup.from_members(partitions, members)
         equal = len(set(group.subscriptions)) == 1
-        return by_join_order(assign_equal(group) if equal else assign_unequal(group), group.order)
+        return to_join_order(assign_equal(group) if equal else assign_unequal(group), group.order)

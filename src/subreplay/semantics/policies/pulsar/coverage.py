@@ -13,12 +13,12 @@ from subreplay.rows.model.range_table import Range, RangeTable
 
 
 class Overlap(NamedTuple):
-    """The inclusive range ``[start, end]`` that two readers have in common; ``one`` begins first."""
+    """The inclusive range ``[start, end]`` that two readers have in common; ``first_reader`` begins first."""
 
     start: int
     end: int
-    one: str
-    other: str
+    first_reader: str
+    second_reader: str
 
 
 @dataclass(frozen=True)
@@ -30,23 +30,26 @@ class Coverage:
     overlaps: tuple[Overlap, ...]
 
 
-def coverage(readers: Mapping[str, Iterable[Range]], space: Range = (0, HASH_RANGE - 1)) -> Coverage:
+def compute_coverage(readers: Mapping[str, Iterable[Range]], space: Range = (0, HASH_RANGE - 1)) -> Coverage:
     """The coverage of ``space`` by readers' ranges, each inclusive and with its start at or below its end.
 
     The older profiles serve a reader more than it asked for: give what it gets, ``KeyHashRange.served``. Three readers
     of one slot are three pairs.
 
-    >>> coverage({"r1": [(0, 99)], "r2": [(50, 149)]}, (0, 199))
-    Coverage(covered=((0, 149),), gaps=((150, 199),), overlaps=(Overlap(start=50, end=99, one='r1', other='r2'),))
+    >>> found = compute_coverage({"r1": [(0, 99)], "r2": [(50, 149)]}, (0, 199))
+    >>> found.covered, found.gaps
+    (((0, 149),), ((150, 199),))
+    >>> found.overlaps
+    (Overlap(start=50, end=99, first_reader='r1', second_reader='r2'),)
     """
     rows = sorted((start, end, reader) for reader, ranges in readers.items() for start, end in ranges)
-    covered = _union((start, end) for start, end, _ in rows)
+    covered = _merge_ranges((start, end) for start, end, _ in rows)
     starts, ends = np.array(covered, np.int64).reshape(-1, 2).T
     gaps = RangeTable(starts, ends, np.zeros(len(covered), np.int64)).gaps(space)
-    return Coverage(tuple(covered), tuple(gaps), tuple(sorted(_overlaps(rows))))
+    return Coverage(tuple(covered), tuple(gaps), tuple(sorted(_find_overlaps(rows))))
 
 
-def _union(in_order: Iterable[Range]) -> list[Range]:
+def _merge_ranges(in_order: Iterable[Range]) -> list[Range]:
     union: list[Range] = []
     for start, end in in_order:
         if union and start <= union[-1][1] + 1:
@@ -56,9 +59,9 @@ def _union(in_order: Iterable[Range]) -> list[Range]:
     return union
 
 
-def _overlaps(rows: list[tuple[int, int, str]]) -> Iterable[Overlap]:
-    open_: list[tuple[int, str]] = []
+def _find_overlaps(rows: list[tuple[int, int, str]]) -> Iterable[Overlap]:
+    open_ranges: list[tuple[int, str]] = []
     for start, end, reader in rows:
-        open_ = [(last, other) for last, other in open_ if last >= start]
-        yield from (Overlap(start, min(end, last), other, reader) for last, other in open_ if other != reader)
-        open_.append((end, reader))
+        open_ranges = [(last, other) for last, other in open_ranges if last >= start]
+        yield from (Overlap(start, min(end, last), other, reader) for last, other in open_ranges if other != reader)
+        open_ranges.append((end, reader))

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.errors import ConsumerRejected
-from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, ByProfile, rule_of
-from subreplay.hashing.slots import HASH_RANGE, range_slots
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, ProfileTable, get_rule
+from subreplay.hashing.slots import HASH_RANGE, make_range_rule
 from subreplay.rows.model.range_table import Range, RangeTable
 from subreplay.rows.model.rows import Consumer, Scope
 from subreplay.semantics.policies.base import Routing, Serving
-from subreplay.semantics.policies.pulsar.members import Members, without_member
+from subreplay.semantics.policies.pulsar.members import Members, remove_member
 
-PROFILES = ByProfile({DOCUMENTED: None, PULSAR_3_2: None})
+PROFILES = ProfileTable({DOCUMENTED: None, PULSAR_3_2: None})
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class ExclusiveState:
 
 
 @dataclass(frozen=True)
-class Exclusive:
+class ExclusivePolicy:
     """Documented row P-EX-1: one consumer at a time gets everything, of every partition, in order.
 
     A second consumer is refused with ``ConsumerBusyException``, unless the broker finds that the first one's connection
     is dead: then the newcomer takes its place. Follows ``AbstractDispatcherSingleActiveConsumer.addConsumer`` (3.2.3,
     4.x).
 
-    >>> policy = Exclusive("pulsar-4.0")
+    >>> policy = ExclusivePolicy("pulsar-4.0")
     >>> one = policy.join(policy.start(Scope("persistent://t/ns/orders")), Consumer(0, "a"))
     >>> policy.join(one, Consumer(1, "b"))
     Traceback (most recent call last):
@@ -58,11 +58,11 @@ class Exclusive:
     profile: str
 
     def __post_init__(self) -> None:
-        rule_of(self.name, PROFILES, self.profile)
+        get_rule(self.name, PROFILES, self.profile)
 
-    def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+    def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
         """Slots as Key_Shared counts them; here they decide nothing."""
-        return range_slots(self.profile).slots(hashes)
+        return make_range_rule(self.profile).compute_slots(hashes)
 
     def start(self, scope: Scope) -> ExclusiveState:
         return ExclusiveState()
@@ -73,4 +73,4 @@ class Exclusive:
         return replace(state, members=(consumer,))
 
     def leave(self, state: ExclusiveState, consumer: Consumer) -> ExclusiveState:
-        return replace(state, members=without_member(state.members, consumer))
+        return replace(state, members=remove_member(state.members, consumer))

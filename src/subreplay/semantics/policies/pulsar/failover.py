@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.errors import ConfigError
-from subreplay.hashing.java_string import utf16_order
+from subreplay.hashing.java_string import utf16_sort_key
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
-from subreplay.hashing.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
-from subreplay.hashing.slots import HASH_RANGE, range_slots
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, ProfileTable, get_rule
+from subreplay.hashing.slots import HASH_RANGE, make_range_rule
 from subreplay.rows.model.range_table import Range, RangeTable
 from subreplay.rows.model.rows import Consumer, Scope
 from subreplay.semantics.policies.base import Routing, Serving
-from subreplay.semantics.policies.pulsar.members import Members, with_member, without_member
+from subreplay.semantics.policies.pulsar.members import Members, add_member, remove_member
 
 RING_POINTS = 100
 
@@ -33,7 +33,7 @@ class FailoverRule:
     ring_is_optional: bool
 
 
-RULES: Mapping[str, FailoverRule] = ByProfile(
+RULES: Mapping[str, FailoverRule] = ProfileTable(
     {
         DOCUMENTED: FailoverRule("first subscribed", ring_is_optional=True),  # rows P-FO-4 and P-FO-5
         PULSAR_2_10: FailoverRule("first subscribed", ring_is_optional=False),  # the ring came with 3.0 (#19502)
@@ -59,7 +59,7 @@ class FailoverState:
 
 
 @dataclass(frozen=True)
-class Failover:
+class FailoverPolicy:
     """One consumer is active, chosen anew at every join and leave, so that a newcomer can take over at once.
 
     Consumers are sorted by priority level, then by name as Java compares strings, then by joining. Among those of the
@@ -74,7 +74,7 @@ class Failover:
 
     Follows ``AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer`` (2.10.4, 3.2.3, 4.0.8, 4.2.4).
 
-    >>> policy = Failover("documented")
+    >>> policy = FailoverPolicy("documented")
     >>> state = policy.start(Scope("persistent://t/ns/orders", partition=1))
     >>> for index, name in enumerate("AB"):
     ...     state = policy.join(state, Consumer(index, name))
@@ -93,58 +93,58 @@ class Failover:
     consistent_hashing: bool = False
 
     def __post_init__(self) -> None:
-        rule = rule_of(self.name, RULES, self.profile)
+        rule = get_rule(self.name, RULES, self.profile)
         if self.consistent_hashing and not rule.ring_is_optional:
             raise ConfigError(f"{self.name}: {self.profile} has no option consistent_hashing")
 
-    def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+    def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
         """Slots as Key_Shared counts them; here they decide nothing."""
-        return range_slots(self.profile).slots(hashes)
+        return make_range_rule(self.profile).compute_slots(hashes)
 
     def start(self, scope: Scope) -> FailoverState:
         return FailoverState(scope)
 
     def join(self, state: FailoverState, consumer: Consumer) -> FailoverState:
-        return self._picked(state.scope, with_member(state.members, consumer, self._order(state.scope)))
+        return self._pick_active(state.scope, add_member(state.members, consumer, self._find_sort_key(state.scope)))
 
     def leave(self, state: FailoverState, consumer: Consumer) -> FailoverState:
-        return self._picked(state.scope, without_member(state.members, consumer))
+        return self._pick_active(state.scope, remove_member(state.members, consumer))
 
-    def _choice(self, scope: Scope) -> Choice:
+    def _find_choice(self, scope: Scope) -> Choice:
         if self.consistent_hashing:
             return "hash ring"
         return "partition modulo" if scope.partition >= 0 else RULES[self.profile].unpartitioned
 
-    def _order(self, scope: Scope) -> Any:
-        return _by_joining if self._choice(scope) == "first subscribed" else _by_priority_and_name
+    def _find_sort_key(self, scope: Scope) -> Any:
+        return _join_order_key if self._find_choice(scope) == "first subscribed" else _priority_and_name_key
 
-    def _picked(self, scope: Scope, members: Members) -> FailoverState:
+    def _pick_active(self, scope: Scope, members: Members) -> FailoverState:
         if not members:
             return FailoverState(scope)
-        choice = self._choice(scope)
+        choice = self._find_choice(scope)
         if choice == "first subscribed":
             return FailoverState(scope, members, members[0])
         top = [member for member in members if member.priority == members[0].priority]
-        active = top[scope.partition % len(top)] if choice == "partition modulo" else _nearest(top, scope)
+        active = top[scope.partition % len(top)] if choice == "partition modulo" else _find_nearest(top, scope)
         return FailoverState(scope, members, active)
 
 
-def _by_priority_and_name(consumer: Consumer) -> tuple[int, bytes]:
-    return consumer.priority, utf16_order(consumer.name)
+def _priority_and_name_key(consumer: Consumer) -> tuple[int, bytes]:
+    return consumer.priority, utf16_sort_key(consumer.name)
 
 
-def _by_joining(consumer: Consumer) -> int:
+def _join_order_key(consumer: Consumer) -> int:
     return consumer.index
 
 
-def _nearest(top: list[Consumer], scope: Scope) -> Consumer:
+def _find_nearest(top: list[Consumer], scope: Scope) -> Consumer:
     """The consumer with the first point at or after the topic's hash; the last of those that share that point."""
     topic = murmur3_32(scope.full_name.encode()) & MASK_31
-    return min(reversed(top), key=lambda consumer: _distance(topic, consumer.name))
+    return min(reversed(top), key=lambda consumer: _measure_distance(topic, consumer.name))
 
 
 @lru_cache(maxsize=65536)
-def _distance(topic: int, name: str) -> int:
+def _measure_distance(topic: int, name: str) -> int:
     """How far clockwise a consumer's nearest point is from a topic's hash, on the ring ``0..2^31 - 1``."""
     points = (murmur3_32(f"{name}{j}".encode()) for j in range(RING_POINTS))
     return min((point - topic) & MASK_31 for point in points)

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.errors import ConfigError, ConsumerRejected
-from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, ByProfile, rule_of
-from subreplay.hashing.slots import HASH_RANGE, range_slots
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, ProfileTable, get_rule
+from subreplay.hashing.slots import HASH_RANGE, make_range_rule
 from subreplay.rows.model.range_table import Range, RangeTable
 from subreplay.rows.model.rows import Consumer, Scope
 from subreplay.semantics.policies.base import Routing, Serving
-from subreplay.semantics.policies.pulsar.members import Members, with_member, without_member
+from subreplay.semantics.policies.pulsar.members import Members, add_member, remove_member
 
-BOUND_IS_INSIDE: Mapping[str, bool] = ByProfile(
+BOUND_IS_INSIDE: Mapping[str, bool] = ProfileTable(
     {
         DOCUMENTED: False,  # row P-KS-AUTO-1: [0, 32768) and [32768, 65536)
         PULSAR_3_2: True,  # ceilingEntry: [0, 32768] and [32769, 65536]
@@ -40,7 +40,7 @@ class AutoSplitState:
     owners: NDArray[np.int64] = field(default_factory=lambda: _NOTHING)
 
     @cached_property
-    def reported(self) -> RangeTable:
+    def reported_table(self) -> RangeTable:
         """The ranges as the broker lists them: the last one ends at ``range_size``, one past the last slot."""
         if not self.members:
             return RangeTable.empty()
@@ -50,13 +50,15 @@ class AutoSplitState:
 
     @cached_property
     def table(self) -> RangeTable:
-        listed = self.reported
-        real = listed.starts < self.range_size  # a range of nothing but the slot past the end owns nothing
-        return RangeTable(listed.starts[real], np.minimum(listed.ends, self.range_size - 1)[real], listed.owners[real])
+        listed = self.reported_table
+        is_real = listed.starts < self.range_size  # a range of nothing but the slot past the end owns nothing
+        return RangeTable(
+            listed.starts[is_real], np.minimum(listed.ends, self.range_size - 1)[is_real], listed.owners[is_real]
+        )
 
 
 @dataclass(frozen=True)
-class AutoSplit:
+class AutoSplitPolicy:
     """Rows P-KS-AUTO-1 to 3: ranges are halved at a join and merged at a leave; a key stays while its range does.
 
     * join: the largest range is split, the lowest of equals; the newcomer takes the lower half (the greater one of an
@@ -65,7 +67,7 @@ class AutoSplit:
 
     Follows ``HashRangeAutoSplitStickyKeyConsumerSelector``, alike in 3.2.3, 4.0.8 and 4.2.4 but for the slot rule.
 
-    >>> policy = AutoSplit("documented")
+    >>> policy = AutoSplitPolicy("documented")
     >>> one = policy.join(policy.start(Scope("persistent://t/ns/orders")), Consumer(0, "C1"))
     >>> policy.join(one, Consumer(1, "C2")).table.rows()
     [(0, 32767, 1), (32768, 65535, 0)]
@@ -81,7 +83,7 @@ class AutoSplit:
     range_size: int = HASH_RANGE
 
     def __post_init__(self) -> None:
-        rule_of(self.name, BOUND_IS_INSIDE, self.profile)
+        get_rule(self.name, BOUND_IS_INSIDE, self.profile)
         if self.range_size < 2:
             raise ConfigError(f"{self.name}: range size must greater than 2, got {self.range_size}")
         if self.range_size & (self.range_size - 1):
@@ -95,8 +97,8 @@ class AutoSplit:
     def space(self) -> Range:
         return 0, self.range_size - 1
 
-    def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
-        return range_slots(self.profile, self.range_size).slots(hashes)
+    def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+        return make_range_rule(self.profile, self.range_size).compute_slots(hashes)
 
     def start(self, scope: Scope) -> AutoSplitState:
         return AutoSplitState(BOUND_IS_INSIDE[self.profile], self.range_size)
@@ -113,16 +115,16 @@ class AutoSplit:
         split = state.bounds[largest] - (sizes[largest] >> 1)
         bounds = np.insert(state.bounds, largest, split)
         owners = np.insert(state.owners, largest, consumer.index)
-        return replace(state, members=with_member(state.members, consumer), bounds=bounds, owners=owners)
+        return replace(state, members=add_member(state.members, consumer), bounds=bounds, owners=owners)
 
     def leave(self, state: AutoSplitState, consumer: Consumer) -> AutoSplitState:
-        members = without_member(state.members, consumer)
-        gone = int(np.flatnonzero(state.owners == consumer.index)[0])
+        members = remove_member(state.members, consumer)
+        leaving = int(np.flatnonzero(state.owners == consumer.index)[0])
         # without its bound a range joins the one above; the topmost bound stays, so there the one below goes instead
-        bound = gone if gone < len(members) else max(gone - 1, 0)
-        bounds, owners = np.delete(state.bounds, bound), np.delete(state.owners, gone)
+        bound = leaving if leaving < len(members) else max(leaving - 1, 0)
+        bounds, owners = np.delete(state.bounds, bound), np.delete(state.owners, leaving)
         return replace(state, members=members, bounds=bounds, owners=owners)
 
-    def reported_ranges(self, state: AutoSplitState) -> dict[int, list[Range]]:
+    def list_reported_ranges(self, state: AutoSplitState) -> dict[int, list[Range]]:
         """The ranges of each consumer as ``getConsumerKeyHashRanges`` lists them."""
-        return state.reported.by_owner()
+        return state.reported_table.by_owner()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from subreplay.errors import ConfigError
 from subreplay.hashing.murmur3 import MASK_31
-from subreplay.hashing.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, ProfileTable, get_rule
 from subreplay.hashing.slots import HASH_RANGE, RING_SLOTS
 from subreplay.rows.model.range_table import Range
 from subreplay.rows.model.rows import Consumer, Scope
@@ -29,34 +29,34 @@ class RingRule:
     empty: Callable[[int], Ring]
 
 
-def _documented(points: int) -> Ring:
+def _make_documented_ring(points: int) -> Ring:
     """Row P-KS-CH-1: points ``murmur3_32(name + i)``, i from 1."""
     return SharedPointRing("", 1, points)
 
 
-def _pulsar_2_10(points: int) -> Ring:
+def _make_2_10_ring(points: int) -> Ring:
     """2.8.1, 2.10.4, 3.0.2, 3.2.0: points ``murmur3_32(name + i)``, i from 0. apache/pulsar#22053 (3.0.3, 3.2.1) put a
     separator between them, so that ``c1`` + ``11`` and ``c11`` + ``1`` are two points."""
     return SharedPointRing("", 0, points)
 
 
-def _pulsar_3_2(points: int) -> Ring:
+def _make_3_2_ring(points: int) -> Ring:
     """3.2.3: points ``murmur3_32(name + "\\0" + i)``, i from 0."""
     return SharedPointRing("\0", 0, points)
 
 
-RULES: Mapping[str, RingRule] = ByProfile(
+RULES: Mapping[str, RingRule] = ProfileTable(
     {
-        DOCUMENTED: RingRule((0, MASK_31), _documented),
-        PULSAR_2_10: RingRule((0, MASK_31), _pulsar_2_10),
-        PULSAR_3_2: RingRule((0, MASK_31), _pulsar_3_2),
+        DOCUMENTED: RingRule((0, MASK_31), _make_documented_ring),
+        PULSAR_2_10: RingRule((0, MASK_31), _make_2_10_ring),
+        PULSAR_3_2: RingRule((0, MASK_31), _make_3_2_ring),
         PULSAR_4_0: RingRule((1, HASH_RANGE - 1), FirstComeRing),
     }
 )
 
 
 @dataclass(frozen=True)
-class ConsistentHash:
+class ConsistentHashPolicy:
     """Rows P-KS-CH-1 and 2: each consumer has ``points`` positions on a ring. This is the brokers' default selector.
 
     A join moves keys to the newcomer only, a leave moves the leaver's keys only.
@@ -65,7 +65,7 @@ class ConsistentHash:
     4.x it belongs to the first comer, and the next in the queue has it when that one leaves. Follows
     ``ConsistentHashingStickyKeyConsumerSelector`` (2.10.4, 3.2.3, 4.0.8, 4.2.4).
 
-    >>> policy = ConsistentHash("documented", points=1)
+    >>> policy = ConsistentHashPolicy("documented", points=1)
     >>> one = policy.join(policy.start(Scope("persistent://t/ns/orders")), Consumer(0, "C1"))
     >>> policy.join(one, Consumer(1, "C2")).table.rows()
     [(0, 1686920675, 1), (1686920676, 1889903931, 0), (1889903932, 2147483647, 1)]
@@ -81,7 +81,7 @@ class ConsistentHash:
     points: int = 100
 
     def __post_init__(self) -> None:
-        rule_of(self.name, RULES, self.profile)
+        get_rule(self.name, RULES, self.profile)
         if self.points < 1:
             raise ConfigError(f"{self.name}: points must be at least 1, got {self.points}")
 
@@ -93,18 +93,18 @@ class ConsistentHash:
     def space(self) -> Range:
         return RULES[self.profile].space
 
-    def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
-        return RING_SLOTS[self.profile].slots(hashes)
+    def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+        return RING_SLOTS[self.profile].compute_slots(hashes)
 
     def start(self, scope: Scope) -> Ring:
         return RULES[self.profile].empty(self.points)
 
     def join(self, state: Ring, consumer: Consumer) -> Ring:
-        return state.joined(consumer)
+        return state.add(consumer)
 
     def leave(self, state: Ring, consumer: Consumer) -> Ring:
-        return state.left(consumer)
+        return state.remove(consumer)
 
-    def reported_ranges(self, state: Ring) -> dict[int, list[Range]]:
+    def list_reported_ranges(self, state: Ring) -> dict[int, list[Range]]:
         """The ranges of each consumer as ``getConsumerKeyHashRanges`` lists them."""
-        return state.reported_ranges()
+        return state.list_reported_ranges()

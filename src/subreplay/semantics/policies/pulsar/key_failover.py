@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.errors import ConfigError, ConsumerRejected
-from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, ByProfile, rule_of
-from subreplay.hashing.slots import HASH_RANGE, range_slots
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, ProfileTable, get_rule
+from subreplay.hashing.slots import HASH_RANGE, make_range_rule
 from subreplay.rows.model.range_table import Range, RangeTable
 from subreplay.rows.model.rows import Consumer, Instant, MembershipEvent, Scope
 from subreplay.semantics.policies.base import Routing, Serving
-from subreplay.semantics.policies.pulsar.members import Members, without_member
+from subreplay.semantics.policies.pulsar.members import Members, remove_member
 from subreplay.semantics.policies.pulsar.slot_traffic import RecentWindows, SlotTraffic
 
-PROFILES = ByProfile({DOCUMENTED: None, PULSAR_3_2: None})
+PROFILES = ProfileTable({DOCUMENTED: None, PULSAR_3_2: None})
 
 _NOTHING = np.zeros(0, np.int64)
 
@@ -44,7 +44,7 @@ class KeyFailoverState:
         """Recent messages of each range; 0 everywhere if nothing was measured."""
         if self.traffic is None or self.at is None:
             return np.zeros(len(self.starts), np.int64)
-        return self.traffic.loads(self.at, self.starts)
+        return self.traffic.compute_loads(self.at, self.starts)
 
     @cached_property
     def table(self) -> RangeTable:
@@ -52,7 +52,7 @@ class KeyFailoverState:
 
 
 @dataclass(frozen=True)
-class KeyFailover:
+class KeyFailoverPolicy:
     """Documented rows P-KF-1 to 4: every consumer has one range, and load decides which one is halved or extended.
 
     * join: the busiest consumer's range is halved and the newcomer takes the upper half (the smaller one of an odd
@@ -68,7 +68,7 @@ class KeyFailover:
     This design predates Key_Shared and no broker ships it; under the profiles of the brokers only the slot of a hash is
     theirs. Priority levels have no effect (row P-KF-5).
 
-    >>> policy = KeyFailover("documented")
+    >>> policy = KeyFailoverPolicy("documented")
     >>> one = policy.join(policy.start(Scope("persistent://t/ns/orders")), Consumer(0, "C1"))
     >>> policy.join(one, Consumer(1, "C2")).table.rows()
     [(0, 32767, 0), (32768, 65535, 1)]
@@ -87,7 +87,7 @@ class KeyFailover:
     traffic: Mapping[Scope, SlotTraffic] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        rule_of(self.name, PROFILES, self.profile)
+        get_rule(self.name, PROFILES, self.profile)
         if self.window_us < 1:
             raise ConfigError(f"{self.name}: window_us must be at least 1, got {self.window_us}")
         if self.range_size < 1:
@@ -97,43 +97,45 @@ class KeyFailover:
     def space(self) -> Range:
         return 0, self.range_size - 1
 
-    def windows(self, events: Iterable[MembershipEvent]) -> RecentWindows:
+    def list_windows(self, events: Iterable[MembershipEvent]) -> RecentWindows:
         """The windows in which the traffic of a dispatcher with these events has to be counted."""
-        return RecentWindows.before((event.at.at for event in events), self.window_us * 1000)
+        return RecentWindows.from_ends((event.at.at for event in events), self.window_us * 1000)
 
-    def with_traffic(self, traffic: Mapping[Scope, SlotTraffic]) -> KeyFailover:
+    def with_traffic(self, traffic: Mapping[Scope, SlotTraffic]) -> KeyFailoverPolicy:
         """This policy, measuring load by the traffic of each dispatcher in its ``windows``."""
         return replace(self, traffic=traffic)
 
-    def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
-        return range_slots(self.profile, self.range_size).slots(hashes)
+    def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+        return make_range_rule(self.profile, self.range_size).compute_slots(hashes)
 
     def start(self, scope: Scope) -> KeyFailoverState:
         return KeyFailoverState(self.range_size, self.traffic.get(scope))
 
-    def seen(self, state: KeyFailoverState, at: Instant) -> KeyFailoverState:
+    def advance_to(self, state: KeyFailoverState, at: Instant) -> KeyFailoverState:
         return replace(state, at=at.at)
 
     def join(self, state: KeyFailoverState, consumer: Consumer) -> KeyFailoverState:
         members = (*state.members, consumer)
         if not state.members:
             return replace(state, members=members, starts=np.array([0]), owners=np.array([consumer.index]))
-        wide = np.flatnonzero(state.widths > 1)
-        if not len(wide):
+        splittable = np.flatnonzero(state.widths > 1)
+        if not len(splittable):
             reason = f"No range can be halved for a new consumer, assigned consumers {len(state.owners)}"
             raise ConsumerRejected("ConsumerAssignException", reason)
-        by_load = np.lexsort((-state.widths[wide], -state.loads[wide]))  # stable: the lowest of equals comes first
-        busiest = wide[by_load[0]]
+        by_load = np.lexsort(
+            (-state.widths[splittable], -state.loads[splittable])
+        )  # stable: the lowest of equals comes first
+        busiest = splittable[by_load[0]]
         middle = state.starts[busiest] + (state.widths[busiest] + 1) // 2
         starts = np.insert(state.starts, busiest + 1, middle)
         owners = np.insert(state.owners, busiest + 1, consumer.index)
         return replace(state, members=members, starts=starts, owners=owners)
 
     def leave(self, state: KeyFailoverState, consumer: Consumer) -> KeyFailoverState:
-        members = without_member(state.members, consumer)
-        gone = int(np.flatnonzero(state.owners == consumer.index)[0])
-        neighbours = [at for at in (gone - 1, gone + 1) if 0 <= at < len(state.owners)]
-        heir = min(neighbours, key=lambda at: (state.loads[at], state.widths[at]), default=gone)
-        starts = np.delete(state.starts, max(gone, heir))  # the bound between the two
-        owners = np.delete(state.owners, gone)
+        members = remove_member(state.members, consumer)
+        leaving = int(np.flatnonzero(state.owners == consumer.index)[0])
+        neighbours = [at for at in (leaving - 1, leaving + 1) if 0 <= at < len(state.owners)]
+        successor = min(neighbours, key=lambda at: (state.loads[at], state.widths[at]), default=leaving)
+        starts = np.delete(state.starts, max(leaving, successor))  # the bound between the two
+        owners = np.delete(state.owners, leaving)
         return replace(state, members=members, starts=starts, owners=owners)

@@ -11,27 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.errors import ConsumerRejected
-from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
-from subreplay.hashing.slots import HASH_RANGE, range_slots
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ProfileTable, get_rule
+from subreplay.hashing.slots import HASH_RANGE, make_range_rule
 from subreplay.rows.model.range_table import Range
 from subreplay.rows.model.rows import Consumer, Scope
 from subreplay.semantics.policies.base import Routing, Serving
-from subreplay.semantics.policies.pulsar.members import without_member
-from subreplay.semantics.policies.pulsar.range_maps import EndPoints, WholeRanges
+from subreplay.semantics.policies.pulsar.members import remove_member
+from subreplay.semantics.policies.pulsar.range_maps import EndPointMap, RangeMap
 
-Selector: TypeAlias = EndPoints | WholeRanges
+Selector: TypeAlias = EndPointMap | RangeMap
 
-RULES: Mapping[str, type[Selector]] = ByProfile(
+RULES: Mapping[str, type[Selector]] = ProfileTable(
     {
-        DOCUMENTED: EndPoints,  # row P-KR-2: floor and ceiling must name the same consumer
-        PULSAR_3_2: EndPoints,
-        PULSAR_4_0: WholeRanges,
+        DOCUMENTED: EndPointMap,  # row P-KR-2: floor and ceiling must name the same consumer
+        PULSAR_3_2: EndPointMap,
+        PULSAR_4_0: RangeMap,
     }
 )
 
 
 @dataclass(frozen=True)
-class KeyHashRange:
+class KeyHashRangePolicy:
     """Documented rows P-KR-1 and 2: a single active consumer behind a filter of slots (``Consumer.ranges``, inclusive).
 
     Every reader is a subscription of its own, so several of them side by side are several dispatchers and may overlap:
@@ -45,7 +45,7 @@ class KeyHashRange:
     4.0.8, 4.2.4) and, for what is refused, the client's ``ReaderBuilderImpl.keyHashRange``.
 
     >>> reader = Consumer(0, "R", ranges=((0, 10000), (20001, 30000)))
-    >>> policy = KeyHashRange("pulsar-4.0")
+    >>> policy = KeyHashRangePolicy("pulsar-4.0")
     >>> policy.join(policy.start(Scope("persistent://t/ns/orders")), reader).table.gaps(policy.space)
     [(10001, 20000), (30001, 65535)]
     """
@@ -60,10 +60,10 @@ class KeyHashRange:
     profile: str
 
     def __post_init__(self) -> None:
-        rule_of(self.name, RULES, self.profile)
+        get_rule(self.name, RULES, self.profile)
 
-    def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
-        return range_slots(self.profile).slots(hashes)
+    def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+        return make_range_rule(self.profile).compute_slots(hashes)
 
     def start(self, scope: Scope) -> Selector:
         return RULES[self.profile]()
@@ -72,24 +72,24 @@ class KeyHashRange:
         if any(member.alive for member in state.members):
             raise ConsumerRejected("ConsumerBusyException", "Exclusive consumer is already connected")
         ranges = consumer.ranges or (self.space,)
-        if objection := _objection(ranges, self.space):
+        if objection := _find_objection(ranges, self.space):
             raise ConsumerRejected("IllegalArgumentException", objection)
         return type(state)((replace(consumer, ranges=ranges),))
 
     def leave(self, state: Selector, consumer: Consumer) -> Selector:
-        return type(state)(without_member(state.members, consumer))
+        return type(state)(remove_member(state.members, consumer))
 
-    def served(self, ranges: tuple[Range, ...]) -> list[Range]:
+    def compute_served_ranges(self, ranges: tuple[Range, ...]) -> list[Range]:
         """The slots that a reader with these ranges gets, in order; raises ConsumerRejected as ``join`` does.
 
-        >>> KeyHashRange("documented").served(((0, 10000), (20001, 30000)))
+        >>> KeyHashRangePolicy("documented").compute_served_ranges(((0, 10000), (20001, 30000)))
         [(0, 30000)]
         """
         reader = Consumer(0, "reader", ranges=ranges)
         return self.join(RULES[self.profile](), reader).table.by_owner()[reader.index]
 
 
-def _objection(ranges: tuple[Range, ...], space: Range) -> str | None:
+def _find_objection(ranges: tuple[Range, ...], space: Range) -> str | None:
     """Why the client would not send these ranges."""
     for start, end in ranges:
         if start > end:

@@ -10,27 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.errors import ConfigError, ConsumerRejected
-from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
-from subreplay.hashing.slots import HASH_RANGE, range_slots
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ProfileTable, get_rule
+from subreplay.hashing.slots import HASH_RANGE, make_range_rule
 from subreplay.rows.model.range_table import Range
 from subreplay.rows.model.rows import Consumer, Scope
 from subreplay.semantics.policies.base import Routing, Serving
-from subreplay.semantics.policies.pulsar.members import with_member, without_member
-from subreplay.semantics.policies.pulsar.range_maps import EndPoints, WholeRanges
+from subreplay.semantics.policies.pulsar.members import add_member, remove_member
+from subreplay.semantics.policies.pulsar.range_maps import EndPointMap, RangeMap
 
-Selector: TypeAlias = EndPoints | WholeRanges
+Selector: TypeAlias = EndPointMap | RangeMap
 
-RULES: Mapping[str, type[Selector]] = ByProfile(
+RULES: Mapping[str, type[Selector]] = ProfileTable(
     {
-        DOCUMENTED: WholeRanges,
-        PULSAR_3_2: EndPoints,
-        PULSAR_4_0: WholeRanges,
+        DOCUMENTED: RangeMap,
+        PULSAR_3_2: EndPointMap,
+        PULSAR_4_0: RangeMap,
     }
 )
 
 
 @dataclass(frozen=True)
-class Sticky:
+class StickyPolicy:
     """Documented rows P-KS-ST-1 and 2: a consumer gets exactly the slots it asked for (``Consumer.ranges``).
 
     A consumer without ranges, with illegal ones, or in conflict with a connected consumer is refused with
@@ -38,7 +38,7 @@ class Sticky:
     if dead. A slot that nobody asked for has no owner: its messages wait. Follows
     ``HashRangeExclusiveStickyKeyConsumerSelector`` (3.2.3; 4.0.8, 4.2.4).
 
-    >>> policy = Sticky("documented")
+    >>> policy = StickyPolicy("documented")
     >>> one = policy.join(policy.start(Scope("persistent://t/ns/orders")), Consumer(0, "C1", ranges=((0, 16383),)))
     >>> policy.join(one, Consumer(1, "C2", ranges=((20000, 65535),))).table.gaps(policy.space)
     [(16384, 19999)]
@@ -54,7 +54,7 @@ class Sticky:
     range_size: int = HASH_RANGE
 
     def __post_init__(self) -> None:
-        rule_of(self.name, RULES, self.profile)
+        get_rule(self.name, RULES, self.profile)
         if self.range_size < 1:
             raise ConfigError(f"{self.name}: range size must greater than 0, got {self.range_size}")
 
@@ -66,42 +66,42 @@ class Sticky:
     def space(self) -> Range:
         return 0, self.range_size - 1
 
-    def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
-        return range_slots(self.profile, self.range_size).slots(hashes)
+    def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+        return make_range_rule(self.profile, self.range_size).compute_slots(hashes)
 
     def start(self, scope: Scope) -> Selector:
         return RULES[self.profile]()
 
     def join(self, state: Selector, consumer: Consumer) -> Selector:
-        after, refusal = self.admit(state, consumer)
-        if refusal:
-            raise refusal
+        after, rejection = self.admit(state, consumer)
+        if rejection:
+            raise rejection
         return after
 
     def admit(self, state: Selector, consumer: Consumer) -> tuple[Selector, ConsumerRejected | None]:
         """The state after a join and why it was refused, if it was; even then a dead consumer in the way is gone."""
         if consumer.ranges is None:
-            return state, _refused("Must specify key shared meta for consumer.")
+            return state, _make_rejection("Must specify key shared meta for consumer.")
         if not consumer.ranges:
-            return state, _refused("Ranges for KeyShared policy must not be empty.")
-        if objection := state.objection(consumer.ranges):
-            return state, _refused(objection)
-        other = state.conflict(consumer.ranges)
+            return state, _make_rejection("Ranges for KeyShared policy must not be empty.")
+        if objection := state.find_objection(consumer.ranges):
+            return state, _make_rejection(objection)
+        other = state.find_conflict(consumer.ranges)
         if other and not other.alive:  # the broker checks one connection, then looks once more
             state = self.leave(state, other)
-            other = state.conflict(consumer.ranges)
+            other = state.find_conflict(consumer.ranges)
         if other:
             described = f"Consumer{{consumerId={other.index}, consumerName={other.name}}}"
-            return state, _refused(f"Range conflict with consumer {described}")
-        return type(state)(with_member(state.members, consumer)), None
+            return state, _make_rejection(f"Range conflict with consumer {described}")
+        return type(state)(add_member(state.members, consumer)), None
 
     def leave(self, state: Selector, consumer: Consumer) -> Selector:
-        return type(state)(without_member(state.members, consumer))
+        return type(state)(remove_member(state.members, consumer))
 
-    def reported_ranges(self, state: Selector) -> dict[int, list[Range]]:
+    def list_reported_ranges(self, state: Selector) -> dict[int, list[Range]]:
         """The ranges of each consumer as ``getConsumerKeyHashRanges`` lists them."""
-        return state.reported_ranges()
+        return state.list_reported_ranges()
 
 
-def _refused(reason: str) -> ConsumerRejected:
+def _make_rejection(reason: str) -> ConsumerRejected:
     return ConsumerRejected("ConsumerAssignException", reason)

@@ -10,19 +10,19 @@ from subreplay.rows.model.rows import Consumer
 Members = tuple[Consumer, ...]
 
 
-def by_priority(consumer: Consumer) -> Any:
+def priority_key(consumer: Consumer) -> Any:
     """How ``AbstractDispatcherMultipleConsumers`` sorts: by priority level, equals by joining."""
     return consumer.priority
 
 
-def with_member(members: Members, consumer: Consumer, order: Callable[[Consumer], Any] = by_priority) -> Members:
+def add_member(members: Members, consumer: Consumer, order: Callable[[Consumer], Any] = priority_key) -> Members:
     """``members``, sorted by ``order``, with ``consumer`` after its equals."""
     return tuple(sorted((*members, consumer), key=order))
 
 
-def without_member(members: Members, consumer: Consumer) -> Members:
+def remove_member(members: Members, consumer: Consumer) -> Members:
     """``members`` without ``consumer``; raises ValueError if it is not connected."""
-    left = tuple(member for member in members if member.index != consumer.index)
-    if len(left) == len(members):
+    remaining = tuple(member for member in members if member.index != consumer.index)
+    if len(remaining) == len(members):
         raise ValueError(f"consumer {consumer.name!r} (index {consumer.index}) is not connected")
-    return left
+    return remaining

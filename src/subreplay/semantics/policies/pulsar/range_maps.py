@@ -16,7 +16,7 @@ from subreplay.semantics.policies.pulsar.members import Members
 
 
 @dataclass(frozen=True)
-class EndPoints:
+class EndPointMap:
     """The selector of 3.2.3: a sorted map of both ends of every range.
 
     A slot belongs to a consumer if the ends below and above it are both this consumer's. So the gap between two ranges
@@ -26,59 +26,63 @@ class EndPoints:
     members: Members = ()
 
     @staticmethod
-    def objection(ranges: tuple[Range, ...]) -> str | None:
+    def find_objection(ranges: tuple[Range, ...]) -> str | None:
         """Why the broker refuses these ranges whoever else is connected."""
         return "Fixed hash range start > end" if any(start > end for start, end in ranges) else None
 
     @cached_property
-    def ends(self) -> list[tuple[int, Consumer]]:
-        owner = {end: member for member in self.members for range_ in _ranges(member) for end in range_}
+    def end_points(self) -> list[tuple[int, Consumer]]:
+        owner = {end: member for member in self.members for range_ in _get_ranges(member) for end in range_}
         return sorted(owner.items())
 
     @cached_property
     def _keys(self) -> list[int]:
-        return [key for key, _ in self.ends]
+        return [key for key, _ in self.end_points]
 
-    def conflict(self, ranges: tuple[Range, ...]) -> Consumer | None:
+    def find_conflict(self, ranges: tuple[Range, ...]) -> Consumer | None:
         """The first connected consumer in the way of ``ranges``."""
-        return next((other for range_ in ranges if (other := self._in_the_way(*range_))), None)
+        return next((other for range_ in ranges if (other := self._find_conflicting(*range_))), None)
 
-    def _in_the_way(self, start: int, end: int) -> Consumer | None:
+    def _find_conflicting(self, start: int, end: int) -> Consumer | None:
         floor, ceiling = bisect_right(self._keys, end) - 1, bisect_left(self._keys, start)
         if floor >= 0 and self._keys[floor] >= start:
-            return self.ends[floor][1]
-        if ceiling < len(self._keys) and floor >= 0 and self.ends[floor][1].index == self.ends[ceiling][1].index:
-            around = self.ends[floor][1]  # in the way if one of its ranges really reaches in here
-            return around if any(s <= end and start <= e for s, e in _ranges(around)) else None
+            return self.end_points[floor][1]
+        if (
+            ceiling < len(self._keys)
+            and floor >= 0
+            and self.end_points[floor][1].index == self.end_points[ceiling][1].index
+        ):
+            around = self.end_points[floor][1]  # in the way if one of its ranges really reaches in here
+            return around if any(s <= end and start <= e for s, e in _get_ranges(around)) else None
         return None
 
     @cached_property
     def table(self) -> RangeTable:
         ranges: dict[int, list[Range]] = {}
-        for end, owner in self.ends:
+        for end, owner in self.end_points:
             ranges.setdefault(owner.index, []).append((end, end))
-        for (below, owner), (above, other) in pairwise(self.ends):
+        for (below, owner), (above, other) in pairwise(self.end_points):
             if owner.index == other.index and below + 1 < above:
                 ranges[owner.index].append((below + 1, above - 1))
         return RangeTable.of(ranges).merged()
 
-    def reported_ranges(self) -> dict[int, list[Range]]:
+    def list_reported_ranges(self) -> dict[int, list[Range]]:
         """Ends taken two by two, so that a range of one slot shifts the pairs of everything after it."""
         ranges: dict[int, list[Range]] = {}
-        for (start, owner), (end, other) in zip(self.ends[::2], self.ends[1::2], strict=False):
+        for (start, owner), (end, other) in zip(self.end_points[::2], self.end_points[1::2], strict=False):
             if owner.index == other.index:
                 ranges.setdefault(owner.index, []).append((start, end))
         return ranges
 
 
 @dataclass(frozen=True)
-class WholeRanges:
+class RangeMap:
     """The selector of 4.0.8, 4.2.4 and the documents: a sorted map of ranges, and a slot must be inside one."""
 
     members: Members = ()
 
     @staticmethod
-    def objection(ranges: tuple[Range, ...]) -> str | None:
+    def find_objection(ranges: tuple[Range, ...]) -> str | None:
         """Why the broker refuses these ranges whoever else is connected: each in turn by itself, then beside the next,
         with which one that ends before it starts shares nothing (``areRangesOverlapping``, 4.0.8)."""
         in_order = sorted(ranges, key=lambda range_: range_[0])
@@ -90,31 +94,31 @@ class WholeRanges:
         return None
 
     @cached_property
-    def taken(self) -> list[tuple[int, int, Consumer]]:
-        rows = ((*range_, member) for member in self.members for range_ in _ranges(member))
+    def owned_ranges(self) -> list[tuple[int, int, Consumer]]:
+        rows = ((*range_, member) for member in self.members for range_ in _get_ranges(member))
         return sorted(rows, key=lambda row: row[0])
 
     @cached_property
     def _keys(self) -> list[int]:
-        return [start for start, _, _ in self.taken]
+        return [start for start, _, _ in self.owned_ranges]
 
-    def conflict(self, ranges: tuple[Range, ...]) -> Consumer | None:
+    def find_conflict(self, ranges: tuple[Range, ...]) -> Consumer | None:
         """The first connected consumer in the way of ``ranges``."""
-        return next((other for range_ in ranges if (other := self._in_the_way(*range_))), None)
+        return next((other for range_ in ranges if (other := self._find_conflicting(*range_))), None)
 
-    def _in_the_way(self, start: int, end: int) -> Consumer | None:
+    def _find_conflicting(self, start: int, end: int) -> Consumer | None:
         position = bisect_right(self._keys, start) - 1
-        neighbours = self.taken[max(position, 0) : position + 2]  # the ranges that start below and above
+        neighbours = self.owned_ranges[max(position, 0) : position + 2]  # the ranges that start below and above
         return next((owner for first, last, owner in neighbours if first <= end and start <= last), None)
 
     @cached_property
     def table(self) -> RangeTable:
-        return RangeTable.of({member.index: _ranges(member) for member in self.members}).merged()
+        return RangeTable.of({member.index: _get_ranges(member) for member in self.members}).merged()
 
-    def reported_ranges(self) -> dict[int, list[Range]]:
+    def list_reported_ranges(self) -> dict[int, list[Range]]:
         """The table by consumer, in slot order; ranges that touch are one."""
         return self.table.by_owner()
 
 
-def _ranges(consumer: Consumer) -> tuple[Range, ...]:
+def _get_ranges(consumer: Consumer) -> tuple[Range, ...]:
     return consumer.ranges or ()

@@ -14,12 +14,12 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.hashing.java_string import utf16_order
+from subreplay.hashing.java_string import utf16_sort_key
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.hashing.slots import HASH_RANGE, SHORT_RING, WHOLE_RING, SlotRule
 from subreplay.rows.model.range_table import NOBODY, Groups, Range, RangeTable
 from subreplay.rows.model.rows import Consumer
-from subreplay.semantics.policies.pulsar.members import Members, with_member, without_member
+from subreplay.semantics.policies.pulsar.members import Members, add_member, remove_member
 
 _NOTHING = np.zeros(0, np.int64)
 
@@ -42,51 +42,55 @@ class SharedPointRing:
     holders: NDArray[np.int64] = field(default_factory=lambda: _NOTHING)
     groups: Groups = ()
 
-    def joined(self, consumer: Consumer) -> SharedPointRing:
-        members = with_member(self.members, consumer)
-        name = {member.index: utf16_order(member.name) for member in members}
-        points = self._points(consumer)
+    def add(self, consumer: Consumer) -> SharedPointRing:
+        members = add_member(self.members, consumer)
+        name = {member.index: utf16_sort_key(member.name) for member in members}
+        points = self._compute_points(consumer)
         taken = np.isin(points, self.at, assume_unique=True)
-        holders, groups = self._changed(
+        holders, groups = self._change_groups(
             points[taken], lambda group: tuple(sorted((*group, consumer.index), key=lambda index: name[index]))
         )
-        fresh = np.searchsorted(self.at, points[~taken])
-        at = np.insert(self.at, fresh, points[~taken])
-        return replace(self, members=members, at=at, holders=np.insert(holders, fresh, consumer.index), groups=groups)
-
-    def left(self, consumer: Consumer) -> SharedPointRing:
-        members = without_member(self.members, consumer)
-        holders, groups = self._changed(
-            self._points(consumer), lambda group: tuple(index for index in group if index != consumer.index)
+        positions_of_new = np.searchsorted(self.at, points[~taken])
+        at = np.insert(self.at, positions_of_new, points[~taken])
+        return replace(
+            self, members=members, at=at, holders=np.insert(holders, positions_of_new, consumer.index), groups=groups
         )
-        held = holders != NOBODY
-        return replace(self, members=members, at=self.at[held], holders=holders[held], groups=groups)
+
+    def remove(self, consumer: Consumer) -> SharedPointRing:
+        members = remove_member(self.members, consumer)
+        holders, groups = self._change_groups(
+            self._compute_points(consumer), lambda group: tuple(index for index in group if index != consumer.index)
+        )
+        is_owned = holders != NOBODY
+        return replace(self, members=members, at=self.at[is_owned], holders=holders[is_owned], groups=groups)
 
     @cached_property
     def table(self) -> RangeTable:
-        return _clockwise(self.at, self.holders, (0, MASK_31), self.groups)
+        return _build_clockwise_table(self.at, self.holders, (0, MASK_31), self.groups)
 
-    def reported_ranges(self) -> dict[int, list[Range]]:
+    def list_reported_ranges(self) -> dict[int, list[Range]]:
         """One range a point, repeated for each consumer there; nothing past the last point, although it is served."""
         ranges: dict[int, list[Range]] = {}
         starts = np.insert(self.at + 1, 0, 0)[:-1]
         for start, end, holder in zip(starts.tolist(), self.at.tolist(), self.holders.tolist(), strict=True):
-            for index in self._group(holder):
+            for index in self._get_group(holder):
                 ranges.setdefault(index, []).append((start, end))
         return ranges
 
-    def _points(self, consumer: Consumer) -> NDArray[np.int64]:
-        return np.unique(_points(consumer.name + self.separator, self.first_number, self.points, WHOLE_RING))
+    def _compute_points(self, consumer: Consumer) -> NDArray[np.int64]:
+        return np.unique(_compute_points(consumer.name + self.separator, self.first_number, self.points, WHOLE_RING))
 
-    def _group(self, holder: int) -> Group:
+    def _get_group(self, holder: int) -> Group:
         return self.groups[-2 - holder] if holder < NOBODY else (holder,)
 
-    def _changed(self, points: NDArray[np.int64], change: Callable[[Group], Group]) -> tuple[NDArray[np.int64], Groups]:
+    def _change_groups(
+        self, points: NDArray[np.int64], change: Callable[[Group], Group]
+    ) -> tuple[NDArray[np.int64], Groups]:
         """The holders and groups after ``change`` of the consumers at each of ``points``, which are all on the ring."""
         positions = np.searchsorted(self.at, points)
         before, holders, groups = self.holders[positions], self.holders.copy(), self.groups
         for holder in np.unique(before).tolist():  # few: consumers of one name meet at all their points alike
-            code, groups = _coded(change(self._group(holder)), groups)
+            code, groups = _encode_group(change(self._get_group(holder)), groups)
             holders[positions[before == holder]] = code
         return holders, groups
 
@@ -106,36 +110,38 @@ class FirstComeRing:
     at: NDArray[np.int64] = field(default_factory=lambda: _NOTHING)
     claimants: NDArray[np.int64] = field(default_factory=lambda: _NOTHING)
 
-    def joined(self, consumer: Consumer) -> FirstComeRing:
+    def add(self, consumer: Consumer) -> FirstComeRing:
         in_use = {self.numbers[member.index] for member in self.members if member.name == consumer.name}
         number = next(number for number in count() if number not in in_use)
-        points = np.sort(_points(f"{consumer.name}\0{number}\0", 0, self.points, SHORT_RING))
+        points = np.sort(_compute_points(f"{consumer.name}\0{number}\0", 0, self.points, SHORT_RING))
         end_of_queue = np.searchsorted(self.at, points, "right")
         return FirstComeRing(
             self.points,
-            with_member(self.members, consumer),
+            add_member(self.members, consumer),
             self.numbers | {consumer.index: number},
             np.insert(self.at, end_of_queue, points),
             np.insert(self.claimants, end_of_queue, consumer.index),
         )
 
-    def left(self, consumer: Consumer) -> FirstComeRing:
-        members = without_member(self.members, consumer)
+    def remove(self, consumer: Consumer) -> FirstComeRing:
+        members = remove_member(self.members, consumer)
         numbers = {index: number for index, number in self.numbers.items() if index != consumer.index}
-        stays = self.claimants != consumer.index
-        return FirstComeRing(self.points, members, numbers, self.at[stays], self.claimants[stays])
+        is_kept = self.claimants != consumer.index
+        return FirstComeRing(self.points, members, numbers, self.at[is_kept], self.claimants[is_kept])
 
     @cached_property
     def table(self) -> RangeTable:
         head = np.diff(self.at, prepend=0) != 0  # points count from 1
-        return _clockwise(self.at[head], self.claimants[head], (1, HASH_RANGE - 1))
+        return _build_clockwise_table(self.at[head], self.claimants[head], (1, HASH_RANGE - 1))
 
-    def reported_ranges(self) -> dict[int, list[Range]]:
+    def list_reported_ranges(self) -> dict[int, list[Range]]:
         """The table by consumer, in slot order."""
         return self.table.by_owner()
 
 
-def _clockwise(at: NDArray[np.int64], holders: NDArray[np.int64], space: Range, groups: Groups = ()) -> RangeTable:
+def _build_clockwise_table(
+    at: NDArray[np.int64], holders: NDArray[np.int64], space: Range, groups: Groups = ()
+) -> RangeTable:
     """A slot of ``space`` belongs to the next point's holder, one past the last point to the first's."""
     if not len(at):
         return RangeTable.empty()
@@ -145,7 +151,7 @@ def _clockwise(at: NDArray[np.int64], holders: NDArray[np.int64], space: Range, 
     return RangeTable(starts[real], ends[real], np.append(holders, holders[0])[real], groups).merged()
 
 
-def _coded(group: Group, groups: Groups) -> tuple[int, Groups]:
+def _encode_group(group: Group, groups: Groups) -> tuple[int, Groups]:
     """The code of ``group`` and the groups with it: those known before keep their numbers."""
     if len(group) < 2:
         return (group[0] if group else NOBODY), groups
@@ -155,7 +161,7 @@ def _coded(group: Group, groups: Groups) -> tuple[int, Groups]:
 
 
 @lru_cache(maxsize=4096)
-def _points(prefix: str, first: int, points: int, rule: SlotRule) -> NDArray[np.int64]:
+def _compute_points(prefix: str, first: int, points: int, rule: SlotRule) -> NDArray[np.int64]:
     """The slots of ``prefix + i`` for ``points`` numbers i from ``first`` on."""
     hashes = [murmur3_32(f"{prefix}{i}".encode()) for i in range(first, first + points)]
-    return rule.slots(np.array(hashes, np.uint32))
+    return rule.compute_slots(np.array(hashes, np.uint32))

@@ -9,14 +9,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, ByProfile, rule_of
-from subreplay.hashing.slots import HASH_RANGE, range_slots
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, ProfileTable, get_rule
+from subreplay.hashing.slots import HASH_RANGE, make_range_rule
 from subreplay.rows.model.range_table import Range, RangeTable
 from subreplay.rows.model.rows import Consumer, Scope
 from subreplay.semantics.policies.base import Routing, Serving
-from subreplay.semantics.policies.pulsar.members import Members, with_member, without_member
+from subreplay.semantics.policies.pulsar.members import Members, add_member, remove_member
 
-PROFILES = ByProfile({DOCUMENTED: None, PULSAR_3_2: None})
+PROFILES = ProfileTable({DOCUMENTED: None, PULSAR_3_2: None})
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,15 @@ class SharedState:
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedPolicy:
     """Documented row P-SH-1: any consumer may get any message, and nothing is promised about order.
 
-    ``next_consumer`` is the broker's choice, given who has permits; the table is empty.
+    ``choose_next_consumer`` is the broker's choice, given who has permits; the table is empty.
 
-    >>> policy = Shared("pulsar-4.0")
+    >>> policy = SharedPolicy("pulsar-4.0")
     >>> state = policy.start(Scope("persistent://t/ns/orders"))
     >>> state = policy.join(policy.join(state, Consumer(0, "a")), Consumer(1, "b"))
-    >>> next_consumer(state.members, [True, True], 1)
+    >>> choose_next_consumer(state.members, [True, True], 1)
     (1, 2)
     """
 
@@ -50,23 +50,23 @@ class Shared:
     profile: str
 
     def __post_init__(self) -> None:
-        rule_of(self.name, PROFILES, self.profile)
+        get_rule(self.name, PROFILES, self.profile)
 
-    def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+    def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
         """Slots as Key_Shared counts them; here they decide nothing."""
-        return range_slots(self.profile).slots(hashes)
+        return make_range_rule(self.profile).compute_slots(hashes)
 
     def start(self, scope: Scope) -> SharedState:
         return SharedState()
 
     def join(self, state: SharedState, consumer: Consumer) -> SharedState:
-        return SharedState(with_member(state.members, consumer))
+        return SharedState(add_member(state.members, consumer))
 
     def leave(self, state: SharedState, consumer: Consumer) -> SharedState:
-        return SharedState(without_member(state.members, consumer))
+        return SharedState(remove_member(state.members, consumer))
 
 
-def next_consumer(members: Sequence[Consumer], available: Sequence[bool], turn: int) -> tuple[int | None, int]:
+def choose_next_consumer(members: Sequence[Consumer], available: Sequence[bool], turn: int) -> tuple[int | None, int]:
     """The position of the consumer to serve next (None if nobody can be served), and the turn after it.
 
     ``members`` are sorted by priority level; ``available[i]`` says that number i has permits and is not blocked;
@@ -79,17 +79,17 @@ def next_consumer(members: Sequence[Consumer], available: Sequence[bool], turn: 
     turn = turn if turn < len(members) else 0
     level = members[turn].priority
     # level 0 counts as the highest: the broker does not look above it, whatever negative levels there are
-    higher = _positions(members, lambda priority: priority < level) if level != 0 else []
-    same = _positions(members, lambda priority: priority == level)
-    lower = _positions(members, lambda priority: priority > level)
-    in_turn = [i for i in same if i >= turn] + [i for i in same if i < turn]
-    chosen = _first((*higher, *in_turn, *lower), available)
+    higher = _find_positions(members, lambda priority: priority < level) if level != 0 else []
+    same = _find_positions(members, lambda priority: priority == level)
+    lower = _find_positions(members, lambda priority: priority > level)
+    rotated = [i for i in same if i >= turn] + [i for i in same if i < turn]
+    chosen = _find_first((*higher, *rotated, *lower), available)
     return chosen, turn if chosen is None else chosen + 1
 
 
-def _positions(members: Sequence[Consumer], wanted: Callable[[int], bool]) -> list[int]:
-    return [i for i, member in enumerate(members) if wanted(member.priority)]
+def _find_positions(members: Sequence[Consumer], is_wanted: Callable[[int], bool]) -> list[int]:
+    return [i for i, member in enumerate(members) if is_wanted(member.priority)]
 
 
-def _first(positions: Iterable[int], available: Sequence[bool]) -> int | None:
+def _find_first(positions: Iterable[int], available: Sequence[bool]) -> int | None:
     return next((i for i in positions if available[i]), None)

@@ -37,7 +37,7 @@ class RecentWindows:
     width: int
 
     @classmethod
-    def before(cls, times: Iterable[int], width: int) -> RecentWindows:
+    def from_ends(cls, times: Iterable[int], width: int) -> RecentWindows:
         """The windows of ``width`` ns that end at ``times`` (ns, in any order)."""
         return cls(np.unique(np.array([*times], np.int64)), width)
 
@@ -46,22 +46,23 @@ class RecentWindows:
         return np.unique(np.concatenate([self.ends - self.width, self.ends]))
 
     @cached_property
-    def _counted(self) -> NDArray[np.bool_]:
+    def _is_counted(self) -> NDArray[np.bool_]:
         """Which buckets lie in a window; the last entry stands for all that is before or after them."""
         next_end = np.append(self.ends, _LATEST)[np.searchsorted(self.ends, self.cuts, "right")]
         return np.append(next_end - self.width <= self.cuts, False)
 
-    def count(self, times: NDArray[np.int64], slots: NDArray[np.int64]) -> pa.Table:
+    def count_messages(self, times: NDArray[np.int64], slots: NDArray[np.int64]) -> pa.Table:
         """``COUNTS`` rows of the messages dispatched at ``times`` (ns) in ``slots``; summed, in no order.
 
-        >>> windows = RecentWindows.before([100, 130], width=50)  # [50, 100) and [80, 130)
-        >>> windows.count(np.array([49, 60, 90, 95, 130]), np.array([7, 7, 7, 7, 7])).sort_by("bucket").to_pydict()
+        >>> windows = RecentWindows.from_ends([100, 130], width=50)  # [50, 100) and [80, 130)
+        >>> counts = windows.count_messages(np.array([49, 60, 90, 95, 130]), np.array([7, 7, 7, 7, 7]))
+        >>> counts.sort_by("bucket").to_pydict()
         {'bucket': [0, 1], 'slot': [7, 7], 'messages': [1, 2]}
         """
         buckets = np.searchsorted(self.cuts, times, "right") - 1
-        inside = self._counted[buckets]
+        inside = self._is_counted[buckets]
         each = pa.table([buckets[inside], slots[inside], np.ones(inside.sum(), np.int64)], schema=COUNTS)
-        return _summed(each)
+        return _sum_counts(each)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +75,12 @@ class SlotTraffic:
     messages: NDArray[np.int64]
 
     @classmethod
-    def of(cls, windows: RecentWindows, counts: pa.Table) -> SlotTraffic:
+    def from_counts(cls, windows: RecentWindows, counts: pa.Table) -> SlotTraffic:
         """The traffic of ``COUNTS`` rows in any order, summed or not."""
-        rows = _summed(counts).sort_by([("bucket", "ascending"), ("slot", "ascending")])
+        rows = _sum_counts(counts).sort_by([("bucket", "ascending"), ("slot", "ascending")])
         return cls(windows, *(rows.column(name).to_numpy() for name in COUNTS.names))
 
-    def loads(self, end: int, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    def compute_loads(self, end: int, starts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Messages in the window that ends at ``end`` (ns), of each range from ``starts[i]`` up to the next start.
 
         Raises ValueError if no window ends there.
@@ -92,6 +93,6 @@ class SlotTraffic:
         return np.bincount(ranges, self.messages[rows], len(starts)).astype(np.int64)
 
 
-def _summed(counts: pa.Table) -> pa.Table:
+def _sum_counts(counts: pa.Table) -> pa.Table:
     by_slot = counts.group_by(["bucket", "slot"]).aggregate([("messages", "sum")])
     return by_slot.select(["bucket", "slot", "messages_sum"]).rename_columns(COUNTS.names).cast(COUNTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from subreplay.kernels.inlining import inlined, operation
 from subreplay.rows.model.range_table import NOBODY
 from subreplay.rows.model.rows import Consumer
-from subreplay.semantics.policies.base import State
+from subreplay.semantics.policies.base import PolicyState
 from subreplay.simulation.pulsar.broker.broker_state import Broker, with_consumers
 from subreplay.simulation.pulsar.broker.broker_tasks import ask_read
 from subreplay.simulation.pulsar.broker.consumer_permits import add_unacked_of_all
@@ -24,7 +24,7 @@ from subreplay.simulation.pulsar.broker.replay_set import forget_all, log_index,
 from subreplay.simulation.pulsar.broker.slot_owners import owner_of, with_table
 
 
-def join(broker: Broker, consumer: Consumer, state: State, delay: int = BY_RULE, writing: bool = False) -> Broker:
+def join(broker: Broker, consumer: Consumer, state: PolicyState, delay: int = BY_RULE, writing: bool = False) -> Broker:
     """``broker`` with one more consumer, who has no permits yet; ``state`` is the policy's after the join. For
     ``delay`` and ``writing`` see ``single_active.activate``."""
     before = with_consumers(broker, consumer.index + 1)
@@ -38,7 +38,9 @@ def join(broker: Broker, consumer: Consumer, state: State, delay: int = BY_RULE,
     return after
 
 
-def leave(broker: Broker, consumer: Consumer, state: State, delay: int = BY_RULE, writing: bool = False) -> Broker:
+def leave(
+    broker: Broker, consumer: Consumer, state: PolicyState, delay: int = BY_RULE, writing: bool = False
+) -> Broker:
     """``broker`` without a consumer that closed or crashed; ``state`` is the policy's after it, ``delay`` and
     ``writing`` are as in ``join``."""
     after = with_table(broker, state.table)
@@ -48,7 +50,7 @@ def leave(broker: Broker, consumer: Consumer, state: State, delay: int = BY_RULE
     return after
 
 
-def _list(broker: Broker, state: State) -> None:
+def _list(broker: Broker, state: PolicyState) -> None:
     broker.state[0].members = len(state.members)
     broker.consumers.listed[: len(state.members)] = [member.index for member in state.members]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.kernels.kernel import by_reference
+from subreplay.kernels.lazy_kernel import pass_by_reference
 from subreplay.rows.model.range_table import NOBODY
 from subreplay.simulation.pulsar.broker.broker_records import (
     CONSUMER,
@@ -39,7 +39,7 @@ READ_ROWS = 4
 SMALLEST_WINDOW = 64
 
 
-@by_reference
+@pass_by_reference
 class Broker(NamedTuple):
     """One dispatcher. Arrays are shared with whoever holds another tuple of the same state."""
 

@@ -12,7 +12,15 @@ from enum import IntEnum
 from typing import Any
 
 from subreplay.errors import ConfigError
-from subreplay.hashing.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ByProfile, rule_of
+from subreplay.hashing.profiles import (
+    DOCUMENTED,
+    PULSAR_2_10,
+    PULSAR_3_2,
+    PULSAR_4_0,
+    PULSAR_4_2,
+    ProfileTable,
+    get_rule,
+)
 
 MILLISECOND = 1_000_000
 """In ns, the kernel's unit of time."""
@@ -132,7 +140,7 @@ _4_2 = DispatchRule(
     batch_index_acks=True,
 )
 
-RULES: Mapping[str, DispatchRule] = ByProfile(
+RULES: Mapping[str, DispatchRule] = ProfileTable(
     {
         DOCUMENTED: replace(_3_2, exact_delays=True),
         PULSAR_2_10: _2_10,
@@ -208,4 +216,4 @@ def settings_of(broker: Mapping[str, object]) -> Settings:
 
 def dispatch_rule(profile: str) -> DispatchRule:
     """The rule of a profile; raises ConfigError if there is none."""
-    return rule_of("dispatch", RULES, profile)
+    return get_rule("dispatch", RULES, profile)

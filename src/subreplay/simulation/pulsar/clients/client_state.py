@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.kernels.kernel import by_reference
+from subreplay.kernels.lazy_kernel import pass_by_reference
 from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records, empty_records
 from subreplay.simulation.pulsar.clients.event_heap import EVENT
 from subreplay.simulation.pulsar.consumer_model import ConsumerModel, NackRule, Prediction
@@ -201,7 +201,7 @@ TOTALS = np.dtype(
 )
 
 
-@by_reference
+@pass_by_reference
 class Clients(NamedTuple):
     """All clients of one subscription. Arrays are shared with whoever holds another tuple of the same state."""
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from subreplay.errors import ConfigError
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.rows import MembershipEvent, Scope
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from subreplay.whatif.planning.planning_traffic import Traffic
 from subreplay.whatif.planning.profile_comparison import compare_profiles
@@ -86,7 +86,7 @@ def _members(way: Rollout, traffic: Traffic, asked: Rolled) -> tuple[PlannedMemb
 
 def upgrade(traffic: Traffic, setup: Setup, events: Events, recorded: bool) -> Answer:
     """Every profile beside the present one, with the members of ``events``."""
-    made = make(setup.policy, setup.profile, **setup.options)
+    made = make_policy(setup.policy, setup.profile, **setup.options)
     loads, scope, hashes = traffic.of_dispatchers(made)
     index = {one: number for number, one in enumerate(events)}
     of_events = np.array([index[one] for one in traffic.profile.scopes], np.int64)[scope]
@@ -123,7 +123,7 @@ def static(setup: Setup, events: Events, timeouts: Sequence[int]) -> Answer:
     seen = group_events(events)
     if not seen:
         raise ConfigError("plan static: no membership is recorded; it is the recorded members that are folded again")
-    made = make(setup.policy, setup.profile, **setup.options)
+    made = make_policy(setup.policy, setup.profile, **setup.options)
     found = plan_static(made, partitions_of(events), seen, sorted({*timeouts}))
     best = min(found.timeouts, key=lambda one: (one.rebalances, one.timeout))
     second = next((one for one in found.timeouts if one is not best), None)

@@ -12,7 +12,7 @@ from subreplay.errors import InputError
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.partitioners import Part
 from subreplay.rows.model.range_table import Range
-from subreplay.semantics.policies.pulsar.key_sticky import Sticky
+from subreplay.semantics.policies.pulsar.key_sticky import StickyPolicy
 from subreplay.whatif.planning.partition_counts import ANY, PartitionCount, compare_partitions
 from subreplay.whatif.planning.planning_traffic import Traffic
 from subreplay.whatif.planning.policy_comparison import PolicyRow, front, policy_row
@@ -25,14 +25,14 @@ from subreplay.whatif.scenario import PlannedMember
 
 def ranges(traffic: Traffic, unit: Unit, profile: str, consumers: Sequence[int]) -> Answer:
     """The best sticky ranges of consumers with these weights."""
-    policy = Sticky(profile)
+    policy = StickyPolicy(profile)
     hashed, hashes = traffic.of_hashes(policy)
     space = policy.space[1] + 1
-    slots, row = np.unique(policy.slots(hashes), return_inverse=True)
+    slots, row = np.unique(policy.compute_slots(hashes), return_inverse=True)
     if len(slots) < len(consumers):  # then some have slots without traffic
         unused = np.setdiff1d(np.arange(space), slots)[: len(consumers) - len(slots)]
         slots = np.union1d(slots, unused)
-        row = np.searchsorted(slots, policy.slots(hashes))
+        row = np.searchsorted(slots, policy.compute_slots(hashes))
     loads = hashed.regrouped(row, len(slots))
     dense = loads.dense()
     found = plan_ranges(dense, consumers, slots, space)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from subreplay.rows.model.columns import Ints
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from subreplay.whatif.planning.consumer_count import Candidate, Undivided
 from subreplay.whatif.planning.growing_membership import Membership, consumer_name, growing, of_keys, of_partitions
@@ -37,7 +37,7 @@ class Served:
     @classmethod
     def of(cls, traffic: Traffic, setup: Setup) -> Served:
         """Raises ``ConfigError`` where ranges or recent traffic decide."""
-        policy = make(setup.policy, setup.profile, **setup.options)
+        policy = make_policy(setup.policy, setup.profile, **setup.options)
         scopes = traffic.profile.scopes
         if policy.routing == "partition":
             thing = traffic.scope

@@ -12,7 +12,7 @@ from subreplay.semantics.policies.kafka.sticky_builders.group import GroupSubscr
 from subreplay.semantics.policies.kafka.subscriptions import Flags
 
 
-class Claims(NamedTuple):
+class SettledClaims(NamedTuple):
     """The one member (by number) whose claim of each partition stands, and which partitions nobody keeps.
 
     ``disputed``: two members claimed it as of the same generation. A newer claim than these can still stand.
@@ -22,7 +22,7 @@ class Claims(NamedTuple):
     disputed: Flags
 
 
-def settled(group: GroupSubscription) -> Claims:
+def settle_claims(group: GroupSubscription) -> SettledClaims:
     """The claims that stand, of topics that exist and anyone subscribes to (``kafka.md`` §4.2).
 
     A claim stands unless another member walked earlier claims the partition too. Then *this claim's* generation is
@@ -30,15 +30,15 @@ def settled(group: GroupSubscription) -> Claims:
     come from different fields of the protocol, so the outcome may depend on which is walked first. As
     ``AbstractStickyAssignor.allSubscriptionsEqual`` (4.0.2).
     """
-    claims = Claims(np.full(len(group.topic), UNASSIGNED), np.zeros(len(group.topic), np.bool_))
+    claims = SettledClaims(np.full(len(group.topic), UNASSIGNED), np.zeros(len(group.topic), np.bool_))
     roster, live = group.roster, group.live[group.topic]
     generations = group.claim_generations, group.generations
-    _settle(roster.claimed, roster.ends, group.order[group.walk], group.walk, live, *generations, *claims)
+    _settle_in_order(roster.claimed, roster.ends, group.order[group.walk], group.walk, live, *generations, *claims)
     return claims
 
 
 @compiled
-def _settle(
+def _settle_in_order(
     claimed: Ints,
     ends: Ints,
     positions: Ints,
@@ -69,7 +69,7 @@ def _settle(
             owners[partition] = max(owners[partition], UNASSIGNED)
 
 
-def previous_owners(group: GroupSubscription) -> Ints:
+def find_previous_owners(group: GroupSubscription) -> Ints:
     """Of each partition, the member with the newest claim from before the newest generation of all; the first walked.
 
     It need not be another than the owner, nor subscribe to the topic any more.

@@ -10,11 +10,11 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from subreplay.hashing.java_map import map_order, string_hash_codes
+from subreplay.hashing.java_map import compute_map_order, compute_string_hash_codes
 from subreplay.kernels.compiled import compiled
-from subreplay.semantics.policies.kafka.assignor import Ints, Member, Owners, Partitions
+from subreplay.semantics.policies.kafka.assignor import GroupMember, Ints, Owners, Partitions
 from subreplay.semantics.policies.kafka.roster import Roster
-from subreplay.semantics.policies.kafka.subscriptions import Flags, by_join_order, subscribed
+from subreplay.semantics.policies.kafka.subscriptions import Flags, build_subscription_matrix, to_join_order
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,16 +41,16 @@ class GroupSubscription:
     subscribers: Flags
 
     @classmethod
-    def of(cls, partitions: Partitions, members: Sequence[Member]) -> GroupSubscription:
+    def from_members(cls, partitions: Partitions, members: Sequence[GroupMember]) -> GroupSubscription:
         """The subscription of these members (at least one), in join order."""
-        roster = Roster.of(members)
-        order = roster.by_id
+        roster = Roster.from_members(members)
+        order = roster.id_order
         number = np.empty_like(order)
         number[order] = np.arange(len(order))
-        walk = number[map_order(roster.hash_codes)]
+        walk = number[compute_map_order(roster.hash_codes)]
         topics = [*map(roster.topics.__getitem__, order.tolist())]
         topic = partitions.topic
-        subscribers = subscribed(partitions.topics, topics)
+        subscribers = build_subscription_matrix(partitions.topics, topics)
         return cls(
             partitions,
             roster,
@@ -59,13 +59,13 @@ class GroupSubscription:
             claim_generations=roster.claim_generations[order],
             generations=roster.generations[order],
             topic=topic,
-            exists=_existing(partitions.bounds, np.where(subscribers.any(axis=1), partitions.counts, 0)),
+            exists=_mark_existing(partitions.bounds, np.where(subscribers.any(axis=1), partitions.counts, 0)),
             subscribers=subscribers,
         )
 
     @cached_property
     def _claims(self) -> tuple[Ints, Ints]:
-        return self.roster.claims(self.order[self.walk], self.walk)
+        return self.roster.list_claims(self.order[self.walk], self.walk)
 
     @property
     def claimed(self) -> Ints:
@@ -78,9 +78,9 @@ class GroupSubscription:
         return self._claims[1]
 
     @property
-    def members(self) -> Sequence[Member]:
+    def members(self) -> Sequence[GroupMember]:
         """By number, each of them made anew."""
-        return self.roster.at(self.order.tolist())
+        return self.roster.select(self.order.tolist())
 
     @property
     def live(self) -> Flags:
@@ -89,7 +89,7 @@ class GroupSubscription:
         return live
 
     @property
-    def all_alike(self) -> bool:
+    def has_equal_subscriptions(self) -> bool:
         """Whether all members subscribe to the same topics, existing or not.
 
         Members with no topic at all go unnoticed as long as only such members were walked: a quirk of the real class.
@@ -99,30 +99,30 @@ class GroupSubscription:
         subscriptions = (self.roster.topics[position] for position in self.order[self.walk].tolist())
         return len(set(dropwhile(lambda topics: not topics, subscriptions))) <= 1
 
-    def hash_codes(self) -> Ints:
+    def compute_hash_codes(self) -> Ints:
         """``TopicPartition.hashCode`` of every partition, not cut to 32 bits."""
         number = np.arange(len(self.topic)) - self.partitions.bounds[self.topic]
-        codes: Ints = 31 * (31 + number) + string_hash_codes(self.partitions.topics)[self.topic]
+        codes: Ints = 31 * (31 + number) + compute_string_hash_codes(self.partitions.topics)[self.topic]
         return codes
 
-    def as_joined(self, owners: Ints) -> Owners:
+    def to_join_order(self, owners: Ints) -> Owners:
         """Owners by number, as positions in join order."""
-        return by_join_order(owners, self.order)
+        return to_join_order(owners, self.order)
 
 
 @compiled
-def _existing(bounds: Ints, counts: Ints) -> Flags:  # pragma: no cover - compiled
+def _mark_existing(bounds: Ints, counts: Ints) -> Flags:  # pragma: no cover - compiled
     exists = np.zeros(bounds[-1], np.bool_)
     for topic, count in enumerate(counts):
         exists[bounds[topic] : bounds[topic] + count] = True
     return exists
 
 
-class Target(NamedTuple):
+class AssignmentTarget(NamedTuple):
     """The owner (a member's number) of every partition, and the partitions that someone else has to give up first."""
 
     owners: Ints
     moving: Flags
 
 
-Algorithm: TypeAlias = Callable[[GroupSubscription], Target]
+TargetBuilder: TypeAlias = Callable[[GroupSubscription], AssignmentTarget]

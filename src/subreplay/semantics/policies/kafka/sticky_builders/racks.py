@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from subreplay.semantics.policies.kafka.assignor import Ints
-from subreplay.semantics.policies.kafka.racks import NOWHERE, replica_kinds
+from subreplay.semantics.policies.kafka.racks import NO_RACKS, classify_replica_racks
 from subreplay.semantics.policies.kafka.sticky_builders.group import GroupSubscription
 from subreplay.semantics.policies.kafka.subscriptions import Flags
 
 
-class Racks(NamedTuple):
+class MemberRacks(NamedTuple):
     """Partitions with equal replica racks are of one kind: ``kind`` by partition number.
 
     ``near[m, k]``: member m's rack is among those of kind k. ``accepted[m, k]``: that, or member m has no rack.
@@ -23,39 +23,39 @@ class Racks(NamedTuple):
     accepted: Flags
 
     @property
-    def matter(self) -> bool:
+    def is_relevant(self) -> bool:
         """Whether any member has a rack that counts."""
         return bool(self.near.any())
 
-    def mismatched(self, members: Ints, partitions: Ints) -> Flags:
+    def find_mismatched(self, members: Ints, partitions: Ints) -> Flags:
         """Whether each of these members has a rack, but no replica of the partition beside it in there."""
         mismatched: Flags = ~self.accepted[members, self.kind[partitions]]
         return mismatched
 
-    def rarest_first(self, partitions: Ints) -> Ints:
+    def sort_rarest_first(self, partitions: Ints) -> Ints:
         """The partitions, those with the fewest members in their racks first, otherwise as they come."""
         return partitions[np.argsort(self.near.sum(axis=0)[self.kind[partitions]], kind="stable")]
 
 
-def no_racks(group: GroupSubscription) -> Racks:
+def make_no_racks(group: GroupSubscription) -> MemberRacks:
     """Racks that nobody has."""
     anyone = (len(group.order), 1)
-    return Racks(np.zeros(len(group.topic), np.int64), np.zeros(anyone, np.bool_), np.ones(anyone, np.bool_))
+    return MemberRacks(np.zeros(len(group.topic), np.int64), np.zeros(anyone, np.bool_), np.ones(anyone, np.bool_))
 
 
-def racks_of(group: GroupSubscription) -> Racks:
-    """The racks of a group; ``no_racks`` where the real class ignores them.
+def find_racks(group: GroupSubscription) -> MemberRacks:
+    """The racks of a group; ``make_no_racks`` where the real class ignores them.
 
     They count if a member's rack holds any replica of the group's topics, and not every partition is in all the racks
     that any of these partitions is in. As ``AbstractPartitionAssignor.useRackAwareAssignment`` (4.0.2).
     """
     if not group.partitions.racks or not any(group.roster.racks):
-        return no_racks(group)
-    kind, kinds = replica_kinds(group.partitions)
+        return make_no_racks(group)
+    kind, kinds = classify_replica_racks(group.partitions)
     used = {kinds[k] for k in np.unique(kind[group.exists]).tolist()}
-    everywhere = NOWHERE.union(*used)
+    everywhere = NO_RACKS.union(*used)
     if used == {everywhere} or everywhere.isdisjoint(filter(None, group.roster.racks)):
-        return no_racks(group)
+        return make_no_racks(group)
     near = np.array([[member.rack in racks for racks in kinds] for member in group.members], np.bool_)
     rackless = np.array([not member.rack for member in group.members], np.bool_)
-    return Racks(kind, near, near | rackless[:, np.newaxis])
+    return MemberRacks(kind, near, near | rackless[:, np.newaxis])

@@ -4,40 +4,44 @@ from __future__ import annotations
 
 import numpy as np
 
-from subreplay.hashing.java_map import map_order, string_hash_codes
-from subreplay.hashing.java_string import utf16_order
+from subreplay.hashing.java_map import compute_map_order, compute_string_hash_codes
+from subreplay.hashing.java_string import utf16_sort_key
 from subreplay.kernels.compiled import compiled
 from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, Ints
-from subreplay.semantics.policies.kafka.sticky_builders.group import GroupSubscription, Target
-from subreplay.semantics.policies.kafka.sticky_builders.racks import no_racks
+from subreplay.semantics.policies.kafka.sticky_builders.group import AssignmentTarget, GroupSubscription
+from subreplay.semantics.policies.kafka.sticky_builders.racks import make_no_racks
 from subreplay.semantics.policies.kafka.sticky_builders.unequal import (
-    NOTHING,
-    claimed_by_others_only,
-    scarcest_first,
-    spread,
+    NO_PARTITIONS,
+    assign_and_balance,
+    find_moving_partitions,
+    order_scarcest_first,
 )
 
 
-def share_as_2_3(group: GroupSubscription) -> Target:
+def build_2_3_target(group: GroupSubscription) -> AssignmentTarget:
     """The target of ``StickyAssignor`` (2.3.1).
 
     The newest claim of a partition stands (of one generation, the first walked) if the partition exists and the member
-    still subscribes to its topic; the next older claimant is its previous owner. Then ``spread``, without racks, topics
-    with the fewest subscribers first; but where all members subscribe to all topics, and anything is claimed, the
-    partitions of the members with the most come first.
+    still subscribes to its topic; the next older claimant is its previous owner. Then ``assign_and_balance``, without
+    racks, topics with the fewest subscribers first; but where all members subscribe to all topics, and anything is
+    claimed, the partitions of the members with the most come first.
     """
     owners = np.full(len(group.topic), UNASSIGNED)
     previous = owners.copy()
-    _newest_two(group.claimed, group.claimants, group.claim_generations, owners, previous)
-    alike = group.subscribers[group.live].all()
-    order = _largest_first(group, owners, previous) if alike and len(group.claimed) else scarcest_first(group)
+    _find_newest_claims(group.claimed, group.claimants, group.claim_generations, owners, previous)
+    all_alike = group.subscribers[group.live].all()
+    order = (
+        _order_largest_first(group, owners, previous)
+        if all_alike and len(group.claimed)
+        else order_scarcest_first(group)
+    )
     owners[~(group.exists & group.subscribers[group.topic, owners])] = UNASSIGNED
-    spread(group, owners, previous, order, NOTHING, no_racks(group), margin=0)
-    return Target(owners, claimed_by_others_only(group, owners))
+    assign_and_balance(group, owners, previous, order, NO_PARTITIONS, make_no_racks(group), margin=0)
+    return AssignmentTarget(owners, find_moving_partitions(group, owners))
 
 
 @compiled
-def _newest_two(
+def _find_newest_claims(
     claimed: Ints, claimants: Ints, generations: Ints, newest: Ints, second: Ints
 ) -> None:  # pragma: no cover - compiled
     for n in range(len(claimed)):
@@ -49,40 +53,42 @@ def _newest_two(
             second[partition] = claimants[n]
 
 
-def _largest_first(group: GroupSubscription, owners: Ints, previous: Ints) -> Ints:
+def _order_largest_first(group: GroupSubscription, owners: Ints, previous: Ints) -> Ints:
     """All partitions: one of the member that has the most (then the largest id), and so on; then those nobody claims.
 
     Of one member those with a previous owner come first; otherwise they come as Java's maps hand them out, ties in
     their buckets in ascending order of what one member claims (the real order of a claim is not known).
     """
-    codes = group.hash_codes()
+    codes = group.compute_hash_codes()
     ordinals = np.arange(len(group.claimed))
     first_claim = np.zeros(len(codes), np.int64)
     first_claim[group.claimed[::-1]] = ordinals[::-1]  # the last one written stays
     claimed = group.claimed[first_claim[group.claimed] == ordinals]
-    claimed = claimed[map_order(codes[claimed])]
+    claimed = claimed[compute_map_order(codes[claimed])]
     had_another = previous[claimed] != UNASSIGNED
     moved = claimed[had_another]
-    listed = np.concatenate([moved[map_order(codes[moved])], claimed[~had_another]])
+    listed = np.concatenate([moved[compute_map_order(codes[moved])], claimed[~had_another]])
     listed = listed[group.exists[listed]]
     listed = listed[np.argsort(owners[listed], kind="stable")]
     owner = owners[listed]
-    left = np.searchsorted(owner, owner, "right") - np.arange(len(owner))  # that its member has when its turn comes
-    everything = _as_mapped(group, codes)
-    turn = np.argsort(-(left * len(group.order) + owner))
+    remaining = np.searchsorted(owner, owner, "right") - np.arange(
+        len(owner)
+    )  # that its member has when its turn comes
+    everything = _order_as_mapped(group, codes)
+    turn = np.argsort(-(remaining * len(group.order) + owner))
     return np.concatenate([listed[turn], everything[owners[everything] == UNASSIGNED]])
 
 
-def _as_mapped(group: GroupSubscription, codes: Ints) -> Ints:
+def _order_as_mapped(group: GroupSubscription, codes: Ints) -> Ints:
     """All partitions as the assignor's map hands them out, filled topic by topic from one that is filled from a set."""
     subscriptions = dict.fromkeys(group.roster.topics[m] for m in group.order[group.walk].tolist())
-    names = list(dict.fromkeys(topic for topics in subscriptions for topic in sorted(topics, key=utf16_order)))
-    names = [names[n] for n in map_order(string_hash_codes(names)).tolist()]
+    names = list(dict.fromkeys(topic for topics in subscriptions for topic in sorted(topics, key=utf16_sort_key)))
+    names = [names[n] for n in compute_map_order(compute_string_hash_codes(names)).tolist()]
     number_of = {topic: t for t, topic in enumerate(group.partitions.topics)}
     topics = np.array([number_of[name] for name in names if name in number_of], np.int64)
     topics = topics[group.live[topics]]
-    topics = topics[map_order(string_hash_codes([group.partitions.topics[t] for t in topics.tolist()]))]
+    topics = topics[compute_map_order(compute_string_hash_codes([group.partitions.topics[t] for t in topics.tolist()]))]
     rank = np.argsort(np.append(topics, np.setdiff1d(np.arange(len(number_of)), topics)))
     numbers = np.flatnonzero(group.exists)
     numbers = numbers[np.argsort(rank[group.topic[numbers]], kind="stable")]
-    return numbers[map_order(codes[numbers])]
+    return numbers[compute_map_order(codes[numbers])]

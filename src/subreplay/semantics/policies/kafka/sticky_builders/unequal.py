@@ -5,40 +5,40 @@ from __future__ import annotations
 import numpy as np
 
 from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, Ints
-from subreplay.semantics.policies.kafka.sticky_builders.claims import previous_owners, settled
-from subreplay.semantics.policies.kafka.sticky_builders.group import GroupSubscription, Target
-from subreplay.semantics.policies.kafka.sticky_builders.moves import Board, add, balance
-from subreplay.semantics.policies.kafka.sticky_builders.racks import Racks, no_racks, racks_of
+from subreplay.semantics.policies.kafka.sticky_builders.claims import find_previous_owners, settle_claims
+from subreplay.semantics.policies.kafka.sticky_builders.group import AssignmentTarget, GroupSubscription
+from subreplay.semantics.policies.kafka.sticky_builders.moves import AssignmentState, assign_to_smallest, balance
+from subreplay.semantics.policies.kafka.sticky_builders.racks import MemberRacks, find_racks, make_no_racks
 from subreplay.semantics.policies.kafka.subscriptions import Flags
 
-NOTHING = np.zeros(0, np.int64)
+NO_PARTITIONS = np.zeros(0, np.int64)
 
 
-def share_unequally(group: GroupSubscription) -> Target:
+def build_unequal_target(group: GroupSubscription) -> AssignmentTarget:
     """The target of the general algorithm (``kafka.md`` §4.4).
 
-    A claim stands if the member still subscribes to the topic, and its rack does not mismatch. The rest is ``spread``,
-    topics with the fewest subscribers first; unless a claim was dropped, what nobody claimed is the first to move when
-    it comes to balancing. As ``AbstractStickyAssignor.GeneralAssignmentBuilder`` (4.0.2).
+    A claim stands if the member still subscribes to the topic, and its rack does not mismatch. The rest is
+    ``assign_and_balance``, topics with the fewest subscribers first; unless a claim was dropped, what nobody claimed is
+    the first to move when it comes to balancing. As ``AbstractStickyAssignor.GeneralAssignmentBuilder`` (4.0.2).
     """
-    racks = racks_of(group)
-    owners, _ = settled(group)
+    racks = find_racks(group)
+    owners, _ = settle_claims(group)
     owned = np.flatnonzero(owners != UNASSIGNED)
-    stands = group.subscribers[group.topic[owned], owners[owned]] & ~racks.mismatched(owners[owned], owned)
-    owners[owned[~stands]] = UNASSIGNED
-    order = scarcest_first(group)
-    early = order[owners[order] == UNASSIGNED] if stands.all() else NOTHING
-    spread(group, owners, previous_owners(group), order, early, racks, margin=1)
-    return Target(owners, claimed_by_others_only(group, owners))
+    is_valid = group.subscribers[group.topic[owned], owners[owned]] & ~racks.find_mismatched(owners[owned], owned)
+    owners[owned[~is_valid]] = UNASSIGNED
+    order = order_scarcest_first(group)
+    early = order[owners[order] == UNASSIGNED] if is_valid.all() else NO_PARTITIONS
+    assign_and_balance(group, owners, find_previous_owners(group), order, early, racks, margin=1)
+    return AssignmentTarget(owners, find_moving_partitions(group, owners))
 
 
-def scarcest_first(group: GroupSubscription) -> Ints:
+def order_scarcest_first(group: GroupSubscription) -> Ints:
     """All partitions by the number of their topic's subscribers, then topic and number."""
     numbers = np.flatnonzero(group.exists)
     return numbers[np.argsort(group.subscribers.sum(axis=1)[group.topic[numbers]], kind="stable")]
 
 
-def claimed_by_others_only(group: GroupSubscription, owners: Ints) -> Flags:
+def find_moving_partitions(group: GroupSubscription, owners: Ints) -> Flags:
     """Partitions that their owner does not claim, while others do (``kafka.md`` §4.5)."""
     moving = np.zeros(len(owners), np.bool_)
     moving[group.claimed] = True
@@ -46,8 +46,8 @@ def claimed_by_others_only(group: GroupSubscription, owners: Ints) -> Flags:
     return moving
 
 
-def spread(
-    group: GroupSubscription, owners: Ints, previous: Ints, order: Ints, early: Ints, racks: Racks, margin: int
+def assign_and_balance(
+    group: GroupSubscription, owners: Ints, previous: Ints, order: Ints, early: Ints, racks: MemberRacks, margin: int
 ) -> None:
     """Complete ``owners`` and balance them, in place.
 
@@ -63,34 +63,36 @@ def spread(
     """
     sizes = np.bincount(owners[owners != UNASSIGNED], minlength=len(group.order))
     initial = not sizes.any()
-    board = _board(group, owners, sizes)
-    for allowed in (racks, no_racks(group)):
-        add(order[owners[order] == UNASSIGNED], allowed, board)
+    state = _build_state(group, owners, sizes)
+    for allowed in (racks, make_no_racks(group)):
+        assign_to_smallest(order[owners[order] == UNASSIGNED], allowed, state)
 
     contested = (group.subscribers.sum(axis=1) > 1)[group.topic]
-    flexible = sizes < board.full
+    flexible = sizes < state.full
     flexible[owners[contested & (owners != UNASSIGNED)]] = True
     previous = np.where(np.append(flexible, False)[previous], previous, UNASSIGNED)
-    before, unevenness = owners.copy(), _unevenness(sizes[flexible])
+    before, unevenness = owners.copy(), _compute_unevenness(sizes[flexible])
     early, turns = early[contested[early]], order[contested[order]]
-    moved = balance(early, turns, previous, margin, _scattered(group.hash_codes()), board)
-    if moved and not initial and _unevenness(sizes[flexible]) >= unevenness:
+    moved = balance(early, turns, previous, margin, _spread_hash_codes(group.compute_hash_codes()), state)
+    if moved and not initial and _compute_unevenness(sizes[flexible]) >= unevenness:
         owners[:] = before
 
 
-def _board(group: GroupSubscription, owners: Ints, sizes: Ints) -> Board:
+def _build_state(group: GroupSubscription, owners: Ints, sizes: Ints) -> AssignmentState:
     topics, subscribers = map(np.ascontiguousarray, np.nonzero(group.subscribers))
     first = np.searchsorted(topics, np.arange(len(group.subscribers) + 1))
     full = np.where(group.live, group.partitions.counts, 0) @ group.subscribers
-    return Board(group.topic, group.partitions.bounds, first, subscribers, group.subscribers, full, owners, sizes)
+    return AssignmentState(
+        group.topic, group.partitions.bounds, first, subscribers, group.subscribers, full, owners, sizes
+    )
 
 
-def _unevenness(sizes: Ints) -> int:
+def _compute_unevenness(sizes: Ints) -> int:
     """The sum of the differences between every two sizes."""
     return int((2 * np.arange(len(sizes)) - len(sizes) + 1) @ np.sort(sizes))
 
 
-def _scattered(codes: Ints) -> Ints:
+def _spread_hash_codes(codes: Ints) -> Ints:
     """Hash codes as ``HashMap`` scatters them over its buckets."""
     unsigned = codes & 0xFFFFFFFF
     return unsigned ^ unsigned >> 16

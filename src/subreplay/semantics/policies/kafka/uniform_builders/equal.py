@@ -6,11 +6,16 @@ from functools import lru_cache
 
 import numpy as np
 
-from subreplay.hashing.java_map import copy_capacity_for, map_order, string_hash_codes, uuid_hash_code
+from subreplay.hashing.java_map import (
+    compute_copy_capacity,
+    compute_map_order,
+    compute_string_hash_codes,
+    compute_uuid_hash_code,
+)
 from subreplay.kernels.compiled import compiled
 from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, Ints, Owners, Partitions
 from subreplay.semantics.policies.kafka.subscriptions import Flags
-from subreplay.semantics.policies.kafka.uniform_builders.group import UniformGroup, topic_id
+from subreplay.semantics.policies.kafka.uniform_builders.group import UniformGroup, get_topic_id
 
 
 def assign_equal(group: UniformGroup) -> Owners:
@@ -21,64 +26,64 @@ def assign_equal(group: UniformGroup) -> Owners:
     extra up as long as there are members enough to take all extras after it. What nobody has, then what was
     surrendered, fills the members with room in order.
     """
-    bounds, wanted = group.partitions.bounds, group.wanted
-    walk, codes = _walk(group.partitions, group.subscriptions[0])
-    begins = np.searchsorted(group.holders, np.arange(len(group.order) + 1))
-    surrendered, room = _revise(len(walk), begins, group.targets, wanted, group.topic, bounds, codes)
+    bounds, is_subscribed = group.partitions.bounds, group.is_subscribed
+    walk, codes = _order_partitions(group.partitions, group.subscriptions[0])
+    begins = np.searchsorted(group.target_owners, np.arange(len(group.order) + 1))
+    surrendered, free = _revise_targets(len(walk), begins, group.targets, is_subscribed, group.topic, bounds, codes)
     owners = np.full(len(group.partitions), UNASSIGNED, np.int32)
-    owners[group.targets[wanted]] = group.holders[wanted]
+    owners[group.targets[is_subscribed]] = group.target_owners[is_subscribed]
     unassigned = np.concatenate([walk[owners[walk] == UNASSIGNED], surrendered])
-    owners[unassigned] = np.repeat(np.arange(len(room)), room)
+    owners[unassigned] = np.repeat(np.arange(len(free)), free)
     return owners
 
 
 @lru_cache(maxsize=8)  # the partitions and the subscription stay the same for many rebalances
-def _walk(partitions: Partitions, subscription: frozenset[str]) -> tuple[Ints, Ints]:
+def _order_partitions(partitions: Partitions, subscription: frozenset[str]) -> tuple[Ints, Ints]:
     """The partitions subscribed to, in the order of a ``HashSet`` of topic ids; and the hash code of each topic's id.
 
     That set is a copy of the ``HashSet`` of subscribed names, missing topics included, and as large.
     """
     names = sorted(subscription)
-    capacity = copy_capacity_for(len(names))
+    capacity = compute_copy_capacity(len(names))
     number_of = {topic: t for t, topic in enumerate(partitions.topics)}
-    by_name = [names[at] for at in map_order(string_hash_codes(names), capacity).tolist()]
+    by_name = [names[at] for at in compute_map_order(compute_string_hash_codes(names), capacity).tolist()]
     topics = np.array([number_of[name] for name in by_name if name in number_of], np.int64)
-    codes = np.array([uuid_hash_code(topic_id(partitions, topic)) for topic in partitions.topics], np.int64)
-    ordered = topics[map_order(codes[topics], capacity)]
+    codes = np.array([compute_uuid_hash_code(get_topic_id(partitions, topic)) for topic in partitions.topics], np.int64)
+    ordered = topics[compute_map_order(codes[topics], capacity)]
     counts = partitions.counts[ordered]
     before = np.cumsum(counts) - counts
     return np.repeat(partitions.bounds[ordered] - before, counts) + np.arange(counts.sum()), codes
 
 
 @compiled
-def _revise(
-    partitions: int, begins: Ints, targets: Ints, wanted: Flags, topics: Ints, bounds: Ints, codes: Ints
+def _revise_targets(
+    partitions: int, begins: Ints, targets: Ints, is_subscribed: Flags, topics: Ints, bounds: Ints, codes: Ints
 ) -> tuple[Ints, Ints]:  # pragma: no cover - compiled
     """What members surrender, in order, and how many each has room for."""
     members = len(begins) - 1
     share, extras = partitions // members, partitions % members
     surrendered, count = np.empty_like(targets), 0
-    room = np.zeros(members, np.int64)
+    free = np.zeros(members, np.int64)
     for member in range(members):
-        mine = slice(begins[member], begins[member + 1])
-        held, quota = wanted[mine].sum(), share + (extras > 0)
-        if held > quota:
-            order = _map_order(targets[mine], topics, bounds, codes)
-            beyond = targets[mine][order][wanted[mine][order]][quota:]
+        own = slice(begins[member], begins[member + 1])
+        kept_count, quota = is_subscribed[own].sum(), share + (extras > 0)
+        if kept_count > quota:
+            order = _order_as_mapped(targets[own], topics, bounds, codes)
+            beyond = targets[own][order][is_subscribed[own][order]][quota:]
             for target in beyond:  # one by one: numba compiles for seconds what it says of a slice of another length
                 surrendered[count] = target
                 count += 1
-        room[member] = max(quota - held, 0)
+        free[member] = max(quota - kept_count, 0)
         if quota > share:
-            if room[member] > 0 and members - member > extras:
-                room[member] -= 1
+            if free[member] > 0 and members - member > extras:
+                free[member] -= 1
             else:
                 extras -= 1
-    return surrendered[:count], room
+    return surrendered[:count], free
 
 
 @compiled
-def _map_order(target: Ints, topics: Ints, bounds: Ints, codes: Ints) -> Ints:  # pragma: no cover - compiled
+def _order_as_mapped(target: Ints, topics: Ints, bounds: Ints, codes: Ints) -> Ints:  # pragma: no cover - compiled
     """The order of one member's partitions in a ``HashMap`` from topic id to ``HashSet`` of partitions.
 
     Both got them ascending, as a record lists them that was written in order.
@@ -87,9 +92,9 @@ def _map_order(target: Ints, topics: Ints, bounds: Ints, codes: Ints) -> Ints:  
     begins = np.append(0, np.flatnonzero(topic[1:] != topic[:-1]) + 1)
     ends = np.append(begins[1:], len(target))
     order, count = np.empty_like(target), 0
-    for run in map_order(codes[topic[begins]]):
+    for run in compute_map_order(codes[topic[begins]]):
         numbers = target[begins[run] : ends[run]]
-        in_set = map_order(numbers - bounds[topic[begins[run]]], copy_capacity_for(len(numbers)))
+        in_set = compute_map_order(numbers - bounds[topic[begins[run]]], compute_copy_capacity(len(numbers)))
         for at in in_set:
             order[count] = begins[run] + at
             count += 1

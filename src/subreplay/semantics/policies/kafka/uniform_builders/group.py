@@ -9,18 +9,18 @@ from uuid import UUID
 import numpy as np
 
 from subreplay.errors import InputError
-from subreplay.hashing.java_map import map_order
-from subreplay.semantics.policies.kafka.assignor import Ints, Member, Partitions
+from subreplay.hashing.java_map import compute_map_order
+from subreplay.semantics.policies.kafka.assignor import GroupMember, Ints, Partitions
 from subreplay.semantics.policies.kafka.roster import Roster
-from subreplay.semantics.policies.kafka.subscriptions import Flags, subscribed
+from subreplay.semantics.policies.kafka.subscriptions import Flags, build_subscription_matrix
 
 
 class UniformGroup(NamedTuple):
     """Members by their index in the coordinator's ``HashMap`` of member ids, which got them in join order.
 
     ``order[index]`` is a member's position in join order, ``subscriptions[index]`` the topics that it names.
-    ``subscribed`` is topic by member, ``topic`` is by partition number. ``targets`` are the partitions of the previous
-    target that exist, member after member, each one's ascending; ``holders`` are whose they are.
+    ``build_subscription_matrix`` is topic by member, ``topic`` is by partition number. ``targets`` are the partitions
+    of the previous target that exist, member after member, each one's ascending; ``target_owners`` are whose they are.
     """
 
     partitions: Partitions
@@ -29,38 +29,38 @@ class UniformGroup(NamedTuple):
     subscribed: Flags
     topic: Ints
     targets: Ints
-    holders: Ints
+    target_owners: Ints
 
     @classmethod
-    def of(cls, partitions: Partitions, members: Sequence[Member]) -> UniformGroup:
+    def from_members(cls, partitions: Partitions, members: Sequence[GroupMember]) -> UniformGroup:
         """The group of these members, in join order."""
-        roster = Roster.of(members)
-        order = map_order(roster.hash_codes)
+        roster = Roster.from_members(members)
+        order = compute_map_order(roster.hash_codes)
         subscriptions = [*map(roster.topics.__getitem__, order.tolist())]
         widths = np.diff(partitions.bounds)
         exists = np.repeat(
             np.tile([True, False], len(widths)),
             np.stack([partitions.counts, widths - partitions.counts], axis=1).ravel(),
         )
-        claimed, holders = roster.claims(order, np.arange(len(order)))
-        there = exists[claimed]
+        claimed, target_owners = roster.list_claims(order, np.arange(len(order)))
+        is_existing = exists[claimed]
         return cls(
             partitions,
             order,
             subscriptions,
-            subscribed(partitions.topics, subscriptions),
+            build_subscription_matrix(partitions.topics, subscriptions),
             np.repeat(np.arange(len(widths)), widths),
-            claimed[there],
-            holders[there],
+            claimed[is_existing],
+            target_owners[is_existing],
         )
 
     @property
-    def wanted(self) -> Flags:
+    def is_subscribed(self) -> Flags:
         """Whether each target's holder still subscribes to its topic."""
-        return self.subscribed[self.topic[self.targets], self.holders]
+        return self.subscribed[self.topic[self.targets], self.target_owners]
 
 
-def topic_id(partitions: Partitions, topic: str) -> UUID:
+def get_topic_id(partitions: Partitions, topic: str) -> UUID:
     """The id of a topic; raises InputError if it has none."""
     if topic not in partitions.topic_ids:
         raise InputError(f"kafka.uniform: topic {topic!r} has no id, and topics are ordered by id")

@@ -10,7 +10,7 @@ from subreplay.kernels.compiled import compiled
 from subreplay.kernels.inlining import inlined
 from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, Ints, Owners
 from subreplay.semantics.policies.kafka.subscriptions import Flags
-from subreplay.semantics.policies.kafka.uniform_builders.group import UniformGroup, topic_id
+from subreplay.semantics.policies.kafka.uniform_builders.group import UniformGroup, get_topic_id
 
 MAX_PASSES = 16
 _SIGNS = 1 << 127 | 1 << 63  # Java compares an id as two signed longs
@@ -25,27 +25,27 @@ def assign_unequal(group: UniformGroup) -> Owners:
     those with the fewest, until these differ by no more than one or the former have none of this topic left. It ends
     when all topics in turn stayed as they were. Levels every topic, but is no global optimum.
     """
-    partitions, wanted = group.partitions, group.wanted
+    partitions, is_subscribed = group.partitions, group.is_subscribed
     owners = np.full(len(partitions), UNASSIGNED, np.int32)
-    owners[group.targets[wanted]] = group.holders[wanted]
-    sizes = np.bincount(group.holders[wanted], minlength=len(group.order))
-    topics = _densest_first(group)
-    _add(topics, partitions.bounds, partitions.counts, group.subscribed, owners, sizes)
+    owners[group.targets[is_subscribed]] = group.target_owners[is_subscribed]
+    sizes = np.bincount(group.target_owners[is_subscribed], minlength=len(group.order))
+    topics = _order_densest_first(group)
+    _assign_unowned(topics, partitions.bounds, partitions.counts, group.subscribed, owners, sizes)
     contested = topics[group.subscribed[topics].sum(axis=1) > 1]
-    _level(contested, partitions.bounds, partitions.counts, group.subscribed, owners, sizes)
+    _level_topics(contested, partitions.bounds, partitions.counts, group.subscribed, owners, sizes)
     return owners
 
 
-def _densest_first(group: UniformGroup) -> Ints:
+def _order_densest_first(group: UniformGroup) -> Ints:
     subscribers = group.subscribed.sum(axis=1)
     topics = np.flatnonzero(subscribers)
-    ids = [topic_id(group.partitions, group.partitions.topics[t]).int ^ _SIGNS for t in topics.tolist()]
+    ids = [get_topic_id(group.partitions, group.partitions.topics[t]).int ^ _SIGNS for t in topics.tolist()]
     topics = topics[sorted(range(len(topics)), key=ids.__getitem__)]
     density = group.partitions.counts[topics] / subscribers[topics]
     return topics[np.lexsort((subscribers[topics], -density))]
 
 
-class Filling(NamedTuple):
+class FillState(NamedTuple):
     """Members take partitions in rounds, from the fewest up: the first ``end`` are at ``level``, ``turn`` is next."""
 
     end: int
@@ -53,7 +53,7 @@ class Filling(NamedTuple):
     turn: int
 
 
-class Draining(NamedTuple):
+class DrainState(NamedTuple):
     """Members give partitions in rounds, from the most down: ``start`` to ``end`` are at ``level``, ``turn`` is next.
 
     From ``end`` on are those that have nothing left to give.
@@ -66,55 +66,55 @@ class Draining(NamedTuple):
 
 
 @compiled
-def _ranked(members: Ints, sizes: Ints) -> Ints:  # pragma: no cover - compiled
+def _rank_by_size(members: Ints, sizes: Ints) -> Ints:  # pragma: no cover - compiled
     """Members by size, then by number."""
     return np.sort(sizes[members] * len(sizes) + members) % len(sizes)
 
 
 @inlined
-def _next_taker(ranked: Ints, sizes: Ints, filling: Filling) -> Filling:  # pragma: no cover - compiled
+def _advance_taker(ranked: Ints, sizes: Ints, fill: FillState) -> FillState:  # pragma: no cover - compiled
     """After this, the taker is the one before ``turn``."""
-    end, level, turn = filling
+    end, level, turn = fill
     if turn >= end:
         level += 1
         while end < len(ranked) and sizes[ranked[end]] == level:
             end += 1
         turn = 0
-    return Filling(end, level, turn + 1)
+    return FillState(end, level, turn + 1)
 
 
 @inlined
-def _next_giver(ranked: Ints, sizes: Ints, draining: Draining) -> Draining:  # pragma: no cover - compiled
+def _advance_giver(ranked: Ints, sizes: Ints, drain: DrainState) -> DrainState:  # pragma: no cover - compiled
     """After this, the giver is the one after ``turn``; there is none if ``end`` is 0."""
-    start, end, level, turn = draining
+    start, end, level, turn = drain
     if turn < start:
-        nobody_left = end <= start and start > 0
-        level = sizes[ranked[start - 1]] if nobody_left else level - 1
+        is_exhausted = end <= start and start > 0
+        level = sizes[ranked[start - 1]] if is_exhausted else level - 1
         while start > 0 and sizes[ranked[start - 1]] == level:
             start -= 1
         turn = end - 1
-    return Draining(start, end, level, turn - 1)
+    return DrainState(start, end, level, turn - 1)
 
 
 @compiled
-def _add(
+def _assign_unowned(
     topics: Ints, bounds: Ints, counts: Ints, subscribed: Flags, owners: Owners, sizes: Ints
 ) -> None:  # pragma: no cover - compiled
     for topic in topics:
         numbers = bounds[topic] + np.flatnonzero(owners[bounds[topic] : bounds[topic] + counts[topic]] == UNASSIGNED)
         if len(numbers) == 0:
             continue
-        ranked = _ranked(np.flatnonzero(subscribed[topic]), sizes)
-        filling = Filling(0, sizes[ranked[0]] - 1, 0)
+        ranked = _rank_by_size(np.flatnonzero(subscribed[topic]), sizes)
+        fill = FillState(0, sizes[ranked[0]] - 1, 0)
         for number in numbers:
-            filling = _next_taker(ranked, sizes, filling)
-            taker = ranked[filling.turn - 1]
+            fill = _advance_taker(ranked, sizes, fill)
+            taker = ranked[fill.turn - 1]
             owners[number] = taker
             sizes[taker] += 1
 
 
 @compiled
-def _level(
+def _level_topics(
     topics: Ints, bounds: Ints, counts: Ints, subscribed: Flags, owners: Owners, sizes: Ints
 ) -> None:  # pragma: no cover - compiled
     """Whole rounds over the topics, from the last one that moved back to it."""
@@ -131,24 +131,24 @@ def _level(
 @compiled
 def _level_topic(subscribed: Flags, owners: Owners, sizes: Ints) -> bool:  # pragma: no cover - compiled
     """Move this topic's partitions until its subscribers are level; whether any moved."""
-    fewest, most = _extremes(subscribed, sizes)
+    fewest, most = _find_extremes(subscribed, sizes)
     if most - fewest <= 1:
         return False
-    ranked = _ranked(np.flatnonzero(subscribed), sizes)
-    last, before = _stacks(owners, len(sizes))
-    filling = Filling(0, fewest - 1, 0)
-    draining = Draining(len(ranked), len(ranked), most + 1, len(ranked) - 1)
+    ranked = _rank_by_size(np.flatnonzero(subscribed), sizes)
+    last, before = _link_partitions(owners, len(sizes))
+    fill = FillState(0, fewest - 1, 0)
+    drain = DrainState(len(ranked), len(ranked), most + 1, len(ranked) - 1)
     moved = False
     while True:
-        draining = _next_giver(ranked, sizes, draining)
-        while draining.end > 0 and last[ranked[draining.turn + 1]] < 0:  # it has none of this topic
-            start, end, level, turn = draining
+        drain = _advance_giver(ranked, sizes, drain)
+        while drain.end > 0 and last[ranked[drain.turn + 1]] < 0:  # it has none of this topic
+            start, end, level, turn = drain
             ranked[turn + 1], ranked[end - 1] = ranked[end - 1], ranked[turn + 1]
-            draining = _next_giver(ranked, sizes, Draining(start, end - 1, level, turn))
-        filling = _next_taker(ranked, sizes, filling)
-        if draining.end == 0 or draining.level - filling.level <= 1:
+            drain = _advance_giver(ranked, sizes, DrainState(start, end - 1, level, turn))
+        fill = _advance_taker(ranked, sizes, fill)
+        if drain.end == 0 or drain.level - fill.level <= 1:
             return moved
-        giver, taker = ranked[draining.turn + 1], ranked[filling.turn - 1]
+        giver, taker = ranked[drain.turn + 1], ranked[fill.turn - 1]
         partition = last[giver]
         last[giver] = before[partition]
         owners[partition] = taker
@@ -158,7 +158,7 @@ def _level_topic(subscribed: Flags, owners: Owners, sizes: Ints) -> bool:  # pra
 
 
 @compiled
-def _extremes(subscribed: Flags, sizes: Ints) -> tuple[int, int]:  # pragma: no cover - compiled
+def _find_extremes(subscribed: Flags, sizes: Ints) -> tuple[int, int]:  # pragma: no cover - compiled
     """The fewest and the most partitions that any subscriber has."""
     fewest, most = sizes.max(), 0
     for member in range(len(sizes)):
@@ -168,7 +168,7 @@ def _extremes(subscribed: Flags, sizes: Ints) -> tuple[int, int]:  # pragma: no 
 
 
 @compiled
-def _stacks(owners: Owners, members: int) -> tuple[Ints, Ints]:  # pragma: no cover - compiled
+def _link_partitions(owners: Owners, members: int) -> tuple[Ints, Ints]:  # pragma: no cover - compiled
     """Each member's last partition, and the one before each partition that has the same owner; -1 for none."""
     last = np.full(members, -1, np.int64)
     before = np.empty(len(owners), np.int64)

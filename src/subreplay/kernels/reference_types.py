@@ -29,13 +29,13 @@ from numba.extending import (
 )
 from numba.np.numpy_support import as_dtype
 
-from subreplay.kernels.kernel import ByReference
+from subreplay.kernels.lazy_kernel import PassedByReference
 from subreplay.kernels.numba_internals import fix_integer_index, load_item
 
 _WORD: Final = cgutils.intp_t
 
 
-class Column(types.Array):
+class ArrayColumn(types.Array):
     """An array of one axis in such a tuple. What numba knows of arrays holds for it, but an element is looked up in
     five instructions, and not in forty: they were two fifths of what LLVM had to read of the dispatch replay."""
 
@@ -44,17 +44,17 @@ class Column(types.Array):
         super().__init__(array.dtype, 1, "C", readonly=not array.mutable, name=name, aligned=array.aligned)
 
 
-register_model(Column)(models.ArrayModel)
+register_model(ArrayColumn)(models.ArrayModel)
 
 
-@lower_cast(Column, types.Array)
-def _as_array(context: Any, builder: Any, column: Column, array: types.Array, value: Any) -> Any:
+@lower_cast(ArrayColumn, types.Array)
+def _cast_to_array(context: Any, builder: Any, column: ArrayColumn, array: types.Array, value: Any) -> Any:
     """A column where any array may be, as in a variable that is now this, now that."""
     return value
 
 
-@lower_builtin(operator.getitem, Column, types.Integer)
-def _element(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+@lower_builtin(operator.getitem, ArrayColumn, types.Integer)
+def _load_element(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """An element; of a record, where it is. An index below 0 counts from the end."""
     (column, kind), (array, index) = signature.args, arguments
     model = context.data_model_manager[column]
@@ -66,61 +66,61 @@ def _element(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     return load_item(context, builder, column, builder.gep(data, [index]))
 
 
-class Reference(types.Type):
+class ReferenceType(types.Type):
     """The type of such a tuple in kernels; ``arrays`` are the types of its fields by name."""
 
     def __init__(self, name: str, arrays: dict[str, types.Array]) -> None:
         self.arrays = arrays
-        self.places: list[int] = []
+        self.offsets: list[int] = []
         digest = hashlib.sha256(repr(arrays).encode()).hexdigest()
         super().__init__(f"{name}_{digest[:16]}")
 
 
-@typeof_impl.register(ByReference)
-def _type_of(value: Any, context: Any) -> Reference:
+@typeof_impl.register(PassedByReference)
+def _find_type(value: Any, context: Any) -> ReferenceType:
     arrays = {name: typeof_impl(getattr(value, name), context) for name in value._fields}
     if gaps := [name for name, array in arrays.items() if array.layout != "C"]:
         raise TypeError(f"{type(value).__name__}: {', '.join(gaps)} must be without gaps")
-    columns = {name: Column(array) if array.ndim == 1 else array for name, array in arrays.items()}
-    return Reference(type(value).__name__, columns)
+    columns = {name: ArrayColumn(array) if array.ndim == 1 else array for name, array in arrays.items()}
+    return ReferenceType(type(value).__name__, columns)
 
 
-register_model(Reference)(models.OpaqueModel)
+register_model(ReferenceType)(models.OpaqueModel)
 
 
 @infer_getattr
-class _Fields(AttributeTemplate):
-    key = Reference
+class _FieldTypes(AttributeTemplate):
+    key = ReferenceType
 
-    def generic_resolve(self, reference: Reference, name: str) -> types.Array | None:  # type: ignore[override]
+    def generic_resolve(self, reference: ReferenceType, name: str) -> types.Array | None:  # type: ignore[override]
         return reference.arrays.get(name)
 
 
-@unbox(Reference)
-def _to_pointer(reference: Reference, value: Any, c: Any) -> NativeValue:
+@unbox(ReferenceType)
+def _to_pointer(reference: ReferenceType, value: Any, c: Any) -> NativeValue:
     """Lay the arrays of a tuple out side by side, for as long as the call takes."""
-    size = _places(c.context, reference)[-1]
+    size = _compute_offsets(c.context, reference)[-1]
     address = cgutils.alloca_once(c.builder, ir.ArrayType(_WORD, size // (_WORD.width // 8)))
     pointer, failed = c.builder.bitcast(address, c.pyapi.voidptr), cgutils.false_bit
     for at, (name, array) in enumerate(reference.arrays.items()):
         native = c.unbox(array, c.pyapi.tuple_getitem(value, at))
-        c.builder.store(native.value, _place(c.context, c.builder, reference, pointer, name))
+        c.builder.store(native.value, _locate_field(c.context, c.builder, reference, pointer, name))
         failed = c.builder.or_(failed, native.is_error)
     return NativeValue(pointer, is_error=failed)
 
 
-@lower_getattr_generic(Reference)
-def _field(context: Any, builder: Any, reference: Reference, pointer: Any, name: str) -> Any:
+@lower_getattr_generic(ReferenceType)
+def _load_field(context: Any, builder: Any, reference: ReferenceType, pointer: Any, name: str) -> Any:
     """The array of that name. Where it is and how long cannot change while a kernel runs (``invariant.load``)."""
-    array, place = reference.arrays[name], _place(context, builder, reference, pointer, name)
+    array, place = reference.arrays[name], _locate_field(context, builder, reference, pointer, name)
     model = context.data_model_manager[array]
 
-    def loaded(part: str) -> Any:
+    def load_part(part: str) -> Any:
         value = builder.load(cgutils.gep_inbounds(builder, place, 0, model.get_field_position(part)))
         value.set_metadata("invariant.load", builder.module.add_metadata([]))
         return value
 
-    shape, itemsize = loaded("shape"), _WORD(_bytes_of(array.dtype))
+    shape, itemsize = load_part("shape"), _WORD(_get_item_size(array.dtype))
     items, *others = cgutils.unpack_tuple(builder, shape, array.ndim)
     strides = [itemsize]
     for length in reversed(others):
@@ -129,32 +129,32 @@ def _field(context: Any, builder: Any, reference: Reference, pointer: Any, name:
     parts = {
         "nitems": items,
         "itemsize": itemsize,
-        "data": loaded("data"),
+        "data": load_part("data"),
         "shape": shape,
         "strides": cgutils.pack_array(builder, strides),
     }
-    found = ir.Constant(context.get_value_type(array), None)  # nobody owns it
+    array_struct = ir.Constant(context.get_value_type(array), None)  # nobody owns it
     for part, value in parts.items():
-        found = builder.insert_value(found, value, model.get_field_position(part))
-    return found
+        array_struct = builder.insert_value(array_struct, value, model.get_field_position(part))
+    return array_struct
 
 
 @cache
-def _bytes_of(element: types.Type) -> int:
+def _get_item_size(element: types.Type) -> int:
     return int(as_dtype(element).itemsize)
 
 
-def _place(context: Any, builder: Any, reference: Reference, pointer: Any, name: str) -> Any:
+def _locate_field(context: Any, builder: Any, reference: ReferenceType, pointer: Any, name: str) -> Any:
     """Where an array is laid out, by its distance: the type of them all is a thousand letters, which LLVM would read
     at each use of each."""
-    at = _places(context, reference)[[*reference.arrays].index(name)]
+    at = _compute_offsets(context, reference)[[*reference.arrays].index(name)]
     array = context.get_value_type(reference.arrays[name])
     return cgutils.pointer_add(builder, pointer, at, array.as_pointer())
 
 
-def _places(context: Any, reference: Reference) -> list[int]:
+def _compute_offsets(context: Any, reference: ReferenceType) -> list[int]:
     """How many bytes behind the beginning each array is, and the end of them all."""
-    if not reference.places:
+    if not reference.offsets:
         sizes = (context.get_abi_sizeof(context.get_value_type(array)) for array in reference.arrays.values())
-        reference.places = [0, *accumulate(sizes)]
-    return reference.places
+        reference.offsets = [0, *accumulate(sizes)]
+    return reference.offsets

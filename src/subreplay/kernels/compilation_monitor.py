@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
-class Compiling:
+class CompilationMonitor:
     """What numba does in this process (``numba_internals``), and in others that work for it. A kernel that is loaded,
     as an earlier run has kept it, is not compiled."""
 
@@ -17,26 +17,26 @@ class Compiling:
         self._say: Callable[[], object] | None = None
 
     @contextmanager
-    def said_by(self, say: Callable[[], object]) -> Iterator[None]:
+    def announce_with(self, announce: Callable[[], object]) -> Iterator[None]:
         """Call a function where a kernel is compiled, once."""
-        before, self._say = self._say, say
+        before, self._say = self._say, announce
         try:
             yield
         finally:
             self._say = before
 
-    def say(self) -> None:
+    def announce(self) -> None:
         """A kernel is compiled, in this process or another one."""
         if self._say is not None:
-            say, self._say = self._say, None
-            say()
+            announce, self._say = self._say, None
+            announce()
 
     def begin(self) -> None:
         """numba begins to compile a function, or one that it calls."""
         if not self._depth:
             self._since = time.monotonic()
         self._depth += 1
-        self.say()
+        self.announce()
 
     def end(self) -> None:
         """It has ended."""
@@ -45,4 +45,4 @@ class Compiling:
             self.seconds += time.monotonic() - self._since
 
 
-compiling = Compiling()
+compilation = CompilationMonitor()

@@ -14,17 +14,17 @@ from uuid import UUID
 
 import numpy as np
 
-from subreplay.hashing.java_map import map_order, string_hash_codes
-from subreplay.hashing.timeline_map import TimelineOrder
+from subreplay.hashing.java_map import compute_map_order, compute_string_hash_codes
+from subreplay.hashing.timeline_map import TimelineMapOrder
 from subreplay.rows.model.rows import MembershipEvent
-from subreplay.semantics.policies.kafka.assignor import Member, Partitions, TopicPartition, invented_ids
-from subreplay.semantics.policies.kafka.group import Group
+from subreplay.semantics.policies.kafka.assignor import GroupMember, Partitions, TopicPartition, derive_topic_ids
+from subreplay.semantics.policies.kafka.group import ConsumerGroup
 
 Owners = Mapping[TopicPartition, str]
 
 
 @dataclass(frozen=True)
-class Decision:
+class ExpectedDecision:
     """Who owns what from ``at`` (ns) on, as the coordinator ``decided`` it, and as it is ``due``."""
 
     generation: int
@@ -33,7 +33,7 @@ class Decision:
     due: Owners
 
     @property
-    def differing(self) -> list[TopicPartition]:
+    def misassigned(self) -> list[TopicPartition]:
         """The partitions that the coordinator gave to others than it must."""
         topic_partitions = sorted({*self.decided, *self.due})
         return [
@@ -43,22 +43,24 @@ class Decision:
         ]
 
 
-def decisions(
+def replay_decisions(
     policy: Any,
     changes: Iterable[MembershipEvent],
-    told: Iterable[MembershipEvent],
-    ids: Callable[[Iterable[str]], Mapping[str, UUID]] = invented_ids,
-) -> Iterator[Decision]:
+    ownership_events: Iterable[MembershipEvent],
+    ids: Callable[[Iterable[str]], Mapping[str, UUID]] = derive_topic_ids,
+) -> Iterator[ExpectedDecision]:
     """Every decision about a group in which members got new partitions; also to give a static member that comes back
     without a rebalance what it had.
 
-    ``changes`` are the joins, leaves and crashes of all members, one for each topic that it is about; ``told`` what the
-    coordinator decided of all partitions, and what members were told (who is told that partitions are lost lives on,
-    and may come back). Both in any order. ``ids`` gives the ids of topics.
+    ``changes`` are the joins, leaves and crashes of all members, one for each topic that it is about;
+    ``ownership_events`` what the coordinator decided of all partitions, and what members were told (who is told that
+    partitions are lost lives on, and may come back). Both in any order. ``ids`` gives the ids of topics.
     """
-    story = sorted(changes, key=lambda event: event.at)
-    decided = sorted((e for e in told if e.event in ("owner", "withdrawn")), key=lambda e: (e.at, e.generation or 0))
-    fold = _Fold(policy, {event.consumer for event in told if event.event == "lost"}, ids)
+    member_events = sorted(changes, key=lambda event: event.at)
+    decided = sorted(
+        (e for e in ownership_events if e.event in ("owner", "withdrawn")), key=lambda e: (e.at, e.generation or 0)
+    )
+    fold = _DecisionFold(policy, {event.consumer for event in ownership_events if event.event == "lost"}, ids)
     owners: dict[TopicPartition, str] = {}
     for (at, generation), rows in groupby(decided, key=lambda e: (e.at.at, e.generation or 0)):
         for row in rows:
@@ -67,56 +69,58 @@ def decisions(
                 owners[topic_partition] = row.consumer
             else:
                 owners.pop(topic_partition, None)
-        until = next((n for n, event in enumerate(story) if event.at.at > at), len(story))
-        returned = fold.take(story[:until], quietly=generation == fold.group.generation, at=at)
-        story = story[until:]
+        until = next((n for n, event in enumerate(member_events) if event.at.at > at), len(member_events))
+        came_back = fold.apply_changes(
+            member_events[:until], keep_assignment=generation == fold.group.generation, at=at
+        )
+        member_events = member_events[until:]
         if generation != fold.group.generation:
-            yield Decision(generation, at, dict(owners), fold.decide(generation, owners))
-        elif returned:
-            yield Decision(generation, at, dict(owners), fold.owners())
+            yield ExpectedDecision(generation, at, dict(owners), fold.decide(generation, owners))
+        elif came_back:
+            yield ExpectedDecision(generation, at, dict(owners), fold.owners())
 
 
-class _Fold:
+class _DecisionFold:
     """A group and what its coordinator's maps look like."""
 
     def __init__(self, policy: Any, alive: set[str], ids: Callable[[Iterable[str]], Mapping[str, UUID]]) -> None:
         self.ids = ids
-        self.policy, self.group, self.alive = policy, Group(policy), alive
+        self.policy, self.group, self.alive = policy, ConsumerGroup(policy), alive
         self.server = policy.rebalance == "server"
-        self.order = TimelineOrder()
+        self.order = TimelineMapOrder()
         self.fresh: set[str] = set()
         self.clients: dict[str, str | None] = {}
         self.evicted: list[str | None] = []  # clients that live on, the first evicted first
         self.counts: dict[str, int] = {}
 
-    def take(self, story: Sequence[MembershipEvent], quietly: bool, at: int) -> bool:
+    def apply_changes(self, member_events: Sequence[MembershipEvent], keep_assignment: bool, at: int) -> bool:
         """What happened before a decision; a static member that came back before it did so quietly. Returns whether
         one came back."""
-        returned = False
+        came_back = False
         before = {m.member_id: m for m in self.group.members}
         now = dict(before)
-        for event in story:
+        for event in member_events:
             name = event.consumer
             topics = {event.scope.topic}
             if event.event == "join":
                 known = now[name].topics if name in now else frozenset[str]()
-                now[name] = Member(name, known | topics, event.instance_id, event.rack)
+                now[name] = GroupMember(name, known | topics, event.instance_id, event.rack)
                 self.order.add(name)
             elif name in now:
-                left = now[name].topics - topics
-                if left:
-                    now[name] = now[name]._replace(topics=left)
+                remaining = now[name].topics - topics
+                if remaining:
+                    now[name] = now[name]._replace(topics=remaining)
                 else:
                     del now[name]
                     self.order.remove(name)
-        joined = {e.consumer: e for e in reversed(story) if e.event == "join"}
+        joined = {e.consumer: e for e in reversed(member_events) if e.event == "join"}
         gone = [m for name, m in before.items() if name not in now]
         for new in (m for name, m in now.items() if name not in before):
             old = next((m for m in gone if m.instance_id is not None and m.instance_id == new.instance_id), None)
             if old is not None:
-                returned = True
+                came_back = True
                 gone.remove(old)
-                self.group = self.group.restart(old.member_id, new, quietly or joined[new.member_id].at.at < at)
+                self.group = self.group.restart(old.member_id, new, keep_assignment or joined[new.member_id].at.at < at)
             elif self.group.away and joined[new.member_id].client_id in self.evicted:
                 self.evicted.remove(joined[new.member_id].client_id)
                 self.group = self.group.rejoin(new)
@@ -131,14 +135,14 @@ class _Fold:
                 self.group = self.group.leave(old.member_id)
         self.clients |= {name: event.client_id for name, event in joined.items()}
         changed = {m.member_id: now[m.member_id].topics for m in self.group.members}
-        self.group = self.group.subscribe({n: t for n, t in changed.items() if self.group.member(n).topics != t})
-        return returned
+        self.group = self.group.subscribe({n: t for n, t in changed.items() if self.group.find_member(n).topics != t})
+        return came_back
 
     def decide(self, generation: int, decided: Owners) -> Owners:
         """The next generation; the topics have the partitions that were ever given out, or that somebody reads."""
         for topic, partition in decided:
             self.counts[topic] = max(self.counts.get(topic, 0), partition + 1)
-        group = self.group.over(Partitions.of(self.counts, topic_ids=self.ids(self.counts)))
+        group = self.group.with_partitions(Partitions.from_counts(self.counts, topic_ids=self.ids(self.counts)))
         group = replace(group, members=self._ordered(group.members), generation=generation - 1)
         self.group, self.fresh = group.rebalance(), set()
         return self.owners()
@@ -148,13 +152,13 @@ class _Fold:
         return {
             topic_partition: member.member_id
             for member in self.group.assigned
-            for topic_partition in self.group.partitions.named(member.claim.partitions)
+            for topic_partition in self.group.partitions.list_names(member.claim.partitions)
         }
 
-    def _ordered(self, members: Sequence[Member]) -> tuple[Member, ...]:
+    def _ordered(self, members: Sequence[GroupMember]) -> tuple[GroupMember, ...]:
         """In the order of the coordinator's map: of Java, or its own, which has those last that have just come."""
         if self.server:
             index = {member_id: number for number, member_id in enumerate(self.order)}
             return tuple(sorted(members, key=lambda m: (m.member_id in self.fresh, index[m.member_id])))
-        codes = np.asarray(string_hash_codes([m.member_id for m in members]), np.int64)
-        return tuple(members[index] for index in map_order(codes).tolist())
+        codes = np.asarray(compute_string_hash_codes([m.member_id for m in members]), np.int64)
+        return tuple(members[index] for index in compute_map_order(codes).tolist())

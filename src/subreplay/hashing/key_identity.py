@@ -13,16 +13,18 @@ _BASIS = np.uint64(0xCBF29CE484222325)
 _MIX = np.uint64(0xFF51AFD7ED558CCD)
 
 
-def key_identity(values: Column) -> NDArray[np.int64]:
+def compute_key_identities(values: Column) -> NDArray[np.int64]:
     """FNV-1a over the bytes of each row, finished with Murmur3's 64-bit mix; never negative, 0 for a null row.
 
     Two of ten million keys collide with a probability of about 5e-6.
     """
-    return (hash_column(values, _rows) & np.uint64(0x7FFFFFFFFFFFFFFF)).astype(np.int64)
+    return (hash_column(values, _hash_rows) & np.uint64(0x7FFFFFFFFFFFFFFF)).astype(np.int64)
 
 
 @compiled
-def _rows(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint64]:  # pragma: no cover - compiled
+def _hash_rows(
+    data: NDArray[np.uint8], offsets: NDArray[np.int64]
+) -> NDArray[np.uint64]:  # pragma: no cover - compiled
     out = np.empty(len(offsets) - 1, np.uint64)
     for row in range(len(out)):
         h = _BASIS

@@ -8,7 +8,7 @@ from subreplay.kernels.inlining import hot
 
 
 @hot
-def up_to(values: Any, value: int, low: int, high: int) -> int:  # pragma: no cover - compiled
+def count_up_to(values: Any, value: int, low: int, high: int) -> int:  # pragma: no cover - compiled
     """How many of sorted ``values`` are at most ``value``, where that is known to be from ``low`` to ``high``."""
     while low < high:
         middle = (low + high) >> 1
