@@ -28,9 +28,9 @@ from subreplay.audit.rules.registry import find_rule_status
 from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind
 from subreplay.simulation.pulsar.dispatcher_choice import dispatcher_of
 from subreplay.rows.model.rows import Consumer, Scope, RuleStatus
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 
-policy = make("pulsar.key_shared.even", "pulsar-4.2")
+policy = make_policy("pulsar.key_shared.even", "pulsar-4.2")
 state = policy.start(Scope("t"))
 for index in range(3):
     state = policy.join(state, Consumer(index, f"C{index}"))
@@ -48,9 +48,9 @@ from subreplay.audit.rules.registry import BY_ROW, find_rule_status
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.rows import RuleStatus
 from subreplay.rows.model.tables import JUDGED
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 
-HOUR, policy = 3_600_000_000_000, make("pulsar.shared", "pulsar-4.0")
+HOUR, policy = 3_600_000_000_000, make_policy("pulsar.shared", "pulsar-4.0")
 late = BY_ROW[Code.HOUR_LATE.bit]
 facts = pa.table({"due": [0, 0, 0, -(2**63)], "nth": [0, 0, 1, 0], "at": [HOUR, HOUR + 1, HOUR + 1, 5]})
 assert late(facts, Terms()).tolist() == [False, True, False, False]
@@ -129,12 +129,12 @@ assert "secret" not in rejected.raw
     "figure": """
 from pathlib import Path
 from subreplay.reports.figures import Figures
-from subreplay.semantics.policies import make
+from subreplay.semantics.policies import make_policy
 from subreplay.reports.assemble.report import facts
 from subreplay.reports.metrics import METRICS
 from subreplay.whatif.message_assignment import Plan
 
-policy = make("pulsar.shared", "pulsar-4.0")
+policy = make_policy("pulsar.shared", "pulsar-4.0")
 totals = {"deliveries": 8, "messages": 6, "at_owner": 8, "outside": 8, "in_transition": 0}
 extent = {"messages": 6, "deliveries": 8, "first": 0, "last": 1}
 figures = Figures("t", (), extent, 1, Plan("s", policy, {}), (), totals=totals, consumers=[{"redelivered": 2}])
@@ -143,11 +143,11 @@ assert METRICS["delivered once"] in Path("docs/reference/metrics.md").read_text(
 """,
     "profile": """
 from subreplay.simulation.pulsar.broker.dispatch_rules import dispatch_rule
-from subreplay.semantics.policies import REGISTRY, make
+from subreplay.semantics.policies import REGISTRY, make_policy
 from subreplay.hashing.profiles import KEYLESS
 
 for name in (name for name in REGISTRY if name.startswith("pulsar.")):
-    assert make(name, "pulsar-4.3").space == make(name, "pulsar-4.2").space
+    assert make_policy(name, "pulsar-4.3").space == make_policy(name, "pulsar-4.2").space
 assert dispatch_rule("pulsar-4.3") == dispatch_rule("pulsar-4.2")
 assert KEYLESS["pulsar-4.3"].per_message
 """,
