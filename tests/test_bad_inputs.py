@@ -55,9 +55,9 @@ ingest cut --to out --topic a --with topic=b         | 2 | --with topic: topic a
 audit --config nowhere.yaml                          | 2 | nowhere.yaml: cannot be read: No such file or directory
 audit --config empty                                 | 2 | empty: cannot be read: Is a directory
 audit --config binary.yaml                           | 2 | binary.yaml:1: not YAML
-audit --config /dev/zero                             | 2 | /dev/zero: longer than 1,000,000 bytes; is this a run file?
-audit --config bomb.yaml                             | 2 | stands for more than 100,000 values, aliases included
-audit --config twice.yaml                            | 2 | key 'keys' is there twice
+audit --config /dev/zero                             | 2 | /dev/zero is longer than 1,000,000 bytes
+audit --config bomb.yaml                             | 2 | expands to more than 100,000 values, aliases included
+audit --config twice.yaml                            | 2 | key 'keys' appears twice
 audit --config list.yaml                             | 2 | a run is a mapping of keys, not list
 audit --config typo.yaml                             | 2 | unknown key subscripton; did you mean 'subscription'?
 audit --config policy.yaml                           | 2 | unknown policy 'pulsar.key_shard'; nearest: pulsar.
@@ -137,44 +137,44 @@ MISTAKES = [
     ("orders", ": a run is a mapping of keys, not str"),
     (
         "subscription: orders",
-        f":1: subscription: {SECTION}name, topic, policy, profile, options, isolation (given: 'orders')",
+        f":1: subscription: {SECTION}name, topic, policy, profile, options, isolation (found: 'orders')",
     ),
     (
         "subscription:\n  - name: s",
-        f":1: subscription: {SECTION}name, topic, policy, profile, options, isolation (given: [{{",
+        f":1: subscription: {SECTION}name, topic, policy, profile, options, isolation (found: [{{",
     ),
     (
         "date:\nsubscription:",
-        f":2: subscription: {SECTION}name, topic, policy, profile, options, isolation (given: nothing)",
+        f":2: subscription: {SECTION}name, topic, policy, profile, options, isolation (found: nothing)",
     ),
     ("subscription:\n  nmae: s", ":2: unknown key subscription.nmae; did you mean 'name'?"),
     (
         "subscription:\n  zzz: s",
-        ":2: unknown key subscription.zzz; legal here: name, topic, policy, profile, options, isolation",
+        ":2: unknown key subscription.zzz; legal keys: name, topic, policy, profile, options, isolation",
     ),
-    ("subscription:\n  name: 5", ":2: subscription.name: must be a text; put it into quotes (given: 5)"),
-    ("subscription:\n  name: yes", ":2: subscription.name: must be a text; put it into quotes (given: true)"),
-    ("subscription:\n  policy: [a]", ":2: subscription.policy: must be a text (given: ['a'])"),
-    ("keys:\n  show: perhaps", ":2: keys.show: must be true or false (given: 'perhaps')"),
-    ("traffic:\n  lookback_days: many", ":2: traffic.lookback_days: must be a whole number (given: 'many')"),
-    ("traffic:\n  format: excel", ":2: traffic.format: must be 'delta' or 'parquet' (given: 'excel')"),
-    ("report:\n  worst: 2.5", ":2: report.worst: must be a whole number (given: 2.5)"),
-    ("tolerate:\n  messages: 5%", ":2: tolerate.messages: must be a number (given: '5%')"),
-    ("require:\n  share_judged: 99", ":2: require.share_judged: must be at most 1 (given: 99)"),
-    ("windows:\n  width: 10", f":2: windows.width: {DURATION} (given: 10)"),
-    ("windows:\n  width: 10 min", f":2: windows.width: {DURATION} (given: '10 min')"),
+    ("subscription:\n  name: 5", ":2: subscription.name: must be a text; put it into quotes (found: 5)"),
+    ("subscription:\n  name: yes", ":2: subscription.name: must be a text; put it into quotes (found: true)"),
+    ("subscription:\n  policy: [a]", ":2: subscription.policy: must be a text (found: ['a'])"),
+    ("keys:\n  show: perhaps", ":2: keys.show: must be true or false (found: 'perhaps')"),
+    ("traffic:\n  lookback_days: many", ":2: traffic.lookback_days: must be a whole number (found: 'many')"),
+    ("traffic:\n  format: excel", ":2: traffic.format: must be 'delta' or 'parquet' (found: 'excel')"),
+    ("report:\n  worst: 2.5", ":2: report.worst: must be a whole number (found: 2.5)"),
+    ("tolerate:\n  messages: 5%", ":2: tolerate.messages: must be a number (found: '5%')"),
+    ("require:\n  share_judged: 99", ":2: require.share_judged: must be at most 1 (found: 99)"),
+    ("windows:\n  width: 10", f":2: windows.width: {DURATION} (found: 10)"),
+    ("windows:\n  width: 10 min", f":2: windows.width: {DURATION} (found: '10 min')"),
     ("date: 2026-02-30", ":1: not YAML: '2026-02-30': day is out of range for month (column 7)"),
-    ("scenarios:\n  name: a", ":1: scenarios: must be a list: lines that begin with - (given: {'name': 'a'})"),
-    (A + "    members: 4", ":4: scenarios.0.members: must be recorded, or a list of consumers (given: 4)"),
+    ("scenarios:\n  name: a", ":1: scenarios: must be a list: lines that begin with - (found: {'name': 'a'})"),
+    (A + "    members: 4", ":4: scenarios.0.members: must be recorded, or a list of consumers (found: 4)"),
     (A + "    members: [x]", f":4: scenarios.0.members.0: {SECTION}consumer, join, leave, priority, ranges, instance"),
     (A + "  - policy: pulsar.shared", ":4: scenarios.1.name is required"),
     (D + "        on_failure: nak", ":6: scenarios.0.dispatch.consumers.on_failure: must be 'nack', 'retry' or 'noth"),
     (D + "        service: 5ms", f":6: scenarios.0.dispatch.consumers.service: {SECTION}model, time, per_kib, sigma"),
     (
         D + "        failure_rate: 1.5",
-        ":6: scenarios.0.dispatch.consumers.failure_rate: must be at most 1 (given: 1.5)",
+        ":6: scenarios.0.dispatch.consumers.failure_rate: must be at most 1 (found: 1.5)",
     ),
-    ("a:\n  b: c\n    d: e", ":3: not YAML: mapping values are not allowed here (column 6); indent the line as its"),
+    ("a:\n  b: c\n    d: e", ":3: not YAML: mapping values are not allowed here (column 6); indent the line like its"),
     ("a:\n   b: c\n  d: e", ":3: not YAML: expected <block end>, but found '<block mapping start>' (column 3); indent"),
     (
         "a:\n\tb: c",
@@ -190,8 +190,8 @@ MISTAKES = [
     ("a: *x", ":1: not YAML: found undefined alias 'x' (column 4); put a value that begins with * into quotes"),
     ("a: !Env B", ":1: not YAML: could not determine a constructor for the tag '!Env' (column 4); write a plain value"),
     ("a: b\n---\na: c", ":2: not YAML: expected a single document in the stream, but found another document"),
-    ("a: \0", ":1: not YAML: a character '\\x00' is not allowed"),
-    ("a: \ud800", ":1: not YAML: byte 0xed is no UTF-8"),
+    ("a: \0", ":1: not YAML: the character '\\x00' is not allowed"),
+    ("a: \ud800", ":1: not YAML: byte 0xed is not UTF-8"),
 ]
 
 

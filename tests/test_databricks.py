@@ -14,7 +14,7 @@ import yaml
 from subreplay.cli import main
 from subreplay.config import run as config
 from subreplay.config.run import Schema
-from subreplay.config.secrets import Kept
+from subreplay.config.secrets import SecretLocation
 
 ROOT = Path(__file__).parents[1]
 BUNDLE: dict[str, Any] = yaml.safe_load((ROOT / "databricks.yml").read_text(encoding="utf-8"))
@@ -58,7 +58,7 @@ def test_files_and_names_are_there() -> None:
         f"/Volumes/{'/'.join(names)}/{BUNDLE['resources']['volumes']['reports']['name']}/"
     )
     (scope,) = (each["name"] for each in BUNDLE["resources"]["secret_scopes"].values())
-    assert run.keys.secret == Kept("databricks", f"{scope}/keys")
+    assert run.keys.secret == SecretLocation("databricks", f"{scope}/keys")
 
 
 def test_the_job_audits_the_day_before_its_own_and_fails_where_the_verdict_is_not_valid(

@@ -109,7 +109,7 @@ def test_ingest_hands_options_to_the_adapter(nothing_written, tmp_path, capsys):
     assert "kafka_agent_default.jsonl.gz: 500 rows in = 0 valid + 0 quarantined + 500 others" in out
     assert "note: spans have no messages" in out
     run = load(tmp_path / "to" / "audit.yaml")
-    assert (run.subscription.name, run.traffic.inferred()) == ("otel4", True)
+    assert (run.subscription.name, run.traffic.infers_membership()) == ("otel4", True)
     assert (run.traffic.deliveries.sampled, run.traffic.deliveries.path) == (False, f"{tmp_path}/to/deliveries")
 
 

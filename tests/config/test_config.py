@@ -212,7 +212,7 @@ def test_an_application_may_hang_or_acknowledge_nothing_from_an_instant_on():
     assert (model.hangs_from, model.hangs_until) == (10 + 2 * 10**9, 10 + 3 * 10**9)
     assert halts.halts == "takes no message from 2 s to 3 s and acknowledges no message from 1 s on"
     fails = Consumers.model_validate({"failure_rate": 0.5, "on_failure": "nothing"})
-    assert fails.halts == "neither acknowledges a message that it fails to process nor asks for it again"
+    assert fails.halts == "neither acknowledges a message that it fails to process nor requests its redelivery"
     assert not Consumers.model_validate({"failure_rate": 0.5}).halts
     assert not Consumers.model_validate({"failure_rate": 0.5, "on_failure": "nothing", "ack_timeout": "1s"}).halts
     assert Consumers.model_validate({"stuck": {"start": "1s"}}).no_ack == halts.no_ack  # its former name

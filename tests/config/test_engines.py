@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from subreplay.config.engines import choose
+from subreplay.config.engines import select_engine
 from subreplay.config.run import RunConfig, parse
 from subreplay.errors import ConfigError
 
@@ -29,7 +29,7 @@ def run(**sections: Any) -> RunConfig:
     ],
 )
 def test_files_and_folders_of_this_machine_are_read_without_spark(traffic: dict[str, Any]) -> None:
-    choice = choose(run(traffic=traffic))
+    choice = select_engine(run(traffic=traffic))
     assert choice == ("local", "every table is a file or folder of this machine")
 
 
@@ -42,7 +42,7 @@ def test_files_and_folders_of_this_machine_are_read_without_spark(traffic: dict[
         ({"traffic": {"deliveries": {"path": "d", "format": "orc"}}}, "traffic.deliveries is in format orc"),
         (
             {"traffic": {"messages": {"path": "m", "format": "csv", "options": {"versionAsOf": "1"}}}},
-            "traffic.messages is csv with options that only Spark knows (versionAsOf)",
+            "traffic.messages is csv with options that only Spark supports (versionAsOf)",
         ),
         (
             {
@@ -61,16 +61,16 @@ def test_files_and_folders_of_this_machine_are_read_without_spark(traffic: dict[
     ],
 )
 def test_what_only_spark_reads_or_writes_needs_it(sections: dict[str, Any], reason: str) -> None:
-    assert choose(run(**sections)) == ("spark", reason)
-    assert choose(run(engine="spark", **sections)).engine == "spark"
+    assert select_engine(run(**sections)) == ("spark", reason)
+    assert select_engine(run(engine="spark", **sections)).engine == "spark"
     with pytest.raises(ConfigError) as error:
-        choose(run(engine="local", **sections))
-    assert str(error.value) == f"engine: local does not do: {reason}; set engine: spark"
+        select_engine(run(engine="local", **sections))
+    assert str(error.value) == f"engine: local cannot run this, because {reason}; set engine: spark"
 
 
 def test_a_store_below_which_no_table_is_looked_for_needs_no_spark() -> None:
     elsewhere = {name: {"path": f"tables/{name}"} for name in TABLES}
-    assert choose(run(traffic={"path": "s3a://lake/tables", **elsewhere})).engine == "local"
+    assert select_engine(run(traffic={"path": "s3a://lake/tables", **elsewhere})).engine == "local"
 
 
 @pytest.mark.parametrize(
@@ -84,17 +84,17 @@ def test_a_store_below_which_no_table_is_looked_for_needs_no_spark() -> None:
 def test_settings_of_a_cluster_are_a_reason_for_spark_unless_the_run_says_local(
     spark: dict[str, Any], reason: str
 ) -> None:
-    assert choose(run(spark=spark)) == ("spark", reason)
-    assert choose(run(spark=spark, engine="local")) == ("local", "the run requests it")
+    assert select_engine(run(spark=spark)) == ("spark", reason)
+    assert select_engine(run(spark=spark, engine="local")) == ("local", "the run requests it")
 
 
 def test_a_program_inside_spark_stays_there_unless_the_run_says_local() -> None:
-    assert choose(run(), "a Spark session is active") == ("spark", "a Spark session is active")
-    assert choose(run(engine="local"), "a Spark session is active").engine == "local"
+    assert select_engine(run(), "a Spark session is active") == ("spark", "a Spark session is active")
+    assert select_engine(run(engine="local"), "a Spark session is active").engine == "local"
 
 
 def test_another_engine_is_refused_and_the_engine_is_not_in_the_digests() -> None:
-    with pytest.raises(ConfigError, match=r"run\.yaml: engine: must be 'auto', 'local' or 'spark' \(given: 'duckdb'\)"):
+    with pytest.raises(ConfigError, match=r"run\.yaml: engine: must be 'auto', 'local' or 'spark' \(found: 'duckdb'\)"):
         run(engine="duckdb")
     with pytest.raises(ConfigError, match="--engine 'duckdb': must be 'auto', 'local' or 'spark'"):
         parse({}, "run.yaml", engine="duckdb")

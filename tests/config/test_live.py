@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from subreplay.config import run as config
-from subreplay.config.live import Bounds, bounds
-from subreplay.config.secrets import Kept
+from subreplay.config.live import Bounds, compute_bounds
+from subreplay.config.secrets import SecretLocation
 from subreplay.config.traffic import InputTable
 from subreplay.errors import ConfigError
 
@@ -30,20 +30,20 @@ def messages(source: str, **options: Any) -> InputTable:
 
 def test_a_topic_of_kafka_has_the_columns_of_sparks_source() -> None:
     given = messages("kafka-live", **KAFKA)
-    assert given.maps
+    assert given.is_mapped
     assert given.mapping == {"from": "kafka-table.spark"}
     assert given.location == "kafka-live orders"
-    assert not messages("pulsar-live", **PULSAR).maps
+    assert not messages("pulsar-live", **PULSAR).is_mapped
 
 
 def test_a_password_is_named_and_not_shown() -> None:
     given = messages("kafka-live", **KAFKA, **{"kafka.sasl.jaas.config": {"env": "JAAS"}, "failOnDataLoss": False})
-    assert given.options["kafka.sasl.jaas.config"] == Kept("env", "JAAS")
+    assert given.options["kafka.sasl.jaas.config"] == SecretLocation("env", "JAAS")
     assert given.options["failOnDataLoss"] == "false"
     assert given.model_dump()["options"]["kafka.sasl.jaas.config"] == {"env": "JAAS"}
     with pytest.raises(ConfigError) as error:
         messages("kafka-live", **KAFKA, **{"kafka.sasl.jaas.config": "not to be told", "misspelt": "x"})
-    assert "options: 'misspelt' is none of kafka-live; it takes kafka.bootstrap.servers" in str(error.value)
+    assert "options: kafka-live has no option 'misspelt'; its options are kafka.bootstrap.servers" in str(error.value)
     assert "not to be told" not in str(error.value)
 
 
@@ -53,10 +53,10 @@ def test_a_password_is_named_and_not_shown() -> None:
         ("kafka-live", {"subscribe": "orders"}, "kafka-live needs kafka.bootstrap.servers"),
         ("kafka-live", {"kafka.bootstrap.servers": "h:1"}, "needs either subscribe (a topic) or subscribePattern"),
         ("kafka-live", {**KAFKA, "subscribePattern": "o.*"}, "needs either subscribe (a topic) or subscribePattern"),
-        ("kafka-live", {**KAFKA, "from": "yesterday"}, "options: from: not a time; write it as 2026-11-21T00:00:00Z"),
+        ("kafka-live", {**KAFKA, "from": "yesterday"}, "options: from is not a time; write it as 2026-11-21T00:00:00Z"),
         ("kafka-live", {**KAFKA, "from": "2026-11-21", "to": "2026-11-20"}, "options: from must be before to"),
         ("pulsar-live", {"topic": "orders"}, "pulsar-live needs service_url"),
-        ("pulsar-live", {**PULSAR, "kafka.x": "y"}, "'kafka.x' is none of pulsar-live; it takes service_url, topic"),
+        ("pulsar-live", {**PULSAR, "kafka.x": "y"}, "pulsar-live has no option 'kafka.x'; its options are service_url"),
     ],
 )
 def test_options_that_do_not_fit_are_told(source: str, options: dict[str, Any], why: str) -> None:
@@ -69,12 +69,12 @@ def test_options_that_do_not_fit_are_told(source: str, options: dict[str, Any], 
 @pytest.mark.parametrize(
     ("traffic", "why"),
     [
-        ({"deliveries": {"from": "kafka-live", "options": KAFKA}}, "deliveries: kafka-live has messages only"),
+        ({"deliveries": {"from": "kafka-live", "options": KAFKA}}, "deliveries: kafka-live contains messages only"),
         (
             {"messages": {"from": "kafka-live", "path": "x", "options": KAFKA}},
-            "takes options, and neither path nor table",
+            "takes options, but neither path nor table",
         ),
-        ({"messages": {"path": "x", "options": {"sep": {"env": "X"}}}}, "may be kept elsewhere"),
+        ({"messages": {"path": "x", "options": {"sep": {"env": "X"}}}}, "take references to secrets"),
     ],
 )
 def test_only_messages_are_live_and_only_their_options_are_secret(traffic: dict[str, Any], why: str) -> None:
@@ -97,4 +97,4 @@ def test_only_messages_are_live_and_only_their_options_are_secret(traffic: dict[
 def test_a_read_has_an_end_that_is_fixed_when_it_begins(
     options: dict[str, str], day: date | None, begin: str | None, end: str
 ) -> None:
-    assert bounds(options, day, 2, NOW) == Bounds(None if begin is None else ms(begin), ms(end))
+    assert compute_bounds(options, day, 2, NOW) == Bounds(None if begin is None else ms(begin), ms(end))

@@ -12,7 +12,7 @@ from tests.support.run_files import complaint, run
     [
         ("subscripton: {name: a}", "unknown key subscripton; did you mean 'subscription'?"),
         ("subscription: {polcy: a}", "unknown key subscription.polcy; did you mean 'policy'?"),
-        ("windows: {zzz: 1}", "unknown key windows.zzz; legal here: width, slide"),
+        ("windows: {zzz: 1}", "unknown key windows.zzz; legal keys: width, slide"),
         ("scenarios: [{name: a, policy: p, profle: b}]", "unknown key scenarios.0.profle; did you mean 'profile'?"),
         (
             "scenarios: [{name: a, policy: pulsar.shared, members: [{consumer: a}, {consumer: b, prioriy: 1}]}]",
@@ -32,9 +32,9 @@ KAFKA  | {consumers: {nack_delay: 1s}}     | unknown key %s.consumers.nack_delay
 KAFKA  | {others: {x: {ack_timeout: 1s}}}  | unknown key %s.others.x.ack_timeout; only scenarios of pulsar.* policies
 PULSAR | {max.poll.records: 9}             | unknown key %s.max.poll.records; only scenarios of kafka.* policies have it
 KAFKA  | {max.pol.records: 9}              | unknown key %s.max.pol.records; did you mean 'max.poll.records'?
-KAFKA  | {max.poll.records: 0}             | %s.max.poll.records: must be at least 1 (given: 0)
-KAFKA  | {max_poll_records: 9}             | unknown key %s.max_poll_records; it is named 'max.poll.records' here
-KAFKA  | {commit_interval: 1s}             | unknown key %s.commit_interval; it is named 'auto.commit.interval.ms'
+KAFKA  | {max.poll.records: 0}             | %s.max.poll.records: must be at least 1 (found: 0)
+KAFKA  | {max_poll_records: 9}             | unknown key %s.max_poll_records; its name is 'max.poll.records'
+KAFKA  | {commit_interval: 1s}             | unknown key %s.commit_interval; its name is 'auto.commit.interval.ms'
 KAFKA  | {heartbeat.interval.ms: soon}     | %s.heartbeat.interval.ms: not a duration
 """
 
@@ -59,13 +59,13 @@ def test_a_session_timeout_is_told_once_as_an_option_or_in_the_dispatch(tmp_path
     twice = KAFKA[:-2] % "{session.timeout.ms: 7s}" + ", options: {session.timeout.ms: 8s}}]"
 
     assert (found.make_policy().session_timeout_us, found.make_policy().initial_rebalance_delay_us) == (7_000_000, 0)
-    assert "session.timeout.ms is given twice, in options and in dispatch: give it once" in complaint(tmp_path, twice)
+    assert "session.timeout.ms appears in options and in dispatch; set it once" in complaint(tmp_path, twice)
 
 
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("session_timeout_us: 1", "option 'session_timeout_us' is named session.timeout.ms here, in ms or with a unit"),
+        ("session_timeout_us: 1", "write option 'session_timeout_us' as session.timeout.ms, in ms or with a unit"),
         ("points: 1", "kafka.range has no option 'points'; its options: session.timeout.ms, group.initial"),
         ("session.timeout.ms: soon", "kafka.range: session.timeout.ms: not a duration"),
         ("session.timeout.ms: -1", "kafka.range: session.timeout.ms: a duration is from 0s"),
@@ -82,9 +82,9 @@ MEMBER = "scenarios: [{name: a, policy: pulsar.shared, members: [{consumer: c, %
 @pytest.mark.parametrize(
     ("member", "message"),
     [
-        ("leave: 1s, crash: 2s", "c leaves and crashes; give one of the two"),
+        ("leave: 1s, crash: 2s", "c leaves and crashes; keep one of the two"),
         ("join: 2s, crash: 1s", "c crashes before it joins"),
-        ("restart: 1s", "c restarts but neither leaves nor crashes; say when it does"),
+        ("restart: 1s", "c restarts but neither leaves nor crashes; set leave or crash"),
     ],
 )
 def test_a_member_ends_in_one_way_and_restarts_after_that(tmp_path, member, message):
@@ -92,12 +92,12 @@ def test_a_member_ends_in_one_way_and_restarts_after_that(tmp_path, member, mess
 
 
 WRONG_VALUES = """
-traffic: {format: csv}         | traffic.format: must be 'delta' or 'parquet' (given: 'csv')
-traffic: {lookback_days: -1}   | traffic.lookback_days: must be at least 0 (given: -1)
+traffic: {format: csv}         | traffic.format: must be 'delta' or 'parquet' (found: 'csv')
+traffic: {lookback_days: -1}   | traffic.lookback_days: must be at least 0 (found: -1)
 traffic: here                  | traffic: must be a section of keys: path, format, messages, membership
-keys: {show: maybe}            | keys.show: must be true or false (given: 'maybe')
-report: {worst: 0}             | report.worst: must be at least 1 (given: 0)
-spark: {conf: {a: 1}}          | spark.conf.a: must be a text; put it into quotes (given: 1)
+keys: {show: maybe}            | keys.show: must be true or false (found: 'maybe')
+report: {worst: 0}             | report.worst: must be at least 1 (found: 0)
+spark: {conf: {a: 1}}          | spark.conf.a: must be a text; put it into quotes (found: 1)
 windows: {width: soon}         | windows.width: not a duration; write a number and one of ms, s, m, h, d
 windows: {width: 0s}           | windows: width must be at least 1ms
 windows: {width: 1}            | windows.width: not a duration; write a number and one of ms, s, m, h, d
@@ -105,14 +105,14 @@ windows: {width: 1ms, slide: 0.5ms} | windows: slide must be at least 1ms
 windows: {slide: 300ms}        | windows: slide must divide width: each window is a whole number of slides
 windows: {slide: 0s}           | windows: slide must divide width: each window is a whole number of slides
 windows: {width: 1d, slide: 1s} | windows: slide must be at least a 1,440th of width: so often everything is counted
-windows: {width: 40000d}       | windows.width: a duration is from 0s to 36525d, a century (given: '40000d')
+windows: {width: 40000d}       | windows.width: a duration is from 0s to 36525d, a century (found: '40000d')
 topic: {ttl: -1}               | topic.ttl: not a duration; write a number and one of ms, s, m, h, d
 traffic: {lookback_days: 999999999} | traffic.lookback_days: must be at most 3650
-traffic: {path: ""}            | traffic.path: not a folder; write a path of printable characters (given: '')
+traffic: {path: ""}            | traffic.path: not a folder; write a path of printable characters (found: '')
 output: {tables: "a\\0b"}       | output.tables: not a folder; write a path of printable characters
 spark: {driver_memory: lots}   | spark.driver_memory: not a size of memory; write a whole number and one of
-date: yesterday                | date: not a day; write YYYY-MM-DD (given: 'yesterday')
-date: 20261121                 | date: not a day; write YYYY-MM-DD (given: 20261121)
+date: yesterday                | date: not a day; write YYYY-MM-DD (found: 'yesterday')
+date: 20261121                 | date: not a day; write YYYY-MM-DD (found: 20261121)
 date: 2026-11-21 10:00:00      | date: not a day; write YYYY-MM-DD
 date: 9999-12-31               | date: a day is from 1970-01-01 to 2149-12-31
 scenarios: [{name: a}]         | scenarios.0.policy is required
@@ -134,7 +134,7 @@ def test_a_wrong_value_names_file_key_and_value(tmp_path, line):
     ("text", "message"),
     [
         ("- a list", "a run is a mapping of keys, not list"),
-        ("1: 2", "1: a key must be a word (given: 1)"),
+        ("1: 2", "1: a key must be a word (found: 1)"),
     ],
 )
 def test_what_is_no_run_at_all_has_no_line(tmp_path, text, message):
@@ -179,7 +179,7 @@ def test_a_wrong_policy_profile_or_option_is_found_at_load_and_says_where(tmp_pa
 def test_a_wrong_section_is_named_even_under_an_override(tmp_path):
     said = complaint(tmp_path, "traffic: here", **{"traffic.path": "there"})
     assert said.startswith("run.yaml:1: traffic: must be a section of keys: path, format")
-    assert said.endswith("(given: 'here')")
+    assert said.endswith("(found: 'here')")
 
 
 @pytest.mark.parametrize("line", ["traffic: [", "999: d", "9" * 400, "9" * 5000, "1e400"])
@@ -219,7 +219,7 @@ def test_what_is_not_yaml_is_an_error(tmp_path, text):
 
 def test_a_file_that_is_no_text_is_an_error(tmp_path):
     (tmp_path / "run.yaml").write_bytes(b"\xff\xfe\xfd")
-    with pytest.raises(ConfigError, match=r"run\.yaml:1: not YAML: byte 0xff is no UTF-8"):
+    with pytest.raises(ConfigError, match=r"run\.yaml:1: not YAML: byte 0xff is not UTF-8"):
         config.load(tmp_path / "run.yaml")
 
 
@@ -232,11 +232,11 @@ def bomb(layers: int) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (bomb(30), "stands for more than 100,000 values, aliases included"),
+        (bomb(30), "expands to more than 100,000 values, aliases included"),
         ("[" * 60 + "]" * 60, "nested more than 50 deep"),
         ("x: " + "y" * 1_000_001, "longer than 1,000,000 bytes"),
-        ("windows: {width: 1s}\nkeys: {}\nwindows: {}\n", "key 'windows' is there twice"),
-        ("keys:\n  show: true\n  show: false\n", "key 'show' is there twice"),
+        ("windows: {width: 1s}\nkeys: {}\nwindows: {}\n", "key 'windows' appears twice"),
+        ("keys:\n  show: true\n  show: false\n", "key 'show' appears twice"),
     ],
 )
 def test_a_file_has_limits_and_each_key_once(tmp_path, text, message):
@@ -245,7 +245,7 @@ def test_a_file_has_limits_and_each_key_once(tmp_path, text, message):
 
 def test_a_duplicate_key_is_found_by_its_line(tmp_path):
     said = complaint(tmp_path, "keys:\n  show: true\n  show: false\n")
-    assert said == "run.yaml:3: not YAML: key 'show' is there twice (column 3)"
+    assert said == "run.yaml:3: not YAML: key 'show' appears twice (column 3)"
 
 
 def test_aliases_and_merges_within_the_limits_are_read(tmp_path):

@@ -93,11 +93,11 @@ def test_no_mistake_around_a_secret_shows_it(text: str, tmp_path: Path) -> None:
     [
         ({"env": "NOBODY_SET_THIS"}, ConfigError, "{env: NOBODY_SET_THIS}: there is no such environment variable"),
         ({"env": "SET_TO_NOTHING"}, ConfigError, "{env: SET_TO_NOTHING} is empty"),
-        ({"env": "SET_TO_BYTES"}, ConfigError, "{env: SET_TO_BYTES} is no text in UTF-8"),
+        ({"env": "SET_TO_BYTES"}, ConfigError, "{env: SET_TO_BYTES} is not text in UTF-8"),
         ({"file": "nowhere"}, SubreplayError, "{file: nowhere}: nowhere: cannot be read: No such file or directory"),
-        ({"file": "bytes"}, ConfigError, "{file: bytes}: the file is no text"),
+        ({"file": "bytes"}, ConfigError, "{file: bytes}: the file is not text"),
         ({"file": "long"}, ConfigError, "{file: long}: the file is longer than 100,000 characters"),
-        ({"databricks": "keys/nightly"}, EnvironmentFailed, "Databricks did not give it (KeyError)"),
+        ({"databricks": "keys/nightly"}, EnvironmentFailed, "Databricks refused the secret (KeyError)"),
     ],
 )
 def test_a_place_without_a_secret_is_named(
@@ -115,7 +115,7 @@ def test_a_place_without_a_secret_is_named(
 
 def test_elsewhere_than_on_databricks_a_scope_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "databricks.sdk.runtime", None)
-    with pytest.raises(EnvironmentFailed, match="on Databricks only; elsewhere name an environment variable or a file"):
+    with pytest.raises(EnvironmentFailed, match="only Databricks can read a secret scope; elsewhere name"):
         of({"databricks": "keys/nightly"}).keys.words  # noqa: B018
 
 

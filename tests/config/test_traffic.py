@@ -20,7 +20,7 @@ def deliveries(**given: Any) -> InputTable:
 
 def test_an_adapter_gets_its_options_also_those_that_yaml_takes_for_more_than_text() -> None:
     given = deliveries(**{"from": "otlp-spans", "path": "traces"}, options={"topic": "orders", "sampled": False})
-    assert given.of_adapter == Options(topic="orders", sampled=False)
+    assert given.adapter_options == Options(topic="orders", sampled=False)
     csv = deliveries(path="x", format="csv", options={"header": True})
     assert csv.options == {"header": "true"}
 
@@ -35,7 +35,7 @@ def test_an_adapter_gets_its_options_also_those_that_yaml_takes_for_more_than_te
             "pulsar-stats takes topic, subscription",
         ),
         ({"from": "otlp-spans", "path": "x", "options": {"sampled": "often"}}, "write true or false, not 'often'"),
-        ({"path": "x", "options": {"times": "name"}}, "options: 'times' is none of"),
+        ({"path": "x", "options": {"times": "name"}}, "options: there is no option 'times'"),
     ],
 )
 def test_an_option_that_nothing_takes_is_refused_by_name(given: dict[str, Any], why: str) -> None:

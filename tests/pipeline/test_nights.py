@@ -20,7 +20,7 @@ from subreplay.audit.judging import OUTPUTS, JudgeRows
 from subreplay.audit.other_days import keep_wanted
 from subreplay.config import run as config_run
 from subreplay.config.run import Keys, RunConfig
-from subreplay.config.secrets import PLAIN, Kept
+from subreplay.config.secrets import PLAIN, SecretLocation
 from subreplay.engine.interface import Dataset, Engine, Tables
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.errors import ConfigError
@@ -227,7 +227,7 @@ def test_a_run_under_another_policy_or_secret_than_the_one_it_continues_from_is_
         f"'pulsar.shared' and not 'pulsar.key_shared.auto_split'; audit {FIRST_DAY} again as this date, or set "
         "output.tables to another place"
     )
-    keys = Keys(secret=Kept(PLAIN, "another secret"))
+    keys = Keys(secret=SecretLocation(PLAIN, "another secret"))
     other = replace(mine, config=mine.config.model_copy(update={"keys": keys}))
     with pytest.raises(ConfigError, match=rf"^keys\.secret is not that of the audit of {FIRST_DAY}, from which"):
         other.audit(1)

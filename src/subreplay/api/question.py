@@ -177,7 +177,7 @@ def _sections(caller: str, run: Run) -> dict[str, Any]:
     for name in raw:
         if name not in Run.__annotations__:
             near = difflib.get_close_matches(name, Run.__annotations__, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"legal here: {', '.join(Run.__annotations__)}"
+            hint = f"did you mean {near[0]!r}?" if near else f"legal keys: {', '.join(Run.__annotations__)}"
             raise ConfigError(f"{caller}: unknown key {name}; {hint}")
     if isinstance(raw.get("subscription"), str):
         raw["subscription"] = {"name": raw["subscription"]}

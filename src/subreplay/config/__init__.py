@@ -1,9 +1,9 @@
 """The run file: from YAML text to frozen, validated models.
 
-``yaml_text`` reads the text within limits and without evaluating anything. ``fields`` has the parts that all sections
-are made of, such as durations. ``dispatch`` and ``group_dispatch`` are the section ``dispatch`` of a scenario, for
-Pulsar and for a Kafka group. ``run`` is the whole file: it loads and checks it. ``mistakes`` has the sentences for what
-is wrong: each names file, line and key, what is legal there and what was given. ``plans`` makes plans of its scenarios.
+``yaml_text`` reads the text within limits and evaluates nothing. ``fields`` has the field types of all sections, such
+as durations. ``dispatch`` and ``group_dispatch`` are the section ``dispatch`` of a scenario, for Pulsar and for a Kafka
+group. ``run`` loads and checks the whole file. ``mistakes`` describes errors: each sentence names file, line, key,
+legal values and the value found. ``plans`` builds plans from the scenarios.
 
-Every key with its unit and its default stands in ``conf/default.yaml``. Nothing here opens a table or starts Spark.
+``conf/default.yaml`` lists every key with its unit and default. Nothing here opens a table or starts Spark.
 """

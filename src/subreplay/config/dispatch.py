@@ -1,4 +1,4 @@
-"""Section ``dispatch`` of a scenario: what its consumers, its broker and its topic are assumed to do."""
+"""Section ``dispatch`` of a scenario: assumptions about its consumers, its broker and its topic."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ US = 1_000  # ns
 
 
 class Service(Model):
-    """How long an application works on a message.
+    """The time that an application needs for a message.
 
-    ``fixed``: ``time``. ``per_byte``: ``time`` and ``per_kib`` for every 1,024 bytes. ``lognormal``: ``time`` is the
-    median, ``sigma`` that of the logarithm. ``recorded``: spread as the recorded times from receipt to acknowledgement.
+    ``fixed``: ``time``. ``per_byte``: ``time`` plus ``per_kib`` for every 1,024 bytes. ``lognormal``: ``time`` is the
+    median and ``sigma`` the standard deviation of the logarithm. ``recorded``: drawn from the recorded times from
+    receipt to acknowledgement.
     """
 
     model: Literal["fixed", "per_byte", "lognormal", "recorded"] = "fixed"
@@ -30,7 +31,7 @@ class Service(Model):
     sigma: Annotated[float, Field(ge=0, le=10)] = 0.5
 
     def service(self, recorded: ServiceModel) -> ServiceModel:
-        """The model, where ``recorded`` stands for the recorded times."""
+        """Return the model; ``recorded`` is the model of the recorded times."""
         if self.model == "recorded":
             return recorded
         if self.model == "lognormal":
@@ -41,7 +42,7 @@ class Service(Model):
 
     @property
     def words(self) -> str:
-        """The model as a report names it."""
+        """The model, as a report describes it."""
         time = f"{self.time / 1_000:g} ms"
         return {
             "fixed": f"{time} a message",
@@ -52,24 +53,24 @@ class Service(Model):
 
 
 class Halt(Model):
-    """A time in which an application does not do its work; from the first message of the traffic."""
+    """A time in which an application does not work; times count from the first message of the traffic."""
 
     start: Duration = 0
     end: Duration | None = None
 
     @model_validator(mode="after")
-    def _ordered(self) -> Halt:
+    def _check_order(self) -> Halt:
         if self.end is not None and self.end <= self.start:
             raise ValueError("end must come after start")
         return self
 
     def span(self, first: int) -> tuple[int, int | None]:
-        """From when until when (ns since the Unix epoch; None: for ever) where the first message came at ``first``."""
+        """Return begin and end (ns since the Unix epoch; None: no end) for a first message at ``first``."""
         return first + self.start * US, None if self.end is None else first + self.end * US
 
     @property
     def words(self) -> str:
-        """This time in words."""
+        """The time, as a report describes it."""
         end = "on" if self.end is None else f"to {self.end / 1e6:g} s"
         return f"from {self.start / 1e6:g} s {end}"
 
@@ -79,8 +80,8 @@ _DURATIONS = frozenset(
 )
 
 
-def _said(key: str, value: Any) -> str:
-    """The value of a setting in words."""
+def _format_setting(key: str, value: Any) -> str:
+    """Format the value of a setting for a report."""
     if key in _DURATIONS:
         return f"{value / 1e6:g} s"
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -108,7 +109,7 @@ class Consumers(Model):
     acks_oldest_chunked: bool = False
 
     def model(self, recorded: ServiceModel, start: int) -> ConsumerModel:
-        """For the kernel; ``start`` is the time (ns) of the first message."""
+        """Return the model for the kernel; ``start`` is the time (ns) of the first message."""
         no_ack_from, no_ack_until = (None, None) if self.no_ack is None else self.no_ack.span(start)
         hangs_from, hangs_until = (None, None) if self.hang is None else self.hang.span(start)
         return ConsumerModel(
@@ -135,21 +136,21 @@ class Consumers(Model):
 
     @property
     def halts(self) -> str:
-        """How it stops to do its work, in words; empty where it does not."""
-        told = [f"takes no message {self.hang.words}"] if self.hang else []
-        told += [f"acknowledges no message {self.no_ack.words}"] if self.no_ack else []
+        """How the application stops working, as a report describes it; empty if it does not stop."""
+        halts = [f"takes no message {self.hang.words}"] if self.hang else []
+        halts += [f"acknowledges no message {self.no_ack.words}"] if self.no_ack else []
         if self.failure_rate and self.on_failure == "nothing" and not self.ack_timeout:
-            told.append("neither acknowledges a message that it fails to process nor asks for it again")
-        return " and ".join(told)
+            halts.append("neither acknowledges a message that it fails to process nor requests its redelivery")
+        return " and ".join(halts)
 
 
-def halts_of(models: Callable[[str], Any], consumers: Iterable[Consumer]) -> dict[str, str]:
-    """Of ``consumers`` those whose application stops to do its work, by label, and how."""
-    return {consumer.label: said for consumer in consumers if (said := models(consumer.name).halts)}
+def describe_halts(models: Callable[[str], Any], consumers: Iterable[Consumer]) -> dict[str, str]:
+    """Describe how applications of ``consumers`` stop working, by label; consumers that do not stop are absent."""
+    return {consumer.label: halts for consumer in consumers if (halts := models(consumer.name).halts)}
 
 
 class Dispatch(Model):
-    """What is assumed of all consumers, of some by name, of the broker and of the topic."""
+    """Assumptions about all consumers, about some by name, about the broker and about the topic."""
 
     consumers: Consumers = Consumers()
     others: dict[str, Consumers] = Field(default_factory=dict)
@@ -165,25 +166,25 @@ class Dispatch(Model):
     seed: Annotated[int, Field(ge=0, le=INT_63)] = 0
 
     @model_validator(mode="after")
-    def _possible(self) -> Dispatch:
+    def _check_persistence(self) -> Dispatch:
         if self.persistent:
             return self
         if self.deduplicates:
-            raise ValueError("deduplicates: a topic that is not persistent knows of no earlier message; leave it out")
+            raise ValueError("deduplicates: a non-persistent topic remembers no earlier message; remove this key")
         if any(consumers.on_failure == "retry" for consumers in (self.consumers, *self.others.values())):
-            raise ValueError("on_failure: a topic that is not persistent has no retry letters; write nack or nothing")
+            raise ValueError("on_failure: a non-persistent topic has no retry letter topic; write nack or nothing")
         return self
 
     def of(self, consumer: str) -> Consumers:
-        """What is assumed of a consumer."""
+        """Return the assumptions about a consumer."""
         return self.others.get(consumer, self.consumers)
 
     def halts(self, consumers: Iterable[Consumer]) -> dict[str, str]:
-        """See ``halts_of``."""
-        return halts_of(self.of, consumers)
+        """Describe how applications stop working, see ``describe_halts``."""
+        return describe_halts(self.of, consumers)
 
     def prediction(self, recorded: ServiceModel, start: int, interval: int) -> Prediction:
-        """For the kernel: ``recorded`` service times, the first message's time and the report windows' width (ns)."""
+        """Return the kernel's parameters from ``recorded`` service times, first message and window width (ns)."""
         return Prediction(
             consumer=self.consumers.model(recorded, start),
             others={name: model.model(recorded, start) for name, model in self.others.items()},
@@ -208,31 +209,31 @@ class Dispatch(Model):
 
     @property
     def draws(self) -> bool:
-        """Whether anything is drawn at random."""
+        """Whether the prediction draws random numbers."""
         models = (self.consumers, *self.others.values())
         return any(c.failure_rate > 0 or c.service.model in ("lognormal", "recorded") for c in models)
 
     @property
     def words(self) -> tuple[tuple[str, str], ...]:
-        """What is assumed besides service times, as a report names it: only what differs from the defaults."""
-        said: list[tuple[str, str]] = [("receiver queue", f"{self.consumers.receiver_queue_size:,}")]
+        """The assumptions that differ from the defaults, except service times, as a report describes them."""
+        described: list[tuple[str, str]] = [("receiver queue", f"{self.consumers.receiver_queue_size:,}")]
         for name, model in (("every consumer", self.consumers), *sorted(self.others.items())):
             changed = {key: getattr(model, key) for key in type(model).model_fields if key != "receiver_queue_size"}
-            told = [
-                f"{key} {value.words if isinstance(value, Service | Halt) else _said(key, value)}"
+            settings = [
+                f"{key} {value.words if isinstance(value, Service | Halt) else _format_setting(key, value)}"
                 for key, value in changed.items()
                 if value != type(model).model_fields[key].default and (name != "every consumer" or key != "service")
             ]
-            if told:
-                said.append((name, ", ".join(told)))
-        said += [
-            (key, _said(key, getattr(self, key)))
+            if settings:
+                described.append((name, ", ".join(settings)))
+        described += [
+            (key, _format_setting(key, getattr(self, key)))
             for key, field in type(self).model_fields.items()
             if key not in ("consumers", "others", "seed") and getattr(self, key) != field.default
         ]
-        return tuple(said)
+        return tuple(described)
 
     @property
     def needs_recorded_times(self) -> bool:
-        """Whether a consumer works as the recorded ones did."""
+        """Whether a consumer has the service times of the recorded ones."""
         return any(c.service.model == "recorded" for c in (self.consumers, *self.others.values()))

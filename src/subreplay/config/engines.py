@@ -1,4 +1,4 @@
-"""Which engine runs the steps of a run, and why."""
+"""Select the engine of a run, and say why."""
 
 from __future__ import annotations
 
@@ -18,37 +18,39 @@ _SCHEME: Final = re.compile(r"[a-zA-Z][\w+.-]*:")
 _COLUMNAR: Final = ("delta", "parquet")
 
 
-class Choice(NamedTuple):
-    """An engine and the reason for it, in words that follow "because"."""
+class EngineChoice(NamedTuple):
+    """An engine and the reason for it, as words that follow "because"."""
 
     engine: Literal["local", "spark"]
     reason: str
 
 
-def choose(run: RunConfig, inside_spark: str | None = None) -> Choice:
-    """The engine that a run requests, or of ``auto`` the local one where it can read and write every table of the run.
-    ``inside_spark`` says why the program belongs to a Spark session already. Raises ``ConfigError`` where the local
-    engine is requested for a table that only Spark reads or writes."""
-    needed = next(_reasons(run), None)
+def select_engine(run: RunConfig, inside_spark: str | None = None) -> EngineChoice:
+    """Return the engine that a run requests; ``auto`` is local if that engine can read and write every table.
+
+    ``inside_spark`` says why the program already belongs to a Spark session. Raises ``ConfigError`` if the run requests
+    the local engine for a table that only Spark can read or write.
+    """
+    needed = next(_find_spark_tables(run), None)
     if run.engine == "local":
         if needed is not None:
-            raise ConfigError(f"engine: local does not do: {needed}; set engine: spark")
-        return Choice("local", "the run requests it")
+            raise ConfigError(f"engine: local cannot run this, because {needed}; set engine: spark")
+        return EngineChoice("local", "the run requests it")
     if run.engine == "spark":
-        return Choice("spark", "the run requests it")
-    if (why := needed or inside_spark or _cluster(run)) is not None:
-        return Choice("spark", why)
-    return Choice("local", "every table is a file or folder of this machine")
+        return EngineChoice("spark", "the run requests it")
+    if (why := needed or inside_spark or _describe_cluster(run)) is not None:
+        return EngineChoice("spark", why)
+    return EngineChoice("local", "every table is a file or folder of this machine")
 
 
-def _reasons(run: RunConfig) -> Iterator[str]:
-    """Each table of a run that only Spark reads or writes, in words."""
+def _find_spark_tables(run: RunConfig) -> Iterator[str]:
+    """Describe each table of a run that only Spark can read or write."""
     traffic = run.traffic
-    given: dict[str, InputTable | None] = {name: getattr(traffic, name) for name in INPUTS}
-    if not all(given.values()) and _SCHEME.match(traffic.path):
+    tables: dict[str, InputTable | None] = {name: getattr(traffic, name) for name in INPUTS}
+    if not all(tables.values()) and _SCHEME.match(traffic.path):
         yield f"traffic.path is in a store ({traffic.path})"
-    for name, table in given.items():
-        if table is not None and (why := _only_spark(table)) is not None:
+    for name, table in tables.items():
+        if table is not None and (why := _explain_need_of_spark(table)) is not None:
             yield f"traffic.{name} is {why}"
     if traffic.profile is not None and _SCHEME.match(traffic.profile):
         yield f"traffic.profile is in a store ({traffic.profile})"
@@ -58,8 +60,8 @@ def _reasons(run: RunConfig) -> Iterator[str]:
         yield f"output.tables is in a store ({run.output.tables})"
 
 
-def _only_spark(table: InputTable) -> str | None:
-    """Why only Spark reads a table, in words; None where the local engine does, too."""
+def _explain_need_of_spark(table: InputTable) -> str | None:
+    """Say why only Spark can read a table; None if the local engine can read it, too."""
     if table.from_ == INFERRED:
         return None
     if table.from_ in LIVE:
@@ -68,15 +70,15 @@ def _only_spark(table: InputTable) -> str | None:
         return f"a table of a catalog ({table.table})"
     if _SCHEME.match(str(table.path)):
         return f"in a store ({table.path})"
-    if table.from_ in ADAPTERS or table.format in _COLUMNAR or is_text(table.format, table.texts):
+    if table.from_ in ADAPTERS or table.format in _COLUMNAR or is_text(table.format, table.text_options):
         return None
     if table.format in ("csv", "json"):
-        return f"{table.format} with options that only Spark knows ({', '.join(table.options)})"
+        return f"{table.format} with options that only Spark supports ({', '.join(table.options)})"
     return f"in format {table.format}"
 
 
-def _cluster(run: RunConfig) -> str | None:
-    """What section ``spark`` says of a cluster, in words."""
+def _describe_cluster(run: RunConfig) -> str | None:
+    """Describe the cluster of section ``spark``; None if it names none."""
     if run.spark.remote is not None:
         return f"spark.remote is set ({run.spark.remote})"
     if not run.spark.master.startswith("local"):

@@ -1,4 +1,4 @@
-"""What the sections of a run file are made of: durations, and models that know every key."""
+"""The field types of a run file, such as durations and names, and the base model of its sections."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
 WRITTEN: Final = {"written": True}
-"""The context in which what somebody wrote is validated: there a duration has its unit."""
+"""The validation context for text of a run file, in which a duration needs its unit."""
 
 
 def parse_duration(value: Any, written: bool = False) -> int:
-    """A duration such as ``500ms``, ``10s`` or ``1.5h`` in µs. An integer is taken as µs already, unless it was
-    ``written``: then 0 alone needs no unit."""
+    """Convert a duration such as ``500ms``, ``10s`` or ``1.5h`` to µs.
+
+    An integer counts as µs unless it was ``written`` in a run file, where only 0 needs no unit. Raises ``ValueError``.
+    """
     if isinstance(value, int) and not isinstance(value, bool) and not (written and value):
         found = float(value) if abs(value) <= CENTURY else CENTURY + 1
     else:
@@ -41,7 +43,7 @@ Duration = Annotated[
 
 
 def parse_day(value: Any) -> Date:
-    """A day written as YYYY-MM-DD, which YAML reads as a date already."""
+    """Parse a day written as YYYY-MM-DD; YAML returns it as a date already. Raises ``ValueError``."""
     if isinstance(value, Date) and not isinstance(value, datetime):
         day = value
     elif isinstance(value, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
@@ -59,7 +61,7 @@ Day = Annotated[Date, BeforeValidator(parse_day)]
 
 
 def parse_instant(value: Any) -> str:
-    """An instant written as ISO 8601 with its zone, which YAML reads as a time already; as text, in UTC."""
+    """Convert an instant in ISO 8601 with its zone to UTC text; YAML returns it as a time. Raises ``ValueError``."""
     try:
         found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).replace("Z", "+00:00"))
     except ValueError as error:
@@ -71,8 +73,8 @@ def parse_instant(value: Any) -> str:
     return found.astimezone(timezone.utc).isoformat()
 
 
-def nanos(instant: str) -> int:
-    """An instant that was parsed, ns."""
+def to_nanoseconds(instant: str) -> int:
+    """Convert a parsed instant to ns since the Unix epoch."""
     since = datetime.fromisoformat(instant) - datetime(1970, 1, 1, tzinfo=timezone.utc)
     return since // timedelta(microseconds=1) * 1_000
 
@@ -81,59 +83,60 @@ Moment = Annotated[str, BeforeValidator(parse_instant)]
 
 
 def folder_path(value: str) -> str:
-    """A path of a folder, or its address, as it was written."""
+    """Check that a path or an address of a folder is printable, and return it."""
     if not value.strip() or not value.isprintable():
         raise ValueError("not a folder; write a path of printable characters")
     return value
 
 
 Folder = Annotated[str, AfterValidator(folder_path)]
-_NAME = r"[^.\s`;]+"  # of a catalog, a schema or a table, as it is, without quotes
+_NAME = r"[^.\s`;]+"  # an unquoted name of a catalog, a schema or a table
 
 
-def quoted(name: str) -> str:
-    """A name of one or several parts, as SQL takes it.
+def quote_name(name: str) -> str:
+    """Quote a name of one or several parts for SQL.
 
-    >>> quoted("main.my-audits")
+    >>> quote_name("main.my-audits")
     '`main`.`my-audits`'
     """
     return ".".join(f"`{part}`" for part in name.split("."))
 
 
-def _named(parts: int, like: str) -> AfterValidator:
+def _require_name(parts: int, like: str) -> AfterValidator:
     name = re.compile(rf"{_NAME}(\.{_NAME}){{0,{parts - 1}}}")
 
-    def check(given: str) -> str:
-        if not name.fullmatch(given):
+    def check(text: str) -> str:
+        if not name.fullmatch(text):
             raise ValueError(f"not such a name; write {like}")
-        return given
+        return text
 
     return AfterValidator(check)
 
 
-def _scheme(given: str) -> str:
-    if given not in SCHEME_NAMES:
-        known = ", ".join(f"{name} ({how.clients})" for name, how in SCHEMES.items())
+def _require_scheme(name: str) -> str:
+    if name not in SCHEME_NAMES:
+        known = ", ".join(f"{known} ({how.clients})" for known, how in SCHEMES.items())
         raise ValueError(
-            f"no hashing scheme of that name; there are {known}, and {', '.join(SCHEME_ALIASES)}. For a hash or "
-            "a router of your own set mode: CustomPartition in topic.routing, or leave topic.routing out"
+            f"there is no hashing scheme of that name; choose one of {known}, or {', '.join(SCHEME_ALIASES)}. "
+            "For your own hash or router set mode: CustomPartition in topic.routing, or omit topic.routing"
         )
-    return given
+    return name
 
 
-HashingScheme = Annotated[str, AfterValidator(_scheme)]
+HashingScheme = Annotated[str, AfterValidator(_require_scheme)]
 Name = Annotated[str, Field(min_length=1)]
-CatalogName = Annotated[str, _named(3, "catalog.schema.table")]
-SchemaName = Annotated[str, _named(2, "catalog.schema")]
+CatalogName = Annotated[str, _require_name(3, "catalog.schema.table")]
+SchemaName = Annotated[str, _require_name(2, "catalog.schema")]
 INT_31 = 2**31 - 1
 INT_63 = 2**63 - 1
 
 
 class Model(BaseModel):
-    """A section of a run file: an unknown key is an error, and nothing changes after it was read.
+    """A section of a run file: an unknown key is an error, and the values never change.
 
-    pydantic makes its validator when it is first needed (``defer_build``), as most sections are read within a whole run
-    file only. Before 2.14 threads cannot do that at once, so what is also made alone is ready as it is imported.
+    pydantic builds the validator of a section when it is first needed (``defer_build``), because most sections are only
+    read as parts of a run file. Before pydantic 2.14 threads cannot do that concurrently, so sections that are also
+    built alone set ``defer_build=False``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)

@@ -1,4 +1,4 @@
-"""Section ``dispatch`` of a scenario of a Kafka group: what its members and their clients are assumed to do."""
+"""Section ``dispatch`` of a scenario of a Kafka group: assumptions about its members and their clients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AliasChoices, Field
 
-from subreplay.config.dispatch import US, Halt, Service, halts_of
+from subreplay.config.dispatch import US, Halt, Service, describe_halts
 from subreplay.config.fields import INT_31, INT_63, Duration, Model, parse_duration
 from subreplay.config.kafka_names import INITIAL_DELAY, OPTIONS, SESSION_TIMEOUT, Millis
 from subreplay.rows.model.rows import Consumer
@@ -23,7 +23,7 @@ class GroupConsumers(Model):
     hang: Halt | None = Field(None, validation_alias=AliasChoices("hang", "stuck"))
 
     def model(self, recorded: ServiceModel, start: int) -> MemberModel:
-        """For the kernel; ``start`` is the time (ns) of the first message."""
+        """Return the model for the kernel; ``start`` is the time (ns) of the first message."""
         hangs_from, hangs_until = (None, None) if self.hang is None else self.hang.span(start)
         return MemberModel(
             service=self.service.service(recorded),
@@ -34,22 +34,22 @@ class GroupConsumers(Model):
 
     @property
     def words(self) -> str:
-        """What differs from the defaults, as a report names it."""
-        told = [f"service {self.service.words}"] if self.service != Service() else []
-        told += [f"factor {self.factor:g}"] if self.factor != 1 else []
-        told += [self.halts] if self.halts else []
-        return ", ".join(told)
+        """The assumptions that differ from the defaults, as a report describes them."""
+        settings = [f"service {self.service.words}"] if self.service != Service() else []
+        settings += [f"factor {self.factor:g}"] if self.factor != 1 else []
+        settings += [self.halts] if self.halts else []
+        return ", ".join(settings)
 
     @property
     def halts(self) -> str:
-        """How it stops to do its work, in words; empty where it does not."""
+        """How the application stops working, as a report describes it; empty if it does not stop."""
         return f"finishes no record {self.hang.words}" if self.hang else ""
 
 
 class GroupDispatch(Model):
-    """What is assumed of all members, of some by name, and of their clients' settings.
+    """Assumptions about all members, about some by name, and about the settings of their clients.
 
-    The session timeout and the initial rebalance delay are options of the policy: ``None`` leaves them to it.
+    The session timeout and the initial rebalance delay are options of the policy; ``None`` uses the policy's value.
     """
 
     consumers: GroupConsumers = GroupConsumers()
@@ -64,21 +64,21 @@ class GroupDispatch(Model):
     seed: Annotated[int, Field(ge=0, le=INT_63)] = 0
 
     def of(self, member: str) -> GroupConsumers:
-        """What is assumed of a member."""
+        """Return the assumptions about a member."""
         return self.others.get(member, self.consumers)
 
     def halts(self, members: Iterable[Consumer]) -> dict[str, str]:
-        """See ``halts_of``."""
-        return halts_of(self.of, members)
+        """Describe how applications stop working, see ``describe_halts``."""
+        return describe_halts(self.of, members)
 
     @property
-    def of_policy(self) -> dict[str, int]:
-        """Options of the policy that are told here."""
-        told = {OPTIONS[SESSION_TIMEOUT]: self.session_timeout, OPTIONS[INITIAL_DELAY]: self.initial_delay}
-        return {name: value for name, value in told.items() if value is not None}
+    def policy_settings(self) -> dict[str, int]:
+        """The options of the policy that this section sets."""
+        settings = {OPTIONS[SESSION_TIMEOUT]: self.session_timeout, OPTIONS[INITIAL_DELAY]: self.initial_delay}
+        return {name: value for name, value in settings.items() if value is not None}
 
     def parameters(self, recorded: ServiceModel, start: int, interval: int) -> SimulationParameters:
-        """For the kernel: ``recorded`` service times, the first message's time and the report windows' width (ns)."""
+        """Return the kernel's parameters from ``recorded`` service times, first message and window width (ns)."""
         return SimulationParameters(
             member=self.consumers.model(recorded, start),
             others={name: model.model(recorded, start) for name, model in self.others.items()},
@@ -93,26 +93,26 @@ class GroupDispatch(Model):
 
     @property
     def draws(self) -> bool:
-        """Whether anything is drawn at random."""
+        """Whether the simulation draws random numbers."""
         return any(c.service.model in ("lognormal", "recorded") for c in (self.consumers, *self.others.values()))
 
     @property
     def words(self) -> tuple[tuple[str, str], ...]:
-        """What is assumed besides service times, as a report names it."""
+        """The assumptions except service times, as a report describes them."""
         common = self.consumers.model_copy(update={"service": Service()}).words
-        said = [("every member", common)] if common else []
-        said += [(name, model.words or "as the others") for name, model in sorted(self.others.items())]
-        said.append(("a poll", f"at most {self.max_poll_records:,} records"))
-        said.append(
+        described = [("every member", common)] if common else []
+        described += [(name, model.words or "as the others") for name, model in sorted(self.others.items())]
+        described.append(("a poll", f"at most {self.max_poll_records:,} records"))
+        described.append(
             ("commits", f"every {self.commit_interval / 1e6:g} s" if self.commit_interval else "with every poll")
         )
         for key in ("max_poll_interval", "heartbeat_interval", "initial_delay", "rebalance_time"):
             declared = type(self).model_fields[key]
             if getattr(self, key) != declared.default:
-                said.append((declared.alias or key.replace("_", " "), f"{getattr(self, key) / 1e6:g} s"))
-        return tuple(said)
+                described.append((declared.alias or key.replace("_", " "), f"{getattr(self, key) / 1e6:g} s"))
+        return tuple(described)
 
     @property
     def needs_recorded_times(self) -> bool:
-        """Whether a member works as the recorded consumers did."""
+        """Whether a member has the service times of the recorded consumers."""
         return any(c.service.model == "recorded" for c in (self.consumers, *self.others.values()))

@@ -1,4 +1,4 @@
-"""Settings of Kafka under Kafka's names and in its units: numbers are ms, or durations have a unit."""
+"""Kafka's settings under Kafka's names: numbers are ms, other durations have a unit."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from subreplay.semantics.policies import REGISTRY, list_option_names
 SESSION_TIMEOUT: Final = "session.timeout.ms"
 INITIAL_DELAY: Final = "group.initial.rebalance.delay.ms"
 OPTIONS: Final = {SESSION_TIMEOUT: "session_timeout_us", INITIAL_DELAY: "initial_rebalance_delay_us"}
-"""Options of the assignors by Kafka's names of them."""
+"""The option of an assignor by Kafka's name for it."""
 
 
 def parse_millis(value: Any) -> int:
-    """A duration in µs; a number is of ms. Raises ``ValueError`` as ``parse_duration``."""
+    """Convert a duration to µs; a plain number counts as ms. Raises ``ValueError`` as ``parse_duration`` does."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return parse_duration(f"{value}ms") if value >= 0 else parse_duration(int(value))
     return parse_duration(f"{value}ms" if str(value).strip().isdecimal() else value)
@@ -27,21 +27,23 @@ def parse_millis(value: Any) -> int:
 Millis = Annotated[int, BeforeValidator(parse_millis)]
 
 
-def policy_options(policy: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a policy as it is made with, from those of a run file. Raises ``ConfigError`` where one of an
-    assignor is not known, is no duration, or is called otherwise by Kafka."""
+def translate_policy_options(policy: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate the options of a run file to those of a policy.
+
+    Raises ``ConfigError`` if an option of an assignor is unknown, is not a duration, or has another name in Kafka.
+    """
     if policy not in REGISTRY or not policy.startswith("kafka."):
         return dict(options)
-    kafkas = {ours: name for name, ours in OPTIONS.items()}
-    legal = {kafkas.get(name, name): name for name in list_option_names(policy)}
-    told = {}
+    kafka_names = {option: name for name, option in OPTIONS.items()}
+    legal = {kafka_names.get(name, name): name for name in list_option_names(policy)}
+    translated = {}
     for name, value in options.items():
-        if name in kafkas:
-            raise ConfigError(f"{policy}: option {name!r} is named {kafkas[name]} here, in ms or with a unit")
+        if name in kafka_names:
+            raise ConfigError(f"{policy}: write option {name!r} as {kafka_names[name]}, in ms or with a unit")
         if name not in legal:
             raise ConfigError(f"{policy} has no option {name!r}; its options: {', '.join(legal)}")
         try:
-            told[legal[name]] = parse_millis(value) if name in OPTIONS else value
+            translated[legal[name]] = parse_millis(value) if name in OPTIONS else value
         except ValueError as error:
             raise ConfigError(f"{policy}: {name}: {error}") from error
-    return told
+    return translated

@@ -1,7 +1,7 @@
-"""Messages that are read from a cluster itself: what their options are, and from when to when they are read.
+"""Options and time bounds of messages that are read from a running cluster.
 
-A cluster goes on while it is read. So each read has an end, which is fixed when it begins: all passes of a run see the
-same messages.
+A cluster continues while it is read. Each read therefore has an end that is fixed when it begins, so that all passes of
+a run see the same messages.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from subreplay.config.secrets import Kept, parse_secret, shown
+from subreplay.config.secrets import SecretLocation, parse_secret, show_location
 
 KAFKA: Final = "kafka-live"
 PULSAR: Final = "pulsar-live"
 LIVE: Final = (KAFKA, PULSAR)
-BEYOND: Final = timedelta(minutes=1)
-"""How far into the next day a read of a day goes: the clock of a producer may be ahead by so much."""
+CLOCK_TOLERANCE: Final = timedelta(minutes=1)
+"""How far into the next day a read of one day goes, because the clock of a producer may be ahead."""
 
 _BOUNDS: Final = ("from", "to")
 _TAKES: Final = {
@@ -29,62 +29,64 @@ _TAKES: Final = {
 _NEEDS: Final = {KAFKA: ("kafka.bootstrap.servers",), PULSAR: ("service_url", "topic")}
 
 
-def _option(given: Any) -> Any:
-    if isinstance(given, Mapping):
-        return parse_secret(given)
-    if isinstance(given, bool):  # which YAML takes for more than its letters
-        return str(given).lower()
-    return given.isoformat() if isinstance(given, (datetime, Date)) else given
+def _parse_option(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return parse_secret(value)
+    if isinstance(value, bool):  # YAML turns the text into a boolean
+        return str(value).lower()
+    return value.isoformat() if isinstance(value, (datetime, Date)) else value
 
 
 Option = Annotated[
-    str | Annotated[Kept, PlainSerializer(shown)],
-    BeforeValidator(_option),
+    str | Annotated[SecretLocation, PlainSerializer(show_location)],
+    BeforeValidator(_parse_option),
 ]
-"""A text, or where it is kept: connections need passwords."""
+"""A text or the location of a secret, because connections need passwords."""
 
 
-def check(source: str, options: Mapping[str, str | Kept]) -> None:
-    """That a live source takes these options and has those it needs. Raises ``ValueError`` naming one."""
+def check_options(source: str, options: Mapping[str, str | SecretLocation]) -> None:
+    """Check that a live source knows these options and has those it needs. Raises ``ValueError`` with the option."""
     takes = _TAKES[source]
     for name in options:
         if name not in takes and not (source == KAFKA and name.startswith("kafka.")):
-            more = ", and the client's own as kafka.NAME" if source == KAFKA else ""
-            raise ValueError(f"options: {name!r} is none of {source}; it takes {', '.join(takes)}{more}")
+            more = ", and options of the client as kafka.NAME" if source == KAFKA else ""
+            raise ValueError(f"options: {source} has no option {name!r}; its options are {', '.join(takes)}{more}")
     for name in _NEEDS[source]:
         if name not in options:
             raise ValueError(f"options: {source} needs {name}")
     if source == KAFKA and ("subscribe" in options) == ("subscribePattern" in options):
         raise ValueError(f"options: {source} needs either subscribe (a topic) or subscribePattern")
-    begin, end = (instant(name, options[name]) if name in options else None for name in _BOUNDS)
+    begin, end = (parse_instant_option(name, options[name]) if name in options else None for name in _BOUNDS)
     if begin is not None and end is not None and begin >= end:
         raise ValueError("options: from must be before to")
 
 
-def instant(name: str, given: str | Kept) -> datetime:
-    """A time of an option. Raises ``ValueError`` naming the option."""
+def parse_instant_option(name: str, value: str | SecretLocation) -> datetime:
+    """Parse the time of an option. Raises ``ValueError`` with the name of the option."""
     try:
-        found = datetime.fromisoformat(str(given).replace("Z", "+00:00"))
+        found = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
     except ValueError as error:
-        raise ValueError(f"options: {name}: not a time; write it as 2026-11-21T00:00:00Z") from error
+        raise ValueError(f"options: {name} is not a time; write it as 2026-11-21T00:00:00Z") from error
     return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
 
 
 class Bounds(NamedTuple):
-    """From when (None: the first message there is) to when, without that instant, messages are read, in ms."""
+    """The time range of a read in ms: ``begin`` (None: the first message) up to but not including ``end``."""
 
     begin: int | None
     end: int
 
 
-def bounds(options: Mapping[str, str | Kept], day: Date | None, lookback_days: int, now: datetime) -> Bounds:
-    """What is read: as the options say, else the day of the run with those that it looks up, else all until now."""
-    begin = instant("from", options["from"]) if "from" in options else None
-    end = instant("to", options["to"]) if "to" in options else None
+def compute_bounds(
+    options: Mapping[str, str | SecretLocation], day: Date | None, lookback_days: int, now: datetime
+) -> Bounds:
+    """Return the range of the options, else the run's day with its look-back days, else everything until now."""
+    begin = parse_instant_option("from", options["from"]) if "from" in options else None
+    end = parse_instant_option("to", options["to"]) if "to" in options else None
     if day is not None:
         midnight = datetime(day.year, day.month, day.day, tzinfo=timezone.utc)
         begin = begin or midnight - timedelta(days=lookback_days)
-        end = end or midnight + timedelta(days=1) + BEYOND
+        end = end or midnight + timedelta(days=1) + CLOCK_TOLERANCE
     return Bounds(None if begin is None else _ms(begin), _ms(min(end or now, now)))
 
 
@@ -92,6 +94,6 @@ def _ms(at: datetime) -> int:
     return (at - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(milliseconds=1)
 
 
-def package(version: str) -> str:
-    """The package of Spark's Kafka source for a version of Spark, all of which are built with Scala 2.13."""
+def name_kafka_package(version: str) -> str:
+    """Return the package of Spark's Kafka source for a version of Spark; all are built with Scala 2.13."""
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"

@@ -1,4 +1,4 @@
-"""Section ``plan``: what plans take for given, and what each question asks."""
+"""Section ``plan``: the assumptions of all plans, and the settings of each question."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ Above = Annotated[Duration, Field(ge=1)]
 
 
 class PlanRanges(Model):
-    """``weights``: how much each consumer can do beside the others, in their order; None: all the same."""
+    """``weights``: the relative capacity of each consumer, in their order; None: all equal."""
 
     weights: Annotated[list[Annotated[int, Field(ge=1, le=1_000_000)]], Field(min_length=1)] | None = None
 
 
 class PlanConsumers(Model):
-    """What is to be kept: a utilisation in a share of the ``windows``, or the latency of 99 of 100 messages, or that a
-    backlog is gone ``within`` a time."""
+    """The target: a utilisation in a share of the ``windows``, a p99 latency, or a backlog drained in a time."""
 
     utilisation: Annotated[float, Field(gt=0, le=10)] = 0.7
     windows: Part = 1.0
@@ -32,16 +31,16 @@ class PlanConsumers(Model):
     most: Annotated[int, Field(ge=1, le=1_000)] = 200
 
     @model_validator(mode="after")
-    def _one(self) -> PlanConsumers:
+    def _check_target(self) -> PlanConsumers:
         if self.p99 is not None and self.backlog is not None:
-            raise ValueError("ask for p99 or for a backlog, not for both at once")
+            raise ValueError("set p99 or backlog, not both")
         if (self.backlog is None) != (self.within is None):
-            raise ValueError("backlog and within belong together: so many messages, gone within a time")
+            raise ValueError("backlog and within belong together; set both")
         return self
 
 
 class PlanPartitions(Model):
-    """``now`` None: as many as the traffic has. ``scheme``: how producers hash keys."""
+    """``now`` None: the number of partitions of the traffic. ``scheme``: how producers hash keys."""
 
     counts: Annotated[tuple[Annotated[int, Field(ge=1, le=100_000)], ...], Field(min_length=1)] = (5, 10, 24)
     now: Annotated[int, Field(ge=1, le=100_000)] | None = None
@@ -49,7 +48,7 @@ class PlanPartitions(Model):
 
 
 class PlanRollout(Model):
-    """``to`` None: restart all consumers, each away for ``away``; else bring them to that number."""
+    """``to`` None: restart all consumers, each for ``away``; otherwise scale to that number."""
 
     to: Count | None = None
     away: Duration = parse_duration("30s")
@@ -65,7 +64,7 @@ class PlanStatic(Model):
 
 
 class Plan(Model):
-    """What every question takes for given, and what each asks."""
+    """The assumptions of every question, and the settings of each."""
 
     window: Above = parse_duration("1m")
     measure: Literal["messages", "bytes"] = "messages"

@@ -1,4 +1,4 @@
-"""The scenarios of a run file as plans: with the members that it names or invents."""
+"""Build the plans of a run file's scenarios, with recorded or configured members."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from subreplay.whatif.traffic.producer_rerouting import ProducerRouting
 Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 
 
-def routing_of(
+def build_routing(
     config: RunConfig, scenario: AnyScenario, events: Events, parts: tuple[Part, ...] = ()
 ) -> ProducerRouting | None:
-    """How producers choose partitions under a scenario; None: as they did. ``parts`` is what the messages show of the
-    recorded ones, which counts where the run names no scheme."""
+    """Return how producers choose partitions under a scenario; None if they choose as recorded.
+
+    ``parts`` describes the recorded producers as the messages show them. It applies if the run names no scheme.
+    """
     declared = config.topic.routing
     count = max((scope.partition for scope in events), default=0) + 1
     scheme = (declared and declared.scheme) or get_default_scheme(scenario.policy)
@@ -32,10 +34,12 @@ def routing_of(
     return replace(found, scheme=parts[0].way.scheme, parts=parts)
 
 
-def scenario_events(config: RunConfig, scenario: AnyScenario, events: Events, start: int) -> Events:
-    """The members of a run's scenario: as recorded, or as the run file invents them, which every partition sees. Where
-    producers choose partitions anew, every partition sees whoever was at some of the recorded ones."""
-    routing = routing_of(config, scenario, events)
+def build_scenario_events(config: RunConfig, scenario: AnyScenario, events: Events, start: int) -> Events:
+    """Return the membership events of a scenario: recorded ones, or those of configured members in every partition.
+
+    If producers choose partitions differently, every partition has the members of all recorded ones.
+    """
+    routing = build_routing(config, scenario, events)
     if routing is not None:
         events = on_partitions(events, routing.partitions)
     if scenario.members == "recorded":
@@ -59,18 +63,17 @@ def scenario_events(config: RunConfig, scenario: AnyScenario, events: Events, st
     return {scope: planned_events(members, scope, start) for scope in events}
 
 
-def plans(config: RunConfig, events: Events | None) -> list[Plan]:
-    """Every plan of a run without its traffic: the recorded one where ``events``, the recorded membership, are given,
-    and the scenarios.
+def build_plans(config: RunConfig, events: Events | None) -> list[Plan]:
+    """Return every plan of a run: with recorded membership ``events`` the recorded plan, then the scenarios.
 
-    Members that a scenario invents join at time 0.
+    Configured members of a scenario join at time 0.
     """
-    told = (
+    aliased = (
         {} if events is None else {scope: tuple(assign_aliases(mine, assumed=True)) for scope, mine in events.items()}
     )
-    found = [] if events is None else [plan(RECORDED, config.subscription.make_policy(), told)]
+    found = [] if events is None else [plan(RECORDED, config.subscription.make_policy(), aliased)]
     topic = config.subscription.topic or "persistent://public/default/topic"
-    somewhere: Events = events or {Scope(topic): ()}
+    scopes: Events = events or {Scope(topic): ()}
     for scenario in config.scenarios:
-        found.append(plan(scenario.name, scenario.make_policy(), scenario_events(config, scenario, somewhere, 0)))
+        found.append(plan(scenario.name, scenario.make_policy(), build_scenario_events(config, scenario, scopes, 0)))
     return found

@@ -33,15 +33,15 @@ from subreplay.config.fields import (
     Moment,
     Name,
     SchemaName,
-    nanos,
     parse_duration,
+    to_nanoseconds,
 )
-from subreplay.config.kafka_names import policy_options
+from subreplay.config.kafka_names import translate_policy_options
 from subreplay.config.plan import Plan
 from subreplay.config.scenario import SCENARIOS, AnyScenario, EveryScenario
-from subreplay.config.secrets import PLAIN, Kept, Secret
+from subreplay.config.secrets import PLAIN, Secret, SecretLocation
 from subreplay.config.traffic import Traffic
-from subreplay.config.yaml_text import Lines, read
+from subreplay.config.yaml_text import Lines, read_yaml
 from subreplay.errors import ConfigError
 from subreplay.hashing.producer_routing import get_default_scheme
 from subreplay.hashing.profiles import LATEST_PROFILES
@@ -69,7 +69,7 @@ class Subscription(Model):
     isolation: Isolation | None = None
 
     def make_policy(self) -> Policy:
-        return make_policy(self.policy, self.profile, **policy_options(self.policy, self.options))
+        return make_policy(self.policy, self.profile, **translate_policy_options(self.policy, self.options))
 
 
 class ProducerRouting(Model):
@@ -117,9 +117,9 @@ class DeclaredReset(Model):
     @property
     def reset(self) -> Reset:
         """For the rules, in ns."""
-        at, to, to_time = nanos(self.at), None, None
+        at, to, to_time = to_nanoseconds(self.at), None, None
         if isinstance(self.to, ResetTo):
-            to_time = None if self.to.time is None else nanos(self.to.time)
+            to_time = None if self.to.time is None else to_nanoseconds(self.to.time)
             if self.to.offset is not None:
                 to = (0, self.to.offset, -1)
             elif self.to.ledger is not None and self.to.entry is not None:
@@ -215,7 +215,7 @@ class Windows(Model):
         return self.slide or self.width
 
 
-DEFAULT_SECRET: Final = Kept(PLAIN, "subreplay")
+DEFAULT_SECRET: Final = SecretLocation(PLAIN, "subreplay")
 
 
 class Keys(Model):
@@ -383,7 +383,7 @@ class RunConfig(Model, defer_build=False):
 
 def load(path: Path, **overrides: Any) -> RunConfig:
     """Read a run file; ``overrides`` (dotted names) win over it. Raises ``ConfigError`` naming file, key and remedy."""
-    document = read(path)
+    document = read_yaml(path)
     return parse(document.values, str(path), document.lines, **overrides)
 
 
@@ -401,7 +401,8 @@ def parse(raw: Any, source: str, lines: Lines | None = None, /, **overrides: Any
         config = RunConfig.model_validate(merged, context=WRITTEN)
     except ValidationError as error:
         told = [
-            mistakes.sentence(source, lines, e, given, RunConfig, SCENARIOS) for e in error.errors(include_url=False)
+            mistakes.describe_error(source, lines, e, given, RunConfig, SCENARIOS)
+            for e in error.errors(include_url=False)
         ]
         raise ConfigError("\n".join(dict.fromkeys(told))) from error
     _check_policy(source, lines, ("subscription",), config.subscription)
@@ -423,5 +424,5 @@ def _check_policy(source: str, lines: Lines, path: tuple[str | int, ...], part: 
     try:
         part.make_policy()
     except ConfigError as error:
-        where = mistakes.location(source, lines, path)
+        where = mistakes.find_location(source, lines, path)
         raise ConfigError(f"{where}: {'.'.join(map(str, path))}: {error}") from error

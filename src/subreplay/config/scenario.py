@@ -1,4 +1,4 @@
-"""Section ``scenarios``: what a what-if asks, each with its policy, profile and members."""
+"""Section ``scenarios``: the set-ups that a what-if compares, each with its policy, profile and members."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from subreplay.config.dispatch import Dispatch
 from subreplay.config.fields import INT_31, Duration, HashingScheme, Model, Name, parse_duration
 from subreplay.config.group_dispatch import GroupDispatch
-from subreplay.config.kafka_names import INITIAL_DELAY, policy_options
+from subreplay.config.kafka_names import INITIAL_DELAY, translate_policy_options
 from subreplay.config.kafka_names import OPTIONS as OPTIONS_OF_KAFKA
 from subreplay.errors import ConfigError
 from subreplay.hashing.profiles import LATEST_PROFILES, get_rule
@@ -24,7 +24,7 @@ Slot = Annotated[int, Field(ge=0, le=INT_31)]
 
 
 class Member(Model):
-    """A consumer of a scenario; times count from the first message of the traffic."""
+    """A consumer of a scenario. Times count from the first message of the traffic."""
 
     consumer: Name
     join: Duration = 0
@@ -37,51 +37,52 @@ class Member(Model):
     restart: Duration | None = None
 
     @model_validator(mode="after")
-    def _ordered(self) -> Member:
+    def _check_order(self) -> Member:
         if self.leave is not None and self.leave <= self.join:
             raise ValueError(f"{self.consumer} leaves before it joins")
         if self.crash is not None and self.crash <= self.join:
             raise ValueError(f"{self.consumer} crashes before it joins")
         if self.leave is not None and self.crash is not None:
-            raise ValueError(f"{self.consumer} leaves and crashes; give one of the two")
+            raise ValueError(f"{self.consumer} leaves and crashes; keep one of the two")
         if self.restart is not None and self.leave is None and self.crash is None:
-            raise ValueError(f"{self.consumer} restarts but neither leaves nor crashes; say when it does")
+            raise ValueError(f"{self.consumer} restarts but neither leaves nor crashes; set leave or crash")
         return self
 
 
-def _word(given: Any) -> Any:
-    if given != "recorded":
+def _require_recorded(value: Any) -> Any:
+    if value != "recorded":
         raise ValueError("must be recorded, or a list of consumers")
-    return given
+    return value
 
 
-# Told apart by their shape, so that a mistake in a list is not also reported as a wrong word.
-_Recorded = Annotated[Literal["recorded"], BeforeValidator(_word), Tag("(word)")]
+# The shape of the value selects the type, so that an error in a list is not also reported as a wrong word.
+_Recorded = Annotated[Literal["recorded"], BeforeValidator(_require_recorded), Tag("(word)")]
 _Listed = Annotated[list[Member], Field(min_length=1), Tag("(list)")]
-Members = Annotated[_Recorded | _Listed, Discriminator(lambda given: "(list)" if isinstance(given, list) else "(word)")]
+Members = Annotated[_Recorded | _Listed, Discriminator(lambda value: "(list)" if isinstance(value, list) else "(word)")]
 
 
 _BYTES: Final = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
                  "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}  # fmt: skip
 
 
-def _limit(given: str) -> Retention:
-    size = re.fullmatch(rf"(\d+(?:\.\d+)?) *({'|'.join(_BYTES)})", given)
+def _parse_retention(text: str) -> Retention:
+    size = re.fullmatch(rf"(\d+(?:\.\d+)?) *({'|'.join(_BYTES)})", text)
     if size:
         return Retention(size=round(float(size[1]) * _BYTES[size[2]]))
-    return Retention(time=parse_duration(given, written=True) * 1_000)
+    return Retention(time=parse_duration(text, written=True) * 1_000)
 
 
-def _retention(given: str) -> str:
+def _check_retention(text: str) -> str:
     try:
-        _limit(given)
+        _parse_retention(text)
     except ValueError as error:
-        raise ValueError(f"neither a duration, as 7d, nor a size, as 100GB (units: {', '.join(_BYTES)})") from error
-    return given
+        units = ", ".join(_BYTES)
+        raise ValueError(f"neither a duration such as 7d nor a size such as 100GB (units: {units})") from error
+    return text
 
 
 class AnyScenario(Model):
-    """One answer to "what if": a policy, a profile and a timeline of members (``recorded``: as it was)."""
+    """A set-up to compare: a policy, a profile and a timeline of members (``recorded``: the recorded members)."""
 
     name: Name
     policy: str
@@ -91,23 +92,25 @@ class AnyScenario(Model):
     partitions: Annotated[int, Field(ge=1, le=100_000)] | None = None
     hashing: HashingScheme | None = None
     keyless: Keyless | None = None
-    retention: Annotated[str, AfterValidator(_retention)] | None = None
+    retention: Annotated[str, AfterValidator(_check_retention)] | None = None
 
     @model_validator(mode="after")
-    def _without_time(self) -> AnyScenario:
-        if self.rerouted and getattr(self, "dispatch", None) is not None:
-            raise ValueError("partitions, hashing and keyless cannot be asked together with dispatch")
+    def _check_dispatch(self) -> AnyScenario:
+        if self.is_rerouted and getattr(self, "dispatch", None) is not None:
+            raise ValueError("dispatch cannot be combined with partitions, hashing or keyless; use two scenarios")
         return self
 
     @property
-    def rerouted(self) -> bool:
+    def is_rerouted(self) -> bool:
         """Whether its producers choose other partitions than the recorded ones did."""
-        return any(asked is not None for asked in (self.partitions, self.hashing, self.keyless))
+        return any(setting is not None for setting in (self.partitions, self.hashing, self.keyless))
 
     def routing(self, partitions: int, scheme: str) -> ProducerRouting | None:
-        """How its producers choose partitions, None: as the recorded ones did. For what it does not say, there are
-        ``partitions``, which producers choose by ``scheme``."""
-        if not self.rerouted:
+        """Return how its producers choose partitions; None if they choose as the recorded ones did.
+
+        ``partitions`` and ``scheme`` apply where the scenario sets no number of partitions and no hashing scheme.
+        """
+        if not self.is_rerouted:
             return None
         kafka = self.policy.startswith("kafka.")
         return ProducerRouting(
@@ -117,45 +120,45 @@ class AnyScenario(Model):
         )
 
     @property
-    def kept_by(self) -> Retention | None:
-        """Its retention."""
-        return None if self.retention is None else _limit(self.retention)
+    def retention_limit(self) -> Retention | None:
+        """Its retention as a time or a size."""
+        return None if self.retention is None else _parse_retention(self.retention)
 
     def make_policy(self) -> Policy:
-        return make_policy(self.policy, self.profile, **policy_options(self.policy, self.options))
+        return make_policy(self.policy, self.profile, **translate_policy_options(self.policy, self.options))
 
 
 class Scenario(AnyScenario, defer_build=False):
-    """``dispatch`` is what its consumers are assumed to do; None asks only who owns each message."""
+    """A scenario of Pulsar. ``dispatch`` sets assumptions about its consumers; None computes only the owners."""
 
     dispatch: Dispatch | None = None
 
 
 class GroupScenario(AnyScenario, defer_build=False):
-    """The same for a Kafka group; what its ``dispatch`` tells of the policy wins over ``options``."""
+    """A scenario of a Kafka group. Policy settings in ``dispatch`` take precedence over ``options``."""
 
     dispatch: GroupDispatch | None = None
 
     def make_policy(self) -> Policy:
-        told: dict[str, int] = {}
+        settings: dict[str, int] = {}
         if self.dispatch is not None:
             get_rule("the simulation of a group (dispatch)", SIMULATED, self.profile)
-            told = self.dispatch.of_policy
-        options = policy_options(self.policy, self.options)
-        if twice := [name for name in OPTIONS_OF_KAFKA if OPTIONS_OF_KAFKA[name] in {*told} & {*options}]:
-            raise ConfigError(f"{twice[0]} is given twice, in options and in dispatch: give it once")
+            settings = self.dispatch.policy_settings
+        options = translate_policy_options(self.policy, self.options)
+        if twice := [name for name in OPTIONS_OF_KAFKA if OPTIONS_OF_KAFKA[name] in {*settings} & {*options}]:
+            raise ConfigError(f"{twice[0]} appears in options and in dispatch; set it once")
         delay = OPTIONS_OF_KAFKA[INITIAL_DELAY]
         if self.members != "recorded" and delay in list_option_names(self.policy):
-            told.setdefault(delay, options.pop(delay, 0))  # its members are there before the first message
-        return make_policy(self.policy, self.profile, **options, **told)
+            settings.setdefault(delay, options.pop(delay, 0))  # its members join before the first message
+        return make_policy(self.policy, self.profile, **options, **settings)
 
 
-def _scenario_kind(given: Any) -> str:
-    policy = given.get("policy") if isinstance(given, dict) else getattr(given, "policy", None)
+def _detect_kind(value: Any) -> str:
+    policy = value.get("policy") if isinstance(value, dict) else getattr(value, "policy", None)
     return "(kafka)" if str(policy).startswith("kafka.") else "(pulsar)"
 
 
 SCENARIOS: dict[str, type[AnyScenario]] = {"(pulsar)": Scenario, "(kafka)": GroupScenario}
 EveryScenario = Annotated[
-    Annotated[Scenario, Tag("(pulsar)")] | Annotated[GroupScenario, Tag("(kafka)")], Discriminator(_scenario_kind)
+    Annotated[Scenario, Tag("(pulsar)")] | Annotated[GroupScenario, Tag("(kafka)")], Discriminator(_detect_kind)
 ]

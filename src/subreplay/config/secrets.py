@@ -1,7 +1,7 @@
-"""Values that nothing prints: given in the run file as they are, or by where they are kept.
+"""Secrets that are never printed: written in the run file, or referenced by their location.
 
-A reference names one location: ``{env: NAME}``, ``{file: PATH}`` or ``{databricks: SCOPE/KEY}``. It is followed where
-the value is needed, on the driver, so that neither a run nor what is made of it holds the value.
+A reference names one location: ``{env: NAME}``, ``{file: PATH}`` or ``{databricks: SCOPE/KEY}``. The driver reads it
+when it needs the value, so neither the run nor its results contain the value.
 """
 
 from __future__ import annotations
@@ -20,93 +20,97 @@ from subreplay.errors import ConfigError, EnvironmentFailed
 
 PLAIN: Final = "plain"
 _LONGEST: Final = 100_000  # characters of a file that can be a secret
-_LONE: Final = re.compile("[\ud800-\udfff]")  # half a character, as an escape may stand for: no text in UTF-8
+_LONE: Final = re.compile("[\ud800-\udfff]")  # half of a character, which an escape can produce and UTF-8 cannot encode
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Where a secret is kept: ``kind`` is a name of ``KINDS``, or ``PLAIN`` where ``location`` is the secret itself."""
+class SecretLocation:
+    """The location of a secret: ``kind`` is a name of ``KINDS``, or ``PLAIN`` if ``location`` is the secret itself."""
 
     kind: str
     location: str = field(repr=False)
 
     def value(self, key: str) -> str:
-        """The secret. Raises ``ConfigError`` or ``EnvironmentFailed``, which name ``key`` and the location, where
-        there is none."""
+        """Return the secret. Raises ``ConfigError`` or ``EnvironmentFailed`` with ``key`` and the location."""
         if self.kind == PLAIN:
             return self.location
         found = KINDS[self.kind](self.location, f"{key}: {{{self.kind}: {self.location}}}")
         if not found:
             raise ConfigError(f"{key}: {{{self.kind}: {self.location}}} is empty; a secret has at least a character")
-        if _LONE.search(found):  # an environment variable may hold any bytes
-            raise ConfigError(f"{key}: {{{self.kind}: {self.location}}} is no text in UTF-8; write the secret as one")
+        if _LONE.search(found):  # an environment variable can contain any bytes
+            raise ConfigError(
+                f"{key}: {{{self.kind}: {self.location}}} is not text in UTF-8; store the secret as UTF-8 text"
+            )
         return found
 
 
-def _of_environment(name: str, told: str) -> str:
+def _read_environment(name: str, reference: str) -> str:
     if name not in os.environ:
-        raise ConfigError(f"{told}: there is no such environment variable; set it, or name another place")
+        raise ConfigError(f"{reference}: there is no such environment variable; set it, or name another location")
     return os.environ[name]
 
 
-def _of_file(path: str, told: str) -> str:
-    """The text of a file without the end of its last line."""
+def _read_file(path: str, reference: str) -> str:
+    """Return the text of a file without the end of its last line."""
     try:
         with Path(path).open(encoding="utf-8") as file:
             text = file.read(_LONGEST + 1)
     except OSError as error:
         found = failures.describe_os_error(error, path, "read")
-        raise type(found)(f"{told}: {found}") from error
+        raise type(found)(f"{reference}: {found}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{told}: the file is no text") from error
+        raise ConfigError(f"{reference}: the file is not text; name the file of the secret") from error
     if len(text) > _LONGEST:
-        raise ConfigError(f"{told}: the file is longer than {_LONGEST:,} characters; is this a secret?")
+        limit = f"{_LONGEST:,} characters"
+        raise ConfigError(
+            f"{reference}: the file is longer than {limit}, so it is probably not a secret; check the name"
+        )
     return text.rstrip("\r\n")
 
 
-def _of_databricks(location: str, told: str) -> str:
+def _read_databricks(location: str, reference: str) -> str:
     scope, _, key = location.partition("/")
     try:
         from databricks.sdk.runtime import dbutils
-    except Exception as error:  # it is not installed, or knows of no workspace
+    except Exception as error:  # not installed, or outside a workspace
         raise EnvironmentFailed(
-            f"{told}: a secret scope can be read on Databricks only; elsewhere name an environment variable or a file"
+            f"{reference}: only Databricks can read a secret scope; elsewhere name an environment variable or a file"
         ) from error
     try:
         found: str = dbutils.secrets.get(scope=scope, key=key)
-    except Exception as error:  # of Java, of Spark Connect or of the workspace, each with another class
+    except Exception as error:  # Java, Spark Connect and the workspace raise different classes
         raise EnvironmentFailed(
-            f"{told}: Databricks did not give it ({type(error).__name__}); are scope and key right, and may this user "
-            "read them?"
+            f"{reference}: Databricks refused the secret ({type(error).__name__}); check scope and key, and that this "
+            "user may read them"
         ) from error
     return found
 
 
 KINDS: Final[dict[str, Callable[[str, str], str]]] = {
-    "env": _of_environment,
-    "file": _of_file,
-    "databricks": _of_databricks,
+    "env": _read_environment,
+    "file": _read_file,
+    "databricks": _read_databricks,
 }
-"""How a secret is fetched, by the kind of its location."""
+"""The function that reads a secret, by the kind of its location."""
 
 
-def parse_secret(given: Any) -> Kept:
-    """A secret as a run file gives it. Raises ``ValueError``, which does not show what was given."""
-    if isinstance(given, Kept):
-        return given
-    if isinstance(given, str) and given and not _LONE.search(given):
-        return Kept(PLAIN, given)
-    if isinstance(given, Mapping) and len(given) == 1:
-        ((kind, location),) = given.items()
+def parse_secret(value: Any) -> SecretLocation:
+    """Parse a secret of a run file. Raises ``ValueError`` without the value."""
+    if isinstance(value, SecretLocation):
+        return value
+    if isinstance(value, str) and value and not _LONE.search(value):
+        return SecretLocation(PLAIN, value)
+    if isinstance(value, Mapping) and len(value) == 1:
+        ((kind, location),) = value.items()
         known = kind in KINDS and isinstance(location, str) and location.isprintable()
         if known and (kind != "databricks" or all(location.partition("/"))):
-            return Kept(kind, location)
+            return SecretLocation(kind, location)
     raise ValueError("not a secret; write a text, or one of {env: NAME}, {file: PATH}, {databricks: SCOPE/KEY}")
 
 
-def shown(secret: Kept) -> str | dict[str, str]:
-    """What a run shows of it: its location."""
+def show_location(secret: SecretLocation) -> str | dict[str, str]:
+    """Return what a run shows of a secret, which is its location."""
     return "(not shown)" if secret.kind == PLAIN else {secret.kind: secret.location}
 
 
-Secret = Annotated[Kept, BeforeValidator(parse_secret), PlainSerializer(shown)]
+Secret = Annotated[SecretLocation, BeforeValidator(parse_secret), PlainSerializer(show_location)]

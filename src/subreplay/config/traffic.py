@@ -1,4 +1,4 @@
-"""Section ``traffic``: where the input tables are, and in whose columns."""
+"""Section ``traffic``: the locations of the input tables and the mappings of their columns."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from subreplay.adapters.source.presets import PRESETS
 from subreplay.config import live
 from subreplay.config.fields import CatalogName, Folder, Model
 from subreplay.config.live import LIVE, Option
-from subreplay.config.secrets import Kept
+from subreplay.config.secrets import SecretLocation
 from subreplay.errors import ConfigError
 
 INFERRED: Final = "deliveries"
-"""What a membership may be made from where nobody recorded one: who was given something, was there."""
+"""The source of an inferred membership: a consumer that received a message was a member."""
 Format = Literal["delta", "parquet", "iceberg", "json", "csv", "avro", "orc"]
 
 
 class InputTable(Model, defer_build=False):
-    """One input table where it already is: its location, what wrote it, and which of its columns are ours.
+    """One input table: its location, the program that wrote it, and the mapping to canonical columns.
 
-    Columns are named, never computed: nothing here is given to Spark as SQL.
+    Columns are named and never computed, so no text of a run file reaches Spark as SQL.
     """
 
     from_: Annotated[str | None, Field(alias="from")] = None
@@ -38,67 +38,67 @@ class InputTable(Model, defer_build=False):
     ranked: bool | None = None
 
     @model_validator(mode="after")
-    def _known(self) -> InputTable:
+    def _check_source(self) -> InputTable:
         known = (*PRESETS, *ADAPTERS, *LIVE, INFERRED)
         if self.from_ not in (None, *known):
-            raise ValueError(f"from: nothing is known as {self.from_!r}; known are: {', '.join(known)}")
+            raise ValueError(f"from: there is no source {self.from_!r}; choose one of {', '.join(known)}")
         if self.from_ == INFERRED:
-            if self.path or self.table or self.maps:
-                raise ValueError(f"from: {INFERRED} takes nothing else: it is made of table deliveries")
+            if self.path or self.table or self.is_mapped:
+                raise ValueError(f"from: {INFERRED} takes no other key, because it is inferred from table deliveries")
         elif self.from_ in LIVE:
             if self.path or self.table:
-                raise ValueError(f"from: {self.from_} takes options, and neither path nor table")
-            live.check(self.from_, self.options)
+                raise ValueError(f"from: {self.from_} takes options, but neither path nor table")
+            live.check_options(self.from_, self.options)
             return self
         elif (self.path is None) == (self.table is None):
             raise ValueError("name either path (a folder or file) or table (catalog.schema.table)")
-        if self.from_ in ADAPTERS and (self.maps or self.table):
-            raise ValueError(f"from: {self.from_} reads files of its own form: it takes path, and no columns")
-        if any(isinstance(value, Kept) for value in self.options.values()):
-            raise ValueError(f"options: only those of {' and '.join(LIVE)} may be kept elsewhere")
+        if self.from_ in ADAPTERS and (self.is_mapped or self.table):
+            raise ValueError(f"from: {self.from_} reads files of its own format; give it a path and no columns")
+        if any(isinstance(value, SecretLocation) for value in self.options.values()):
+            raise ValueError(f"options: only {' and '.join(LIVE)} take references to secrets; write plain values")
         if self.from_ in ADAPTERS:
             try:
-                ADAPTERS[self.from_].check(self.of_adapter)
+                ADAPTERS[self.from_].check(self.adapter_options)
             except ConfigError as error:
                 raise ValueError(str(error)) from error
             return self
-        unsafe = sorted(set(self.options) - _OPTIONS)
-        if unsafe:
-            raise ValueError(f"options: {unsafe[0]!r} is none of {', '.join(sorted(_OPTIONS))}")
+        unknown = sorted(set(self.options) - _OPTIONS)
+        if unknown:
+            raise ValueError(f"options: there is no option {unknown[0]!r}; choose from {', '.join(sorted(_OPTIONS))}")
         return self
 
     @property
-    def of_adapter(self) -> Options:
-        """The options of its adapter of files. Raises ``ConfigError`` where one is unknown or no such value."""
-        return Options.of(**self.texts)
+    def adapter_options(self) -> Options:
+        """The options of its file adapter. Raises ``ConfigError`` for an unknown option or an illegal value."""
+        return Options.of(**self.text_options)
 
     @property
-    def texts(self) -> dict[str, str]:
-        """The options that are text, as all are but those of live sources."""
+    def text_options(self) -> dict[str, str]:
+        """The options that are text; only live sources have others."""
         return {name: value for name, value in self.options.items() if isinstance(value, str)}
 
     @property
     def location(self) -> str:
-        """Where it is, in words."""
+        """Its location, for a message."""
         if self.path or self.table:
             return str(self.path or self.table)
         named = (self.options.get(name) for name in ("subscribe", "subscribePattern", "topic"))
         return f"{self.from_} {next((str(name) for name in named if name), '')}".rstrip()
 
     @property
-    def maps(self) -> bool:
-        """Whether its columns are not ours."""
+    def is_mapped(self) -> bool:
+        """Whether its columns are not the canonical ones."""
         return bool(self.columns or self.values or self.from_ in (*PRESETS, live.KAFKA))
 
     @property
     def mapping(self) -> dict[str, Any]:
-        """The part of it that ``adapters.source`` reads."""
-        of = _OF_KAFKA if self.from_ == live.KAFKA else self.from_
-        given = {"from": of, "columns": self.columns, "values": self.values}
-        return {name: part for name, part in given.items() if part}
+        """The keys that ``adapters.source`` reads."""
+        source = _KAFKA_COLUMNS if self.from_ == live.KAFKA else self.from_
+        keys = {"from": source, "columns": self.columns, "values": self.values}
+        return {name: part for name, part in keys.items() if part}
 
 
-_OF_KAFKA: Final = "kafka-table.spark"  # what Spark's Kafka source has, live or in a table
+_KAFKA_COLUMNS: Final = "kafka-table.spark"  # the columns of Spark's Kafka source, live or in a table
 _OPTIONS: Final = frozenset(
     {"header", "sep", "quote", "escape", "encoding", "multiLine", "lineSep", "recursiveFileLookup", "mergeSchema",
      "versionAsOf", "timestampAsOf"}
@@ -109,7 +109,7 @@ _TABLES: Final = ("messages", "membership", "deliveries")
 
 
 class Traffic(Model):
-    """Where the input tables are: canonical ones below ``path``, or each by itself."""
+    """The locations of the input tables: canonical tables below ``path``, or each table by itself."""
 
     path: Folder = "build/tables"
     format: Literal["delta", "parquet"] = "delta"
@@ -122,38 +122,40 @@ class Traffic(Model):
     @model_validator(mode="after")
     def _tables(self) -> Traffic:
         for name in _TABLES:
-            given: InputTable | None = getattr(self, name)
-            if given is None:
+            table: InputTable | None = getattr(self, name)
+            if table is None:
                 continue
-            if given.from_ == INFERRED and name != "membership":
+            if table.from_ == INFERRED and name != "membership":
                 raise ValueError(f"{name}: only a membership can be inferred from deliveries")
-            if given.from_ in (*PRESETS, *LIVE) and name != "messages":
-                raise ValueError(f"{name}: {given.from_} has messages only")
-            if given.sampled is not None and name != "deliveries":
-                raise ValueError(f"{name}: only deliveries may be sampled")
-            if given.ranked is not None and name != "membership":
-                raise ValueError(f"{name}: only a membership tells priority levels (ranked)")
+            if table.from_ in (*PRESETS, *LIVE) and name != "messages":
+                raise ValueError(f"{name}: {table.from_} contains messages only")
+            if table.sampled is not None and name != "deliveries":
+                raise ValueError(f"{name}: only deliveries can be sampled")
+            if table.ranked is not None and name != "membership":
+                raise ValueError(f"{name}: only a membership contains priority levels (ranked)")
             try:
-                parse({"columns": given.columns, "values": given.values}, name)
+                parse({"columns": table.columns, "values": table.values}, name)
             except ConfigError as error:
                 raise ValueError(str(error)) from error
         return self
 
     def location(self, frames: Collection[str] | None = None) -> str:
-        """Where the tables are, in words; ``frames`` are those that are given as such, beside which none is below
-        ``path``."""
+        """Return the locations of the tables for a message; ``frames`` are tables passed as frames.
+
+        With frames no table is below ``path``.
+        """
         return ", ".join(dict.fromkeys(self._locations(frames)))
 
     def _locations(self, frames: Collection[str] | None) -> Iterator[str]:
         for name in _TABLES:
-            given: InputTable | None = getattr(self, name)
+            table: InputTable | None = getattr(self, name)
             if frames is not None and name in frames:
                 yield name
-            elif given is None and frames is None:
+            elif table is None and frames is None:
                 yield self.path
-            elif given is not None and given.from_ != INFERRED:
-                yield given.location
+            elif table is not None and table.from_ != INFERRED:
+                yield table.location
 
-    def inferred(self) -> bool:
-        """Whether the membership is made of the deliveries."""
+    def infers_membership(self) -> bool:
+        """Return whether the membership is inferred from the deliveries."""
         return self.membership is not None and self.membership.from_ == INFERRED

@@ -16,7 +16,7 @@ from subreplay.audit.judge import Judge
 from subreplay.audit.judging import JudgeRows
 from subreplay.audit.terms import Terms
 from subreplay.config.dispatch import Dispatch
-from subreplay.config.plans import scenario_events
+from subreplay.config.plans import build_scenario_events
 from subreplay.config.scenario import GroupScenario, Scenario
 from subreplay.engine.interface import Dataset, NewRows, Splitter, Step
 from subreplay.errors import ConfigError
@@ -126,7 +126,7 @@ def _groups(source: Source, plans: Sequence[Plan], recorded: Service) -> GroupPr
             s.name: GroupSimulation(
                 s.name,
                 p.policy,
-                group_events(scenario_events(source.config, s, source.events, start)),
+                group_events(build_scenario_events(source.config, s, source.events, start)),
                 tuple(p.timelines),
                 s.dispatch.parameters(recorded, start, width),
             )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from typing_extensions import TypeIs
 
-from subreplay.config.engines import Choice, choose
+from subreplay.config.engines import EngineChoice, select_engine
 from subreplay.config.run import RunConfig, Spark
 from subreplay.engine.interface import Engine
 from subreplay.errors import EnvironmentFailed
@@ -29,10 +29,10 @@ _INSIDE: Final = {
 _OF_HADOOP: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
 
 
-def choose_engine(run: RunConfig) -> Choice:
+def choose_engine(run: RunConfig) -> EngineChoice:
     """The engine of a run in this program. Raises ``ConfigError`` where it requests one that cannot read its tables,
     and ``EnvironmentFailed`` where it needs Spark, which is not installed."""
-    choice = choose(run, inside_spark(os.environ))
+    choice = select_engine(run, inside_spark(os.environ))
     if choice.engine == "spark" and find_spec("pyspark") is None:
         raise EnvironmentFailed(f"this run needs Spark, because {choice.reason}, and pyspark is not installed: {EXTRA}")
     return choice
@@ -78,7 +78,7 @@ def engine_of_frames(frames: Mapping[str, DataFrame]) -> Engine:
     return SparkEngine(next(iter(frames.values())).sparkSession)
 
 
-def open_engine(run: RunConfig, choice: Choice, start: Callable[[Spark], SparkSession] | None = None) -> Engine:
+def open_engine(run: RunConfig, choice: EngineChoice, start: Callable[[Spark], SparkSession] | None = None) -> Engine:
     """The engine that was chosen for a run; of Spark with the session that ``start`` gives, else the one that fits
     where the program runs."""
     if choice.engine == "local":

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from subreplay.config.plans import Events, plans
+from subreplay.config.plans import Events, build_plans
 from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Engine
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
@@ -26,7 +26,7 @@ def explain_key(run: RunConfig, key: str, engine: Callable[[], Engine], given: G
     yield f"key     {key}"
     yield f"bytes   {data.hex(' ')} ({len(data)} bytes of UTF-8)"
     yield f"murmur3 {hash32} (32 bits, seed 0); {hash32 & MASK_31} (31 bits, as Pulsar keeps it)"
-    for plan in plans(run, _recorded(run, engine, given)):
+    for plan in build_plans(run, _recorded(run, engine, given)):
         yield from _plan_lines(plan, hash32)
 
 

@@ -68,7 +68,7 @@ class Sources:
             return self._nothing(name, frozenset(INPUTS[name].names))
         if asked is None:
             return self._own(name, required)
-        if name == "membership" and traffic.inferred():
+        if name == "membership" and traffic.infers_membership():
             return self._nothing(name, frozenset())
         if asked.from_ in ADAPTERS:
             return self._of_adapter(name, asked)
@@ -95,7 +95,7 @@ class Sources:
         key, config = f"traffic.{name}", self._config
         if asked.from_ in LIVE:
             return TableSource(key, live=asked, day=config.date, lookback_days=config.traffic.lookback_days)
-        return TableSource(key, asked.path, asked.table, asked.format, asked.texts)
+        return TableSource(key, asked.path, asked.table, asked.format, asked.text_options)
 
     def _mapped_or_own(
         self,
@@ -106,7 +106,7 @@ class Sources:
         key: str,
         source: TableSource | None = None,
     ) -> Table:
-        if asked is None or not asked.maps:
+        if asked is None or not asked.is_mapped:
             return _of_our_columns(name, rows, location)
         plan = _plan(asked, pa.schema([f for f in rows.schema if f.name not in (*HIDDEN, CORRUPT)]), name, key)
         if plan.by_path and not set(HIDDEN) & {*rows.schema.names}:
@@ -124,7 +124,7 @@ class Sources:
     def _of_adapter(self, name: str, asked: InputTable) -> Table:
         """A table that an adapter makes of files. What is rejected of no table of ours, such as a line of a log, may
         have been a delivery."""
-        key = str(asked.from_), str(asked.path), asked.of_adapter
+        key = str(asked.from_), str(asked.path), asked.adapter_options
         if key not in self._read:
             self._read[key] = read_source(self._engine, key[0], Path(key[1]), key[2])
         read = self._read[key]

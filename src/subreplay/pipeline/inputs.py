@@ -191,7 +191,7 @@ def read_inputs(
         topic,
         scopes,
         others,
-        inferred=config.traffic.inferred(),
+        inferred=config.traffic.infers_membership(),
         sampled=_said(config.traffic.deliveries, tables["deliveries"], "sampled") is True,
         ranked=_said(config.traffic.membership, tables["membership"], "ranked") is not False,
         given=given is not None,
@@ -235,7 +235,7 @@ def _topics_of_group(tables: Mapping[str, Table], config: RunConfig) -> tuple[tu
     leaves out. A group is read where the policy of the subscription or of a scenario is one; where its members are
     recorded, it reads the topics that they subscribe to."""
     policies = (config.subscription.make_policy(), *(scenario.make_policy() for scenario in config.scenarios))
-    if config.traffic.inferred() or not any(is_group(policy) for policy in policies):
+    if config.traffic.infers_membership() or not any(is_group(policy) for policy in policies):
         return (), ()
     subscribed = _some(tables["membership"], "topic", config.subscription.name)
     pairs = distinct_values(tables["messages"].where(ALL), ("topic", "partition"), MOST_SCOPES)

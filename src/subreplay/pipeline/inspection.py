@@ -172,7 +172,7 @@ def run_for(source: InputTable) -> config.RunConfig:
     Spark starts with its own package for it, unless the environment says how Spark starts."""
     spark = config.Spark()
     if source.from_ == live.KAFKA and "PYSPARK_SUBMIT_ARGS" not in os.environ:
-        spark = config.Spark(conf={"spark.jars.packages": live.package(version("pyspark"))})
+        spark = config.Spark(conf={"spark.jars.packages": live.name_kafka_package(version("pyspark"))})
     traffic = Traffic().model_copy(update={"messages": source})
     return config.RunConfig().model_copy(update={"spark": spark, "traffic": traffic})
 
@@ -283,7 +283,7 @@ def _opened(engine: Engine, source: InputTable, files: bool = False) -> Dataset:
         require_format(Path(source.path), source.format)
     live_source = source if source.from_ in LIVE else None
     return engine.scan(
-        TableSource("inspect", source.path, source.table, source.format, source.texts, files, live=live_source)
+        TableSource("inspect", source.path, source.table, source.format, source.text_options, files, live=live_source)
     )
 
 
@@ -307,7 +307,7 @@ def _beside(engine: Engine, rows: Dataset, source: InputTable, found: Recognised
 def _held(engine: Engine, rows: Dataset, given: InputTable, table: str) -> Held:
     """What the rows of an input table hold, once they are in our columns."""
     columns = _columns(rows)
-    if given.maps:
+    if given.is_mapped:
         plan = plan_of(given.mapping, columns, table)
         if plan.by_path and FILE not in rows.schema.names:
             rows = _opened(engine, given, files=True)

@@ -27,7 +27,7 @@ def detected(source: Source) -> Partitioners | None:
     likely = (default if declared is None else declared.scheme or default, default)
     if declared is None and source.config.date is None:
         profile = source.profiled.here
-        if profile is None and not any(scenario.rerouted for scenario in source.config.scenarios):
+        if profile is None and not any(scenario.is_rerouted for scenario in source.config.scenarios):
             return None
         if profile is not None:
             found = detect(producer_rerouting.seen(profile), partitions, likely)

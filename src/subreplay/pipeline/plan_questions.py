@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from subreplay.config.dispatch import Service
-from subreplay.config.kafka_names import policy_options
+from subreplay.config.kafka_names import translate_policy_options
 from subreplay.config.plan import Plan
 from subreplay.config.run import RunConfig
 from subreplay.config.scenario import AnyScenario, GroupScenario, Scenario
@@ -98,7 +98,7 @@ class Given:
     def setup(self) -> Setup:
         """The subscription of the run."""
         own = self.config.subscription
-        return Setup(own.policy, own.profile, policy_options(own.policy, own.options))
+        return Setup(own.policy, own.profile, translate_policy_options(own.policy, own.options))
 
     @property
     def setups(self) -> tuple[Setup, ...]:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from subreplay.audit.needs import Need
-from subreplay.config.plans import routing_of, scenario_events
+from subreplay.config.plans import build_routing, build_scenario_events
 from subreplay.config.run import RECORDED
 from subreplay.config.scenario import AnyScenario
 from subreplay.errors import InputError
@@ -98,13 +98,13 @@ def measured_plan(
 
 
 def _scenario_plan(source: Source, scenario: AnyScenario) -> Plan:
-    shown = source.partitioners if scenario.rerouted else None
-    routing = routing_of(source.config, scenario, source.events, () if shown is None else shown.parts)
-    events = scenario_events(source.config, scenario, source.events, source.extent["first"])
+    shown = source.partitioners if scenario.is_rerouted else None
+    routing = build_routing(source.config, scenario, source.events, () if shown is None else shown.parts)
+    events = build_scenario_events(source.config, scenario, source.events, source.extent["first"])
     if routing is not None and shown is not None and not scenario.hashing:
         routing = replace(routing, doubt=unexplained(shown, routing.scheme))
     folded = measured_plan(source, scenario.name, scenario.make_policy(), events, routing=routing)
-    return replace(folded, routing=routing, retention=scenario.kept_by)
+    return replace(folded, routing=routing, retention=scenario.retention_limit)
 
 
 def _hot_key(source: Source, folded: Plan, key: HotKey) -> dict[str, Any]:

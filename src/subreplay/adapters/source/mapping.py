@@ -94,7 +94,7 @@ def _section(raw: Any, key: str, legal: tuple[str, ...]) -> dict[str, Any]:
             derived = "it is derived; " if name == "date" else ""
             near = difflib.get_close_matches(str(name), legal, n=1)
             hint = f"did you mean {near[0]}? " if near else ""
-            raise ConfigError(f"{key}: unknown name {str(name)!r}; {derived}{hint}legal here: {', '.join(legal)}")
+            raise ConfigError(f"{key}: unknown name {str(name)!r}; {derived}{hint}legal keys: {', '.join(legal)}")
     return raw
 
 

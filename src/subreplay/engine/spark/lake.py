@@ -17,7 +17,7 @@ import pyspark.sql.functions as F
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from subreplay.config.fields import quoted
+from subreplay.config.fields import quote_name
 from subreplay.config.run import Location, Schema
 from subreplay.engine.delta_files import CONFIGURATION as _OF_DELTA
 from subreplay.engine.delta_files import require_names
@@ -41,7 +41,7 @@ def read(spark: SparkSession, root: Location, name: str, form: str) -> DataFrame
         raise _unreadable(path, form, why)
     try:
         if isinstance(root, Schema):
-            frame = spark.read.table(quoted(path))
+            frame = spark.read.table(quote_name(path))
         else:
             frame = spark.read.format(form).load(_file(spark, root, path))
         frame.schema  # noqa: B018  a missing table shows itself here, not in the middle of the run
@@ -79,7 +79,7 @@ def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
 def require_schema(spark: SparkSession, schema: Schema, key: str) -> None:
     """Raise ``ConfigError`` naming ``key`` where there is no such schema, before anything is computed."""
     try:
-        there = spark.catalog.databaseExists(quoted(schema.name))
+        there = spark.catalog.databaseExists(quote_name(schema.name))
     except PySparkException:  # no such catalog, or not for this user
         there = False
     if not there:
@@ -101,7 +101,7 @@ def replace(frame: DataFrame, root: Location, name: str, form: str, **where: str
     condition = " AND ".join(f"{column} = {literal(value)}" for column, value in where.items())
     writer = frame.write.format(form).mode("overwrite").partitionBy(*partitions)
     if isinstance(root, Schema):
-        _committed(partial(_replace_named, frame, quoted(path), partitions, condition), path)
+        _committed(partial(_replace_named, frame, quote_name(path), partitions, condition), path)
     elif form == "delta":
         # a later version may add columns
         writer = writer.options(**_OF_DELTA).options(mergeSchema="true", replaceWhere=condition)
@@ -129,7 +129,7 @@ def _replace_named(frame: DataFrame, name: str, partitions: Sequence[str], condi
 def make_view(spark: SparkSession, schema: Schema, name: str, runs: str, column: str) -> None:
     """Make view ``latest_NAME`` of a table, where there is none: its rows with a value of ``column`` that table
     ``runs`` has."""
-    view, table, those = (quoted(f"{schema}.{each}") for each in (f"latest_{name}", name, runs))
+    view, table, those = (quote_name(f"{schema}.{each}") for each in (f"latest_{name}", name, runs))
     with suppress(PySparkException):  # whoever may not make views still has the tables
         if spark.catalog.tableExists(view):
             return

@@ -24,7 +24,7 @@ def opened(
         name: value if isinstance(value, str) else value.value(f"{key}.options.{name}")
         for name, value in given.options.items()
     }
-    bounds = live.bounds(options, day, lookback_days, datetime.now(timezone.utc))
+    bounds = live.compute_bounds(options, day, lookback_days, datetime.now(timezone.utc))
     options = {name: value for name, value in options.items() if name not in ("from", "to")}
     if given.from_ == live.KAFKA:
         return _of_kafka(spark, options, bounds, key)
@@ -54,8 +54,8 @@ def _of_kafka(spark: SparkSession, options: dict[str, str], bounds: live.Bounds,
     except AnalysisException as error:
         if re.search("DATA_SOURCE_NOT_FOUND|find data source", str(error)):
             raise EnvironmentFailed(
-                f"{key}: this Spark session cannot read Kafka; start it with the package {live.package(spark.version)} "
-                "(spark.conf: spark.jars.packages)"
+                f"{key}: this Spark session cannot read Kafka; start it with the package "
+                f"{live.name_kafka_package(spark.version)} (spark.conf: spark.jars.packages)"
             ) from error
         raise InputError(f"{key}: Kafka cannot be read: {str(error).splitlines()[0]}") from error
     return found

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.adapters.source.convert import FILE
-from subreplay.config.fields import quoted
+from subreplay.config.fields import quote_name
 from subreplay.engine.interface import TableSource
 from subreplay.engine.missing_files import missing, unreadable
 from subreplay.engine.spark import live, text
@@ -33,7 +33,7 @@ def opened(spark: SparkSession, source: TableSource) -> DataFrame:
             source = replace(source, path=os.path.abspath(source.path))
     try:
         if source.table is not None:
-            found = spark.read.table(quoted(source.table))
+            found = spark.read.table(quote_name(source.table))
         elif (records := text.opened(spark, source)) is not None:
             return records
         else:
