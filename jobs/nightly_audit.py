@@ -1,8 +1,8 @@
-"""For spark-submit: check recorded deliveries against every promise of the subscription.
+"""For spark-submit: check whether the subscription kept its delivery guarantees.
 
     spark-submit jobs/nightly_audit.py --config conf/examples/nightly_audit.yaml --date 2026-11-21
 
-Runs on the engine of Spark. Takes the other options of ``subreplay audit``, and exits with its exit code:
+Runs on the Spark engine, takes the other options of ``subreplay audit``, and exits with its exit code:
 0 valid, 1 violations, 2 bad input or configuration, 3 unknown, 4 the environment failed, 130 interrupted.
 """
 

@@ -1,8 +1,8 @@
-"""For spark-submit: replay recorded traffic under other subscriptions and compare them side by side.
+"""For spark-submit: replay recorded traffic under other set-ups and compare them side by side.
 
     spark-submit jobs/what_if.py --config conf/examples/what_if.yaml
 
-Runs on the engine of Spark. Takes the other options of ``subreplay whatif``, and exits with its exit code:
+Runs on the Spark engine, takes the other options of ``subreplay whatif``, and exits with its exit code:
 0 done, 2 bad input or configuration, 4 the environment failed, 130 interrupted.
 """
 
