@@ -2,8 +2,8 @@
 # MAGIC %md
 # MAGIC # Audit a recording
 # MAGIC
-# MAGIC What a real Pulsar 4.0.8 broker did with one Key_Shared subscription: 4,000 messages, five consumers that come
-# MAGIC and go. Was every promise of the subscription kept? Who owned a key, and why did it move?
+# MAGIC A real Pulsar 4.0.8 broker served one Key_Shared subscription: 4,000 messages and five consumers that join and
+# MAGIC leave. Did the subscription keep its delivery guarantees? Who owned a key, and why did the key move?
 # MAGIC
 # MAGIC On Databricks, install the wheel of `subreplay` on the cluster first. Elsewhere this file is a plain Python
 # MAGIC program: `python notebooks/01_audit_a_recording.py`.
@@ -25,7 +25,7 @@ from subreplay.reports.write import write_reports
 # A folder that Spark can write. On Databricks, one in a volume: /Volumes/<catalog>/<schema>/<volume>/subreplay
 folder = str(Path("build/notebook").resolve())
 
-# What the platform defines; elsewhere, the same by other means.
+# The platform defines spark and display. Elsewhere this cell defines them.
 if "spark" not in globals():
     spark = open_session(config.Spark())
 if "display" not in globals():
@@ -39,8 +39,8 @@ if "display" not in globals():
 # MAGIC %md
 # MAGIC ## Read it into tables
 # MAGIC
-# MAGIC An adapter reads somebody's files into three tables: `messages`, `membership` and `deliveries`. Each row that
-# MAGIC does not fit goes to `quarantine` with its reasons: rows in = valid + quarantined.
+# MAGIC An adapter reads files into three tables: `messages`, `membership` and `deliveries`. A row that is not usable
+# MAGIC goes to `quarantine` with the reasons: rows in = valid + quarantined.
 
 # COMMAND ----------
 
@@ -55,11 +55,11 @@ display(spark.createDataFrame([(c.file, c.rows_in, c.valid, c.quarantined) for c
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Say what was promised, and check it
+# MAGIC ## Describe the guarantees and check them
 # MAGIC
 # MAGIC The recording suggests its own run: the subscription, its policy and the broker's profile. A run is a mapping
-# MAGIC with the keys of `conf/default.yaml`, or a YAML file for `config.load`. The scenarios ask what else could have
-# MAGIC been.
+# MAGIC with the keys of `conf/default.yaml`, or a YAML file for `config.load`. The scenarios are
+# MAGIC other set-ups for the same traffic.
 
 # COMMAND ----------
 
@@ -91,7 +91,7 @@ display(spark.createDataFrame([(c.code, c.status, c.count, c.title) for c in res
 # MAGIC %md
 # MAGIC ## Look into the result tables
 # MAGIC
-# MAGIC Findings in words, each with its witness and its cause:
+# MAGIC The findings, each with its evidence and its cause:
 
 # COMMAND ----------
 
@@ -105,8 +105,8 @@ display(table("violations").select("code", "verdict", "explanation", "cause"))
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC Every join and leave opened an epoch and moved ranges of slots. What each one moved, and how much of the traffic
-# MAGIC that was:
+# MAGIC Every join and leave began an epoch and moved ranges of slots. This table shows what each event moved, and the
+# MAGIC share of the traffic:
 
 # COMMAND ----------
 

@@ -2,8 +2,8 @@
 # MAGIC %md
 # MAGIC # Find a violation
 # MAGIC
-# MAGIC A subscription broke its promise twice among 4,000 messages. Which promise, which message, at which consumer, by
-# MAGIC what cause? From the verdict over the windows to the life of one message.
+# MAGIC A subscription broke its guarantees twice in 4,000 messages. This notebook goes from the verdict to the windows, to
+# MAGIC the consumer and the cause, and to the history of one message.
 # MAGIC
 # MAGIC On Databricks, install the wheel of `subreplay` on the cluster first. Elsewhere this file is a plain Python
 # MAGIC program: `python notebooks/02_find_a_violation.py`.
@@ -29,7 +29,7 @@ from subreplay.reports.write import write_reports
 # A folder that Spark can write. On Databricks, one in a volume: /Volumes/<catalog>/<schema>/<volume>/subreplay
 folder = str(Path("build/violation").resolve())
 
-# What the platform defines; elsewhere, the same by other means.
+# The platform defines spark and display. Elsewhere this cell defines them.
 if "spark" not in globals():
     spark = open_session(config.Spark())
 if "display" not in globals():
@@ -41,10 +41,10 @@ if "display" not in globals():
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Break two promises
+# MAGIC ## Break two guarantees
 # MAGIC
-# MAGIC The broker of the bundled recording kept all of them. So one delivery is moved to a consumer that does not own
-# MAGIC its key, and one message is delivered once more, a second after it was acknowledged.
+# MAGIC The broker of the bundled recording kept all guarantees. The next cell moves one delivery to a consumer that does
+# MAGIC not own its key, and delivers one message again a second after its acknowledgement.
 
 # COMMAND ----------
 
@@ -66,7 +66,7 @@ ingest.write(engine, read, f"{folder}/input", "delta", "the bundled recording, w
 # MAGIC %md
 # MAGIC ## Audit it
 # MAGIC
-# MAGIC Windows of two seconds start every half second, so that what falls on the edge of one lies within the next.
+# MAGIC Windows of two seconds start every half second, so that an event at the edge of one window lies inside the next.
 
 # COMMAND ----------
 
@@ -88,7 +88,7 @@ print(f"{result.verdict}: {result.report.headline}")
 # MAGIC %md
 # MAGIC ## Which rule, when, at which consumer
 # MAGIC
-# MAGIC Failing findings by window, rule, consumer and cause. Windows that tumble count each finding once.
+# MAGIC Failing findings by window, rule, consumer and cause. Tumbling windows count each finding once.
 
 # COMMAND ----------
 
@@ -114,9 +114,9 @@ display(loads.orderBy("window_start", "consumer"))
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## The findings in words
+# MAGIC ## The findings
 # MAGIC
-# MAGIC Each names its message, its witness, and its cause: an event of the membership, or none.
+# MAGIC Each finding names its message, its evidence, and its cause: a membership event, or none.
 
 # COMMAND ----------
 
@@ -126,10 +126,10 @@ display(found.select("code", "explanation", "cause"))
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## The life of a message
+# MAGIC ## The history of a message
 # MAGIC
-# MAGIC Published, owned, blocked, delivered, acknowledged, in order of time, with all findings about it: what
-# MAGIC `subreplay explain --message` prints.
+# MAGIC Published, owned, blocked, delivered, acknowledged, in order of time, with all findings about it:
+# MAGIC the output of `subreplay explain --message`.
 
 # COMMAND ----------
 
@@ -141,8 +141,8 @@ for line in trace.trace_message(engine, run, message, last=50):
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC And that of its key, the latest twenty deliveries: `subreplay explain --key`. The key is given in the clear, and
-# MAGIC shown as the run shows keys.
+# MAGIC The history of its key, with the latest twenty deliveries: `subreplay explain --key`. Pass the key as plain text;
+# MAGIC the output shows it as the run shows keys.
 
 # COMMAND ----------
 
@@ -157,7 +157,7 @@ for line in trace.trace_key(engine, run, key, last=20):
 # MAGIC %md
 # MAGIC ## The report as a page
 # MAGIC
-# MAGIC Its findings can be narrowed to a rule, a consumer or a window, in the page itself.
+# MAGIC Filter the findings by rule, consumer or window in the page.
 
 # COMMAND ----------
 
