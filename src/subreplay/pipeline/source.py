@@ -164,8 +164,9 @@ class Source:
         return log.map(keep_wanted, LOG)
 
     def messages_with_earlier(self) -> Dataset:
-        """The messages of a run as rows of the log; of a day with those of the days before it, marked ``before``."""
-        mine = self.log["messages"]
+        """The messages of a run as rows of the log, in any order; of a day with those of the days before it, marked
+        ``before``."""
+        mine = self.log["messages"].in_any_order()
         if self.config.date is None:
             return mine
         since = nights.first_lookback_day(self.config)

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from subreplay.engine.interface import Dataset, Output, Splitter, Step
-from subreplay.engine.spark.packing import PACKED, Pack, Unpack
+from subreplay.engine.spark.packing import PACKED, SORTED, OpenBlocks, Pack, Unpack
 from subreplay.engine.spark.schemas import spark_schema
 from subreplay.engine.steps import Filter, Select, one_output
 from subreplay.rows.conditions import Condition
@@ -135,10 +135,14 @@ class PackedDataset(Dataset):
 
 @dataclass(frozen=True)
 class BlocksDataset(PackedDataset):
-    """An output that is to be sorted; ``scopes`` are how many it has."""
+    """An output that is to be sorted, of these scopes."""
 
     order: Order
-    scopes: int
+    scopes: frozenset[tuple[str, int]]
+
+    def in_any_order(self) -> Dataset:
+        frame = self.mine.select("output", *SORTED)
+        return SparkDataset(self.engine, lambda: frame, self.schema, (OpenBlocks(self.order),))
 
     def _unpacked(self) -> SparkDataset:
         found = self.engine.sorted([self], self.order)
