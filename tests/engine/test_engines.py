@@ -111,6 +111,15 @@ def test_rows_of_the_same_scopes_are_sorted_by_no_more_tasks_than_scopes(spark: 
     assert sum(tasks["n"].to_pylist()) == 200
 
 
+@pytest.mark.spark
+def test_few_rows_of_many_tasks_are_read_by_one_task_where_they_are_kept(spark: SparkSession) -> None:
+    with closing(SparkEngine(spark)) as engine:
+        rows = engine.parts([1, 3, 5, 7], read_part, NUMBERS).split(evens_and_sums, OUTPUTS)["rows"]
+        assert rows.map(count_rows, NUMBERS).table()["n"].to_pylist() == [8]
+        engine.kept.keeps = False
+        assert rows.map(count_rows, NUMBERS).table()["n"].to_pylist() == [2, 2, 2, 2]
+
+
 @contextmanager
 def more_partitions(spark: SparkSession, count: int) -> Iterator[None]:
     before = spark.conf.get("spark.sql.shuffle.partitions")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 VALUES: Final = ("output", "rows")
+_A_TASK: Final = 1 << 16
+"""Rows of an output for which a task of its own is worth its start."""
 
 
 class SparkDataset(Dataset):
@@ -100,8 +102,9 @@ class PackedDataset(Dataset):
 
     @property
     def mine(self) -> DataFrame:
-        """Its values."""
-        return self.packed.where(F.col("output") == self.name)
+        """Its values, in fewer partitions where these have few rows. What is computed again keeps its partitions."""
+        found = self.packed.where(F.col("output") == self.name)
+        return found.coalesce(max(1, -(-self.rows // _A_TASK))) if self.engine.kept.keeps else found
 
     def _unpacked(self) -> SparkDataset:
         schema = self.schema
@@ -139,6 +142,11 @@ class BlocksDataset(PackedDataset):
 
     order: Order
     scopes: frozenset[tuple[str, int]]
+
+    @property
+    def mine(self) -> DataFrame:
+        """Its blocks."""
+        return self.packed.where(F.col("output") == self.name)
 
     def in_any_order(self) -> Dataset:
         frame = self.mine.select("output", *SORTED)
