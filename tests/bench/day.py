@@ -46,9 +46,10 @@ def write(
     partitions: int = PARTITIONS,
     strays: int = STRAYS,
     members: Members = MEMBERS,
+    topics: int = 1,
 ) -> None:
     """Write the tables ``messages``, ``membership`` and ``deliveries``; ``of_one_key`` messages share a key. Keys are
-    spread over ``partitions`` of the topic; ``strays`` deliveries go astray; ``members`` come and go."""
+    spread over ``partitions``, each of one of ``topics``; ``strays`` deliveries go astray; ``members`` come and go."""
     draw = np.random.default_rng(7)
     n = deliveries - deliveries // 100
     keys = draw.integers(0, KEYS, n)
@@ -64,12 +65,13 @@ def write(
         index[mine] = np.arange(len(mine))
     words = pa.array([f"order-{key:06}".encode() for key in range(KEYS)])
     messages = {
-        "date": _day(n), "topic": _word(TOPIC, n), "partition": partition, "ledger": 100 + index // LEDGER,
+        "date": _day(n), "topic": _topics(partition % topics, topics),
+        "partition": (partition // topics).astype(np.int32), "ledger": 100 + index // LEDGER,
         "entry": index % LEDGER, "batch_index": np.full(n, -1, np.int32), "key": words.take(pa.array(keys)),
         "producer": _word("p", n), "sequence_id": index, "publish_time": published, "size": draw.integers(100, 2000, n),
     }  # fmt: skip
     _write(folder / "messages", messages, MESSAGES)
-    _write(folder / "membership", _membership(members), MEMBERSHIP)
+    _write(folder / "membership", _membership(members, topics), MEMBERSHIP)
     _write(folder / "deliveries", _deliveries(messages, keys, words, draw, strays, members), DELIVERIES)
 
 
@@ -96,7 +98,7 @@ def _deliveries(
     names = pa.array([f"c{number}" for number in range(1, len(members) + 1)])
     m = len(at)
     return {
-        "date": _day(m), "subscription": _word(SUBSCRIPTION, m), "topic": _word(TOPIC, m),
+        "date": _day(m), "subscription": _word(SUBSCRIPTION, m), "topic": messages["topic"].take(pa.array(row)),
         **{name: messages[name][row] for name in ("partition", "ledger", "entry", "batch_index")},
         "consumer": names.take(pa.array(consumer)), "delivered_at": at, "seq": np.arange(m),
         "redelivery_count": (~first).astype(np.int32), "received_at": at + 500,
@@ -130,14 +132,20 @@ def _owners(keys: Ints, at: Ints, words: pa.Array, members: Members) -> Ints:
     return found
 
 
-def _membership(members: Members) -> dict[str, Any]:
-    n = len(members)
-    seconds, kinds, names = zip(*members, strict=True)
+def _membership(members: Members, topics: int) -> dict[str, Any]:
+    seconds, kinds, names = zip(*(members * topics), strict=True)
+    n = len(names)
     return {
-        "date": _day(n), "subscription": _word(SUBSCRIPTION, n), "topic": _word(TOPIC, n),
+        "date": _day(n), "subscription": _word(SUBSCRIPTION, n), "topic": _topics(np.arange(n) // len(members), topics),
         "type": _word("Key_Shared", n), "consumer": pa.array(names), "event": pa.array(kinds),
         "at": MIDNIGHT + np.array(seconds) * SECOND, "seq": np.arange(n),
     }  # fmt: skip
+
+
+def _topics(number: Ints, topics: int) -> pa.Array:
+    """The names of topics, by number."""
+    names = [TOPIC, *(f"{TOPIC}-{other}" for other in range(1, topics))]
+    return pa.DictionaryArray.from_arrays(number.astype(np.int16), names)
 
 
 def _day(rows: int) -> NDArray[np.int32]:

@@ -36,6 +36,7 @@ from subreplay.cli.runs import (
     Verbose,
     build_run_of_messages,
     load_run,
+    write_overview,
     write_report,
 )
 from subreplay.errors import ConfigError, InputError
@@ -76,13 +77,31 @@ def audit(
     tables: Tables = None,
     out_dir: Out = None,
     engine: Engine = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", help="Of `subscriptions` those whose name or topic matches; may be repeated."),
+    ] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
-    """Check whether the subscription kept its delivery guarantees."""
+    """Check whether the subscription, or each of several, kept its delivery guarantees."""
     terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json)
-    return _run("audit", load_run(config_file, _day(date, day_before), tables, out_dir, engine=engine))
+    run = load_run(config_file, _day(date, day_before), tables, out_dir, engine=engine)
+    if run.subscriptions is not None:
+        return _audit_several(run, only or [])
+    if only:
+        raise ConfigError(f"{config_file}: --only selects some of `subscriptions`, which the run does not set")
+    return _run("audit", run)
+
+
+def _audit_several(run: RunConfig, only: Sequence[str]) -> int:
+    log.open(Path(run.output.report))
+    with open_engine_for(run, meanwhile="subreplay.pipeline.subscriptions") as engine:
+        from subreplay.pipeline import subscriptions
+
+        found = subscriptions.audit(engine, run, terminal.progress, only)
+        return write_overview(run, found.overview, found.reports())
 
 
 def _day(date: str | None, day_before: str | None) -> str | None:

@@ -12,9 +12,12 @@ from subreplay.cli.command import EXIT_CODES, log, open_engine_for, terminal
 from subreplay.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from subreplay.config.run import RunConfig
     from subreplay.reports.data import ReportData
     from subreplay.reports.finding_data import CodeSummary
+    from subreplay.reports.overview_data import Overview, OverviewRow
     from subreplay.reports.write import ReportPaths
     from subreplay.rows.model.rows import Verdict
 
@@ -125,6 +128,30 @@ def write_report(kind: str, run: RunConfig, verdict: Verdict, report: ReportData
     if terminal.as_json:
         terminal.print_json(_summarize(kind, run, report, code, paths) | more)
     return code
+
+
+def write_overview(run: RunConfig, overview: Overview, reports: Iterable[tuple[OverviewRow, bytes, bytes]]) -> int:
+    """Write the reports of several subscriptions and their overview, and show that; returns the exit code."""
+    from subreplay.reports import write
+
+    with terminal.progress("writing the reports"):
+        path = write.write_overview(overview, reports, Path(run.output.report))
+    for row in overview.rows:
+        terminal.print_line(f"{row.verdict.upper():8} {row.subscription} on {row.topic or '(no topic)'}: {row.sentence}")
+    terminal.print_line(f"overview: {path.resolve()}")
+    if terminal.as_json:
+        rows = [asdict(row) for row in overview.rows]
+        terminal.print_json(
+            {
+                "command": "audit",
+                "exit_code": overview.exit_code,
+                "subscriptions": rows,
+                "tables": str(run.output.tables),
+                "overview": str(path.resolve()),
+                "log": str(log.path),
+            }
+        )
+    return overview.exit_code
 
 
 def _summarize(kind: str, run: RunConfig, report: ReportData, code: int, paths: ReportPaths) -> dict[str, object]:

@@ -40,6 +40,7 @@ from subreplay.config.kafka_names import translate_policy_options
 from subreplay.config.plan import Plan
 from subreplay.config.scenario import SCENARIOS, AnyScenario, EveryScenario
 from subreplay.config.secrets import PLAIN, Secret, SecretLocation
+from subreplay.config.subscriptions import SubscriptionEntry, Subscriptions
 from subreplay.config.traffic import Traffic
 from subreplay.config.yaml_text import Lines, read_yaml
 from subreplay.errors import ConfigError
@@ -319,6 +320,7 @@ class RunConfig(Model, defer_build=False):
 
     traffic: Traffic = Traffic()
     subscription: Subscription = Subscription()
+    subscriptions: Subscriptions | None = None
     topic: Topic = Topic()
     liveness: Liveness = Liveness()
     date: Day | None = None
@@ -341,7 +343,21 @@ class RunConfig(Model, defer_build=False):
             raise ValueError(f"scenario names must differ; twice: {', '.join(twice)}")
         if RECORDED in names:
             raise ValueError(f"scenario name {RECORDED!r} is that of the recorded subscription itself; choose another")
+        both = [f"subscription.{key}" for key in ("name", "topic") if key in self.subscription.model_fields_set]
+        if self.subscriptions is not None and both:
+            raise ValueError(
+                f"{both[0]} names one subscription, and subscriptions several; write the name as an entry of "
+                "subscriptions, or remove subscriptions"
+            )
         return self
+
+    def of_entry(self, entry: SubscriptionEntry, name: str, topic: str) -> RunConfig:
+        """The run of one subscription that an entry of ``subscriptions`` matches: the same as if a run file had named
+        it. Raises ``ConfigError`` where its policy, profile and options do not fit."""
+        subscription = self.subscription.model_copy(update={**entry.changes, "name": name, "topic": topic})
+        subscription.make_policy()
+        liveness = self.liveness.model_copy(update=entry.thresholds)
+        return self.model_copy(update={"subscription": subscription, "liveness": liveness, "subscriptions": None})
 
     @property
     def terms(self) -> Terms:
@@ -362,13 +378,25 @@ class RunConfig(Model, defer_build=False):
     def digest(self) -> str:
         """A digest of what is asked of the data, not of where it is, how keys are shown or what runs the steps; of a
         plan are that its finalists, which are scenarios."""
-        return self._digest({"output", "engine", "spark", "traffic", "keys", "plan"})
+        return self._digest({"output", "engine", "spark", "traffic", "keys", "plan", "subscriptions"})
 
     @property
     def judged(self) -> str:
         """A digest of what decides how deliveries are judged, which windows, scenarios and the report's words do not.
         Of which subscription, topic and day they are stands in every row that an audit writes."""
-        beside = {"output", "engine", "spark", "traffic", "keys", "windows", "scenarios", "plan", "report", "date"}
+        beside = {
+            "output",
+            "engine",
+            "spark",
+            "traffic",
+            "keys",
+            "windows",
+            "scenarios",
+            "plan",
+            "report",
+            "date",
+            "subscriptions",
+        }
         return self._digest({**dict.fromkeys(beside, True), "subscription": {"name", "topic"}, "topic": {"resets"}})
 
     def _digest(self, left_out: Any) -> str:
@@ -408,6 +436,9 @@ def parse(raw: Any, source: str, lines: Lines | None = None, /, **overrides: Any
     _check_policy(source, lines, ("subscription",), config.subscription)
     for i, scenario in enumerate(config.scenarios):
         _check_policy(source, lines, ("scenarios", i), scenario)
+    for i, entry in enumerate(config.subscriptions or ()):
+        merged_entry = config.subscription.model_copy(update=entry.changes)
+        _check_policy(source, lines, ("subscriptions", i), merged_entry)
     return config
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date as Date
+from functools import reduce
 from typing import Final, NamedTuple
 from uuid import uuid4
 
@@ -22,7 +23,7 @@ from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from subreplay.engine.interface import NewRows
+from subreplay.engine.interface import NewRows, Runs
 from subreplay.errors import EnvironmentFailed, InputError
 from subreplay.failures import describe_os_error
 from subreplay.rows.model.columns import MOST_BYTES, ROWS
@@ -39,24 +40,25 @@ CONFIGURATION: Final = {
 }
 
 
-_DATE: Final = "(date)"  # of rows that wait to be written
+_OWN: Final = "(own) "  # begins the names of columns of rows that wait to be written: the values of their partition
 
 
 class NewFile(NamedTuple):
-    """A file in the folder of a table: its name there, bytes, rows, and the date (ISO) of all of them."""
+    """A file in the folder of a table: its name there, bytes, rows, and their own values of the columns by which the
+    table is partitioned, such as the date (ISO)."""
 
     name: str
     size: int
     rows: int
-    date: str | None
+    values: Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
 class NewFiles(NewRows):
     """New files of the table at ``path``, in place of those that are ``replaced``: rows of ``columns``, which get the
-    values of ``where``. Columns by which the table is partitioned are not in the files, which have ``schema``; of one
-    date are the rows of a file. ``access`` are delta-rs's options of the store. ``written`` are those that are
-    finished."""
+    values of ``where``. Columns by which the table is partitioned are not in the files, which have ``schema``; the rows
+    of a file have the same values of those that are their ``own``. ``access`` are delta-rs's options of the store.
+    ``written`` are those that are finished."""
 
     name: str
     columns: pa.Schema
@@ -66,7 +68,13 @@ class NewFiles(NewRows):
     partitions: tuple[str, ...]
     replaced: frozenset[str]
     access: Mapping[str, str] | None = None
+    runs: Runs = ()
     written: list[NewFile] = field(default_factory=list, compare=False)
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The columns by which the table is partitioned and whose values rows have themselves."""
+        return tuple(name for name in self.partitions if name == "date" or name not in self.where)
 
     @contextmanager
     def writing(self) -> Iterator[Writing]:
@@ -79,8 +87,8 @@ class NewFiles(NewRows):
             writing.remove()
             raise
 
-    def folder(self, date: Date | None) -> str:
-        """Where in the table a file of rows of a date is."""
+    def folder(self, values: Mapping[str, str | None]) -> str:
+        """Where in the table a file of rows with these values is."""
         return uuid4().hex[:2]
 
     def commit(self) -> None:
@@ -93,18 +101,20 @@ class NewFiles(NewRows):
             AddAction(
                 file.name,
                 file.size,
-                {**self.where, "date": file.date},
+                {**self.where, **file.values},
                 now,
                 data_change=True,
                 stats=json.dumps({"numRecords": file.rows}),
             )
             for file in self.written
         ]
-        mine = [(column, "=", value) for column, value in self.where.items()]
+        mine = None if self.runs else [(column, "=", value) for column, value in self.where.items()]
+        if self.runs:  # no filter selects pairs of values
+            added += [RemoveAction(name, True, now) for name in sorted(self.replaced)]
         written = frozenset(file.name for file in self.written)
         for attempt in range(1 + RETRIES):
             table = DeltaTable(self.path, storage_options=_options(self.access))
-            names = _names(table, self.where)
+            names = _names(table, self.where, self.runs)
             if attempt and names == written:
                 return  # the previous attempt succeeded, and the store's answer was lost
             if names != self.replaced:
@@ -113,8 +123,9 @@ class NewFiles(NewRows):
             # anything, it does
             once = CommitProperties(max_commit_retries=0)
             with suppress(CommitFailedError):
+                mode = "append" if self.runs else "overwrite"
                 table.create_write_transaction(
-                    added, "overwrite", table.schema(), [*self.partitions], mine, commit_properties=once
+                    added, mode, table.schema(), [*self.partitions], mine, commit_properties=once
                 )
                 return
             time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.02 * 2**attempt)))  # so that writers take turns
@@ -126,13 +137,14 @@ class NewFiles(NewRows):
 
 @dataclass
 class Writing:
-    """The files of a task, one a date. Rows wait until they are worth a group of a file, or their bytes are many."""
+    """The files of a task, one for the rows of each partition. Rows wait until they are worth a group of a file, or
+    their bytes are many."""
 
     new: NewFiles
     _waiting: list[pa.Table] = field(default_factory=list)
     _rows: int = 0
     _bytes: int = 0
-    _open: dict[Date | None, tuple[str, pq.ParquetWriter]] = field(default_factory=dict)
+    _open: dict[tuple[str | None, ...], tuple[str, pq.ParquetWriter]] = field(default_factory=dict)
     files: list[NewFile] = field(default_factory=list)
 
     def add(self, rows: pa.Table) -> None:
@@ -145,29 +157,29 @@ class Writing:
     def _write(self) -> None:
         rows = pa.concat_tables(self._waiting)
         self._waiting, self._rows, self._bytes = [], 0, 0
-        dates = rows[_DATE]
-        of_all = dates.unique().to_pylist()
-        for date in of_all:
-            has_it = pc.is_null(dates) if date is None else pc.equal(dates, date)
-            of_it = rows.filter(has_it) if len(of_all) > 1 else rows
-            self._writer(date).write_table(of_it.select(self.new.schema.names))
+        own = [f"{_OWN}{name}" for name in self.new.own]
+        partitions = rows.select(own).group_by(own, use_threads=False).aggregate([]).to_pylist()
+        for partition in partitions:
+            mine = rows if len(partitions) == 1 else rows.filter(_have(rows, partition))
+            self._writer(tuple(partition.values())).write_table(mine.select(self.new.schema.names))
 
-    def _writer(self, date: Date | None) -> pq.ParquetWriter:
-        if date not in self._open:
-            name = f"{self.new.folder(date)}/part-{uuid4()}.parquet"  # a task may be run twice
+    def _writer(self, values: tuple[str | None, ...]) -> pq.ParquetWriter:
+        if values not in self._open:
+            folder = self.new.folder(dict(zip(self.new.own, values, strict=True)))
+            name = f"{folder}/part-{uuid4()}.parquet"  # a task may be run twice
             os.makedirs(os.path.dirname(path := f"{self.new.path}/{name}"), exist_ok=True)
-            self._open[date] = name, pq.ParquetWriter(path, self.new.schema)
-        return self._open[date][1]
+            self._open[values] = name, pq.ParquetWriter(path, self.new.schema)
+        return self._open[values][1]
 
     def close(self) -> None:
         """Finish the files, of which ``files`` then tells."""
         if self._waiting:
             self._write()
-        for date, (name, writer) in self._open.items():
+        for values, (name, writer) in self._open.items():
             writer.close()
             path = f"{self.new.path}/{name}"
-            of_all = None if date is None else date.isoformat()
-            self.files.append(NewFile(name, os.path.getsize(path), pq.read_metadata(path).num_rows, of_all))
+            own = dict(zip(self.new.own, values, strict=True))
+            self.files.append(NewFile(name, os.path.getsize(path), pq.read_metadata(path).num_rows, own))
 
     def remove(self) -> None:
         """Remove what was written."""
@@ -176,14 +188,37 @@ class Writing:
             os.unlink(f"{self.new.path}/{name}")
 
 
-def begin(
-    path: str, name: str, columns: pa.Schema, where: Mapping[str, str], access: Mapping[str, str] | None = None
-) -> NewFiles:
-    """What writes rows of ``columns`` in place of those of the table at ``path`` whose columns equal ``where``. A table
-    that is not there is made, partitioned by the columns of ``where`` and the date; one that is there gets the columns
-    that it lacks. Raises ``InputError`` where it has another layout, or ``where`` cannot be a partition."""
+def _have(rows: pa.Table, partition: Mapping[str, str | None]) -> pa.ChunkedArray:
+    """Which rows have all these values."""
+    each = (
+        pc.is_null(rows[name]) if value is None else pc.fill_null(pc.equal(rows[name], value), False)
+        for name, value in partition.items()
+    )
+    return reduce(pc.and_, each)
+
+
+def partitions_of(where: Mapping[str, str], runs: Runs) -> list[str]:
+    """The columns by which a table is partitioned: those of runs, those of ``where``, and the date."""
     require_names(where)
-    partitions = [*(column for column in where if column != "date"), "date"]
+    for run in runs:
+        require_names(run)
+    of_runs = [*runs[0]] if runs else []
+    return [*of_runs, *(column for column in where if column not in ("date", *of_runs)), "date"]
+
+
+def begin(
+    path: str,
+    name: str,
+    columns: pa.Schema,
+    where: Mapping[str, str],
+    access: Mapping[str, str] | None = None,
+    runs: Runs = (),
+) -> NewFiles:
+    """What writes rows of ``columns`` in place of those of the table at ``path`` whose columns equal ``where``, and of
+    these those of some ``runs``. A table that is not there is made, partitioned by the columns of runs and of ``where``
+    and the date; one that is there gets the columns that it lacks. Raises ``InputError`` where it has another layout,
+    or ``where`` cannot be a partition."""
+    partitions = partitions_of(where, runs)
     mine = kept_by_delta(pa.schema([f for f in columns if f.name not in partitions]))
     whole = pa.schema([*mine, *(pa.field(c, pa.string()) for c in partitions[:-1]), pa.field("date", pa.date32())])
     try:
@@ -200,16 +235,17 @@ def begin(
         if lacking:
             table.alter.add_columns(list(DeltaSchema.from_arrow(pa.schema(lacking)).fields))
             table = DeltaTable(path, storage_options=_options(access))
-        return NewFiles(name, columns, dict(where), path, mine, tuple(partitions), _names(table, where), access)
+        replaced = _names(table, where, runs)
+        return NewFiles(name, columns, dict(where), path, mine, tuple(partitions), replaced, access, tuple(runs))
     except DeltaError as error:
         raise EnvironmentFailed(f"{path}: the table cannot be written: {error}") from error
     except OSError as error:
         raise describe_os_error(error, path, "written") from error
 
 
-def replace(path: str, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
+def replace(path: str, name: str, rows: pa.Table, where: Mapping[str, str], runs: Runs = ()) -> None:
     """Replace the rows of the table at ``path`` whose columns equal ``where`` by few ``rows``; see ``begin``."""
-    write(begin(path, name, rows.schema, where), rows)
+    write(begin(path, name, rows.schema, where, runs=runs), rows)
 
 
 def write(new: NewFiles, rows: pa.Table) -> None:
@@ -262,7 +298,7 @@ def _kept(kind: pa.DataType) -> pa.DataType:
 
 
 def _cast(rows: pa.Table, new: NewFiles) -> pa.Table:
-    """Rows as files have them, with their date."""
+    """Rows as files have them, with the values of their partition, the date as ISO."""
     given = new.where.get("date")
     if given is not None or "date" not in rows.column_names:
         dates = pa.repeat(pa.scalar(None if given is None else Date.fromisoformat(given), pa.date32()), len(rows))
@@ -270,13 +306,19 @@ def _cast(rows: pa.Table, new: NewFiles) -> pa.Table:
         dates = rows["date"].cast(pa.date32())
     there = set(rows.column_names)
     columns = [rows[f.name].cast(f.type) if f.name in there else pa.nulls(len(rows), f.type) for f in new.schema]
-    return pa.table(columns, schema=new.schema).append_column(_DATE, dates)
+    found = pa.table(columns, schema=new.schema)
+    for name in new.own:
+        found = found.append_column(f"{_OWN}{name}", (dates if name == "date" else rows[name]).cast(pa.string()))
+    return found
 
 
-def _names(table: DeltaTable, where: Mapping[str, str]) -> frozenset[str]:
-    """The files of a table whose rows have these values."""
+def _names(table: DeltaTable, where: Mapping[str, str], runs: Runs) -> frozenset[str]:
+    """The files of a table whose rows have these values, and are of one of some runs."""
     files = pa.table(table.get_add_actions(flatten=True))
     for column, value in where.items():
         of_files = files[f"partition.{column}"]
         files = files.filter(pc.equal(of_files, pa.scalar(value).cast(of_files.type)))
+    if runs:
+        mine = pa.Table.from_pylist([{f"partition.{column}": value for column, value in run.items()} for run in runs])
+        files = files.join(mine, mine.column_names, join_type="left semi", use_threads=False)
     return frozenset(files["path"].to_pylist())

@@ -30,6 +30,11 @@ Splitter: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Named]
 """Makes several outputs of the batches of one task: each batch with the name of its output."""
 
 
+Runs: TypeAlias = Sequence[Mapping[str, str]]
+"""What identifies the rows of each of several runs in an output table, such as subscription and topic: the same columns
+of each. None: the rows are of one run."""
+
+
 @dataclass(frozen=True)
 class TableSource:
     """A table as somebody wrote it: the file or folder at ``path``, ``table`` of a catalog, or what a ``live`` source
@@ -54,11 +59,13 @@ class TableSource:
 
 class NewRows(ABC):
     """Rows that replace those of an output table whose columns equal ``where``, once they are committed. Steps of
-    ``split`` may write into it, more than once; ``columns`` are those of its rows without ``where``."""
+    ``split`` may write into it, more than once; ``columns`` are those of its rows without ``where``. Rows of several
+    ``runs`` have the values of one of these in their columns, too, and replace the rows of these runs only."""
 
     name: str
     columns: pa.Schema
     where: Mapping[str, str]
+    runs: Runs
 
 
 Output: TypeAlias = "pa.Schema | Order | NewRows"
@@ -110,24 +117,24 @@ class Tables(ABC):
     """The output tables of a run, and what earlier runs left in them."""
 
     @abstractmethod
-    def new(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewRows:
-        """Begin to replace the rows of a table whose columns equal ``where``."""
+    def new(self, name: str, columns: pa.Schema, where: Mapping[str, str], runs: Runs = ()) -> NewRows:
+        """Begin to replace the rows of a table whose columns equal ``where``, and of these those of some ``runs``."""
 
     @abstractmethod
     def commit(self, rows: NewRows) -> None:
         """Make what was written the rows of the table, in one transaction."""
 
     @abstractmethod
-    def put(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
+    def put(self, name: str, rows: pa.Table, where: Mapping[str, str], runs: Runs = ()) -> None:
         """The same with few rows. It may be written later, at last by ``settle``."""
 
     @abstractmethod
     def settle(self) -> None:
         """Wait until all that was put is written. Raises what a write raised."""
 
-    def finish(self, runs: pa.Table, where: Mapping[str, str]) -> None:
+    def finish(self, rows: pa.Table, where: Mapping[str, str], runs: Runs = ()) -> None:
         """Write table ``runs``, when all others are written."""
-        self.put("runs", runs, where)
+        self.put("runs", rows, where, runs)
         self.settle()
 
     def show_latest(self, names: Sequence[str], runs: str, column: str) -> None:  # noqa: B027  a folder has no views

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from subreplay.engine.interface import Dataset, Engine, Tables
+from subreplay.engine.interface import Dataset, Engine, Runs, Tables
 from subreplay.engine.rows_with_values import of_run, with_values
 
 AT_ONCE: Final = 4  # tables of few rows that are written at a time
@@ -26,12 +26,12 @@ class WrittenTables(Tables):
         self._pool = ThreadPoolExecutor(AT_ONCE)
 
     @abstractmethod
-    def write(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
-        """Replace the rows of a table whose columns equal ``where``."""
+    def write(self, name: str, rows: pa.Table, where: Mapping[str, str], runs: Runs) -> None:
+        """Replace the rows of a table whose columns equal ``where``, and of these those of some ``runs``."""
 
-    def put(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
+    def put(self, name: str, rows: pa.Table, where: Mapping[str, str], runs: Runs = ()) -> None:
         self.whose[name] = dict(where)
-        self._writes.append(self._pool.submit(self.write, name, rows, where))
+        self._writes.append(self._pool.submit(self.write, name, rows, where, runs))
 
     def settle(self) -> None:
         writes, self._writes = self._writes, []
@@ -74,7 +74,7 @@ class KeptTables(Tables):
         self._engine = engine
         self.kept: dict[str, Dataset] = {}
 
-    def put(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
+    def put(self, name: str, rows: pa.Table, where: Mapping[str, str], runs: Runs = ()) -> None:
         self.kept[name] = self._engine.of(with_values(rows, where))
 
     def settle(self) -> None:

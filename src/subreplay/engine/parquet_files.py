@@ -7,14 +7,14 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date as Date
 from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from subreplay.engine.delta_files import NewFiles, kept_by_delta
+from subreplay.engine.delta_files import NewFiles, kept_by_delta, partitions_of
+from subreplay.engine.interface import Runs
 from subreplay.engine.rows_with_values import with_values
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -25,10 +25,10 @@ _ESCAPED: Final = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")  # what Spark
 class NewPartitions(NewFiles):
     """New files of such a table."""
 
-    def folder(self, date: Date | None) -> str:
-        """The partition of a date."""
-        values = {**self.where, "date": _NULL if date is None else date.isoformat()}
-        return "/".join(f"{name}={_escaped(values[name])}" for name in self.partitions)
+    def folder(self, values: Mapping[str, str | None]) -> str:
+        """The partition with these values."""
+        of_all = {**self.where, **values}
+        return "/".join(f"{name}={_escaped(of_all[name] or _NULL)}" for name in self.partitions)
 
     def commit(self) -> None:
         """Remove what was in the partitions that have new files. A table without any file gets one without rows."""
@@ -42,11 +42,11 @@ class NewPartitions(NewFiles):
             pq.write_table(with_values(self.columns.empty_table(), self.where), f"{self.path}/part-{uuid4()}.parquet")
 
 
-def begin(path: str, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewPartitions:
+def begin(path: str, name: str, columns: pa.Schema, where: Mapping[str, str], runs: Runs = ()) -> NewPartitions:
     """What writes rows of ``columns`` into the partitions of the table at ``path`` whose columns equal ``where``."""
-    partitions = [*(column for column in where if column != "date"), "date"]
+    partitions = partitions_of(where, runs)
     mine = kept_by_delta(pa.schema([f for f in columns if f.name not in partitions]))
-    return NewPartitions(name, columns, dict(where), path, mine, tuple(partitions), frozenset())
+    return NewPartitions(name, columns, dict(where), path, mine, tuple(partitions), frozenset(), runs=tuple(runs))
 
 
 def _escaped(value: str) -> str:

@@ -13,62 +13,66 @@ import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
+from functools import reduce
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.config.run import RunConfig
-from subreplay.engine.interface import Dataset, Engine, NewRows, Tables
+from subreplay.engine.interface import Dataset, Engine, NewRows, Runs, Tables
 from subreplay.engine.rows_with_values import of_run
 from subreplay.errors import EnvironmentFailed
-from subreplay.rows.conditions import field
+from subreplay.rows.conditions import ALL, Condition, field
 
 ATTEMPT: Final = "attempt"
 RUNS: Final = "runs"
 
 
-def run_tables(engine: Engine, config: RunConfig, prefix: str = "", kept: bool = False) -> Tables:
-    """The output tables of a run; ``kept``: they are kept, and not written."""
+def run_tables(
+    engine: Engine, config: RunConfig, prefix: str = "", kept: bool = False, several: bool = False
+) -> Tables:
+    """The output tables of a run, or of ``several`` that write together; ``kept``: they are kept, and not written."""
     if kept:
         return engine.tables(None, prefix)
-    return RunTables(engine.tables(config.output.tables, prefix), config.subscription.name, prefix)
+    subscription = None if several else config.subscription.name
+    return RunTables(engine.tables(config.output.tables, prefix), subscription, prefix)
 
 
 class RunTables(Tables):
     """Output tables as one attempt writes them, and as attempts that are finished left them. ``subscription``: whose
-    rows are looked for."""
+    rows are looked for; None: of all."""
 
-    def __init__(self, tables: Tables, subscription: str, prefix: str) -> None:
+    def __init__(self, tables: Tables, subscription: str | None, prefix: str) -> None:
         self.tables, self.subscription, self.prefix = tables, subscription, prefix
         self.attempt = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
-        self._mine: dict[str, tuple[pa.Schema, dict[str, str]]] = {}
+        self._mine: dict[str, tuple[pa.Schema, dict[str, str], Runs]] = {}
         self._seen: tuple[str, ...] | None = None
         self._written: Mapping[str, Dataset] | None = None
 
-    def new(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewRows:
-        self._mine[name] = columns, dict(where)
-        return self.tables.new(name, columns, {**where, ATTEMPT: self.attempt})
+    def new(self, name: str, columns: pa.Schema, where: Mapping[str, str], runs: Runs = ()) -> NewRows:
+        self._mine[name] = columns, dict(where), runs
+        return self.tables.new(name, columns, {**where, ATTEMPT: self.attempt}, runs)
 
     def commit(self, rows: NewRows) -> None:
         self.tables.commit(rows)
 
-    def put(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
-        self._mine[name] = rows.schema, dict(where)
-        self.tables.put(name, rows, {**where, ATTEMPT: self.attempt})
+    def put(self, name: str, rows: pa.Table, where: Mapping[str, str], runs: Runs = ()) -> None:
+        self._mine[name] = rows.schema, dict(where), runs
+        self.tables.put(name, rows, {**where, ATTEMPT: self.attempt}, runs)
 
     def settle(self) -> None:
         self.tables.settle()
 
-    def finish(self, runs: pa.Table, where: Mapping[str, str]) -> None:
+    def finish(self, rows: pa.Table, where: Mapping[str, str], runs: Runs = ()) -> None:
         """Make the rows of this attempt those that hold. Raises ``EnvironmentFailed`` where another attempt does so at
         the same moment; its own rows are then removed."""
         self.settle()
         stored = self.tables.find(self.prefix + RUNS)
-        before = () if stored is None else _attempts(stored.where(of_run(where)))
-        mine = runs.append_column(ATTEMPT, pa.repeat(self.attempt, len(runs)))
+        before = () if stored is None else _attempts(stored.where(of_run(where) & _of_some(runs)))
+        mine = rows.append_column(ATTEMPT, pa.repeat(self.attempt, len(rows)))
         try:
-            self.tables.put(RUNS, mine, where)
+            self.tables.put(RUNS, mine, where, runs)
             self.settle()
         except EnvironmentFailed:
             self._remove(self.attempt)
@@ -80,8 +84,8 @@ class RunTables(Tables):
 
     def _remove(self, attempt: str) -> None:
         """Remove the rows of an attempt, as far as nobody else does at the same moment: they are seen no more."""
-        for name, (columns, where) in self._mine.items():
-            self.tables.put(name, columns.empty_table(), {**where, ATTEMPT: attempt})
+        for name, (columns, where, runs) in self._mine.items():
+            self.tables.put(name, columns.empty_table(), {**where, ATTEMPT: attempt}, runs)
         with suppress(EnvironmentFailed):
             self.settle()
 
@@ -96,9 +100,16 @@ class RunTables(Tables):
             return found
         if self._seen is None:
             runs = self.tables.find(RUNS)
-            mine = field("subscription") == self.subscription
+            mine = ALL if self.subscription is None else field("subscription") == self.subscription
             self._seen = () if runs is None else _attempts(runs.where(mine))
         return found.where(field(ATTEMPT).among(*self._seen))
+
+
+def _of_some(runs: Runs) -> Condition:
+    """The condition that rows may be of some of these runs."""
+    if not runs:
+        return ALL
+    return reduce(Condition.__and__, (field(name).among(*sorted({run[name] for run in runs})) for name in runs[0]))
 
 
 def _attempts(runs: Dataset) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from subreplay.adapters.source.canonical_rows import CORRUPT, CanonicalRows
 from subreplay.adapters.source.convert import HIDDEN
 from subreplay.adapters.source.plan import Plan
 from subreplay.adapters.source.presets import plan_of
+from subreplay.audit.input_statistics import INGEST
 from subreplay.config.live import LIVE
 from subreplay.config.run import RunConfig
 from subreplay.config.traffic import InputTable
@@ -28,9 +29,6 @@ from subreplay.rows.conditions import field as column
 from subreplay.rows.model import tables
 from subreplay.rows.model.tables import INPUTS
 from subreplay.rows.quarantine import REJECTED
-
-Given = Mapping[str, Dataset]
-"""Input tables that are given as such; of others there are none, unless the run file says where they are."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,11 @@ class Table:
         return self.select(condition)
 
 
+Given = Mapping[str, Dataset | Table]
+"""Input tables that are given as such; of others there are none, unless the run file says where they are. ``ingest``:
+table ``quarantine`` of an ingest."""
+
+
 class Sources:
     """Opens the input tables of a run. A source that fills several tables is read once."""
 
@@ -60,8 +63,8 @@ class Sources:
         empty."""
         traffic = self._config.traffic
         asked: InputTable | None = getattr(traffic, name)
-        if self._given is not None and name in self._given:
-            return self._mapped_or_own(name, self._given[name], asked, name, name)
+        if self._given is not None and (given := self._given.get(name)) is not None:
+            return given if isinstance(given, Table) else self._mapped_or_own(name, given, asked, name, name)
         if self._given is not None and asked is None:
             if required:
                 raise InputError(f"{name}: no frame is given; it is needed here")
@@ -74,6 +77,18 @@ class Sources:
             return self._of_adapter(name, asked)
         source = self._source(name, asked)
         return self._mapped_or_own(name, self._engine.scan(source), asked, asked.location, source.key, source)
+
+    def ingest(self) -> Table | None:
+        """What an ingest rejected; None where there was none."""
+        if self._given is not None:
+            given = self._given.get(INGEST)
+            return given if isinstance(given, Table) else None
+        traffic = self._config.traffic
+        try:
+            rows = self._engine.scan(TableSource("", f"{traffic.path.rstrip('/')}/quarantine", format=traffic.format))
+        except InputError:
+            return None
+        return Table(rows.where, frozenset())
 
     def _own(self, name: str, required: bool) -> Table:
         """A table below ``traffic.path``, which an ingest writes."""

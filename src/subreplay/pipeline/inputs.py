@@ -9,10 +9,11 @@ from typing import Final
 
 import pyarrow as pa
 
+from subreplay.audit.input_statistics import INGEST as INGEST
 from subreplay.config.run import RunConfig
 from subreplay.config.traffic import InputTable
-from subreplay.engine.interface import Dataset, Engine, Output, TableSource
-from subreplay.errors import InputError, NoMatchingRows
+from subreplay.engine.interface import Dataset, Engine, Output
+from subreplay.errors import ConfigError, InputError, NoMatchingRows
 from subreplay.pipeline.input_tables import Given, Sources, Table
 from subreplay.pipeline.profiled import profiling
 from subreplay.pipeline.table_values import distinct_values
@@ -31,7 +32,6 @@ from subreplay.semantics.policies.kafka.assignor import is_group
 _NAMED: Final = 3  # topics of many that are named
 NO_TOPIC: Final = "(none)"
 """The topic of a run that names none, over tables without a row."""
-INGEST: Final = "ingest"
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class Inputs:
     sampled: bool = False
     ranked: bool = True
     given: bool = False
+    ingest: Table | None = None
 
     @property
     def topic_asked(self) -> str | None:
@@ -147,15 +148,10 @@ def look_at(inputs: Inputs, *, log: bool, only: Sequence[str] = ()) -> Look:
 
 def _of_ingest(inputs: Inputs) -> Mapping[str, Dataset]:
     """What an ingest rejected of the topic, where there was one; a row that names no topic may be of any."""
-    traffic = inputs.config.traffic
-    if inputs.given or inputs.scopes:
-        return {}
-    try:
-        rows = inputs.engine.scan(TableSource("", f"{traffic.path.rstrip('/')}/quarantine", format=traffic.format))
-    except InputError:
+    if inputs.ingest is None or inputs.scopes:
         return {}
     intake = IngestIntake(inputs.topic)
-    return rows.split(intake, intake.outputs)
+    return inputs.ingest.where(ALL).split(intake, intake.outputs)
 
 
 def asks_producers_only(config: RunConfig) -> bool:
@@ -178,7 +174,13 @@ def read_inputs(
     """Open the tables of one run. ``messages_only``: the others may be missing; ``every_topic``: of a group whose topic
     the run does not name, all topics are read.
 
-    Raises ``InputError`` where a table, column or subscription is missing."""
+    Raises ``InputError`` where a table, column or subscription is missing, ``ConfigError`` where the run has several
+    subscriptions."""
+    if config.subscriptions is not None:
+        raise ConfigError(
+            "subscriptions: only `subreplay audit` reads several subscriptions; name one in subscription.name and "
+            "subscription.topic, and remove subscriptions"
+        )
     sources = Sources(engine, config, given)
     some = messages_only or (given is None and asks_producers_only(config))
     tables = {name: sources.table(name, required=name == "messages" or not some) for name in INPUTS}
@@ -195,6 +197,7 @@ def read_inputs(
         sampled=_said(config.traffic.deliveries, tables["deliveries"], "sampled") is True,
         ranked=_said(config.traffic.membership, tables["membership"], "ranked") is not False,
         given=given is not None,
+        ingest=sources.ingest(),
     )
 
 

@@ -269,7 +269,10 @@ class ReportData:
 
     # How ``json_report`` writes and reads this row and all below it: nothing else is in it, and every figure is finite.
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
-        extra="forbid", allow_inf_nan=False, json_schema_serialization_defaults_required=True
+        extra="forbid",
+        allow_inf_nan=False,
+        ser_json_inf_nan="constants",
+        json_schema_serialization_defaults_required=True,
     )
 
     schema_version: str

@@ -7,8 +7,7 @@ The fields are those of ``ReportData``, in the order they are declared, so the J
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from functools import cache
+import re
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
@@ -16,37 +15,25 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from subreplay.errors import InputError
 from subreplay.reports.data import SCHEMA_VERSION, ReportData
+from subreplay.reports.overview_data import Overview
 
 REPORT: Final = TypeAdapter(ReportData)
+_OVERVIEW: Final = TypeAdapter(Overview)
+_NOT_FINITE: Final = re.compile(r'^ *(?:"\w+": )?(?:NaN|-?Infinity),?$', re.MULTILINE)  # a value has a line of its own
 
 
 def to_json(data: ReportData) -> str:
-    """The report as indented ASCII JSON ending in a newline; the same data gives the same bytes."""
-    return "".join(_indented(REPORT.dump_python(data, mode="json"), "\n")) + "\n"
+    """The report as indented ASCII JSON ending in a newline; the same data gives the same bytes. Raises ``ValueError``
+    where a figure is not finite."""
+    text = REPORT.dump_json(data, indent=1, ensure_ascii=True).decode()
+    if ("NaN" in text or "Infinity" in text) and (found := _NOT_FINITE.search(text)):
+        raise ValueError(f"not JSON compliant, as a figure is not finite: {found[0].strip()}")
+    return text + "\n"
 
 
-def _indented(value: Any, line: str) -> Iterator[str]:
-    """What ``json.dumps(value, indent=1)`` gives, in parts; ``line`` begins a line at this depth. With an indent,
-    ``json`` would encode each value in Python; so what holds no other values is encoded without one."""
-    inner = f"{line} "
-    if not isinstance(value, dict | list) or not value:
-        yield json.dumps(value, allow_nan=False)
-    elif not any(isinstance(part, dict | list) for part in (value.values() if isinstance(value, dict) else value)):
-        text = _encoder(inner).encode(value)
-        yield f"{text[0]}{inner}{text[1:-1]}{line}{text[-1]}"
-    else:
-        named = isinstance(value, dict)
-        begin = "{" if named else "["
-        for key in value if named else range(len(value)):
-            yield f"{begin}{inner}{json.dumps(key)}: " if named else f"{begin}{inner}"
-            yield from _indented(value[key], inner)
-            begin = ","
-        yield f"{line}}}" if named else f"{line}]"
-
-
-@cache
-def _encoder(line: str) -> json.JSONEncoder:
-    return json.JSONEncoder(separators=(f",{line}", ": "), allow_nan=False)
+def overview_json(data: Overview) -> str:
+    """The overview of several subscriptions as indented ASCII JSON ending in a newline."""
+    return _OVERVIEW.dump_json(data, indent=1, ensure_ascii=True).decode() + "\n"
 
 
 def from_json(text: str) -> ReportData:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from subreplay.reports.data import ReportData
-from subreplay.reports.json_report import to_json
+from subreplay.reports.json_report import overview_json, to_json
+from subreplay.reports.overview_data import Overview, OverviewRow
 from subreplay.reports.text import to_text
 
 PAGE: Final = "report.html"
@@ -40,6 +42,22 @@ def write_reports(data: ReportData, out_dir: Path, *, html: bool = True) -> Repo
 
         _replace(paths.html, to_html(data))
     return paths
+
+
+def write_overview(data: Overview, reports: Iterable[tuple[OverviewRow, bytes, bytes]], out_dir: Path) -> Path:
+    """Write the overview of several subscriptions as ``overview.html`` and ``overview.json`` into ``out_dir``, and the
+    reports of its rows, each as JSON and as a page, into folders below it. Returns the path of the page."""
+    from subreplay.reports.page.overview import overview_page
+
+    for row, report, page in reports:
+        folder = out_dir / Path(row.page).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace(folder / "report.json", report.decode())
+        _replace(folder / PAGE, page.decode())
+    out_dir.mkdir(parents=True, exist_ok=True)
+    _replace(out_dir / "overview.json", overview_json(data))
+    _replace(path := out_dir / "overview.html", overview_page(data))
+    return path
 
 
 def _replace(path: Path, text: str) -> None:

@@ -188,23 +188,26 @@ def block_rows(block: ShuffleBlock, order: Order) -> Iterator[pa.RecordBatch]:
 
 def external_merge(blocks: Iterable[ShuffleBlock], order: Order) -> Iterator[pa.RecordBatch]:
     """Blocks sorted by topic, partition and first key -> their rows, in order, a batch of one topic partition each.
-    ``ROWS`` or more are merged together, of however many topic partitions these are."""
+    ``ROWS`` or more are merged together, or ``MOST_BYTES``, of however many topic partitions these are."""
     scopes: list[tuple[str, int]] = []
     held: list[pa.Table] = []
     numbers: list[Ints] = []  # of the scopes of rows
     rows, enough = 0, ROWS
+    size, most = 0, MOST_BYTES
     for block in blocks:
         if not scopes or scopes[-1] != block.scope:
             scopes.append(block.scope)
-        if rows >= enough:
+        if rows >= enough or size >= most:
             together, of_each = _together(held, numbers, order)
             complete = _before(together, of_each, len(scopes) - 1, block.first_key, order)
             yield from _whole(together.slice(0, complete), of_each[:complete], scopes, order)
             held, numbers, rows = [together.slice(complete)], [of_each[complete:]], rows - complete
             enough = ROWS + 2 * rows  # what stays is sorted again when as much has come
+            size = held[0].nbytes
+            most = MOST_BYTES + 2 * size
         held.append(_opened(block, order))
         numbers.append(np.full(held[-1].num_rows, len(scopes) - 1))
-        rows += held[-1].num_rows
+        rows, size = rows + held[-1].num_rows, size + len(block.rows)
     if held:
         together, of_each = _together(held, numbers, order)
         yield from _whole(together, of_each, scopes, order)

@@ -35,13 +35,15 @@ IDLE: Final = 60  # s after which a process without work ends
 
 
 class LocalEngine(Engine):
-    """Runs steps in processes of this machine, one a core; what they leave is in a folder until ``close``."""
+    """Runs steps in processes of this machine, one a core; what they leave is in a folder until ``close``. Without
+    ``processes`` this one does all."""
 
     name = "local"
     version = __version__
 
-    def __init__(self, cores: int | None = None, scratch: str | None = None) -> None:
+    def __init__(self, cores: int | None = None, scratch: str | None = None, *, processes: bool = True) -> None:
         self.cores = cores or _cores()
+        self._may_start = processes
         self._scratch = scratch
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._processes: Any = None
@@ -85,7 +87,7 @@ class LocalEngine(Engine):
 
     def is_worth_processes(self, parts: Sequence[Part]) -> bool:
         """Whether other processes read parts sooner than this one does."""
-        return len(parts) > 1 and sum(part.rows for part in parts) > IN_PROCESS
+        return self._may_start and len(parts) > 1 and sum(part.rows for part in parts) > IN_PROCESS
 
     def split(self, parts: Sequence[Part], step: Splitter, outputs: Mapping[str, Output]) -> Mapping[str, Dataset]:
         """What a step makes of each part, in files."""

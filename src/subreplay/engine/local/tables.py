@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from subreplay.engine import delta_files, parquet_files
 from subreplay.engine.delta_files import NewFiles
-from subreplay.engine.interface import Dataset, NewRows, TableSource
+from subreplay.engine.interface import Dataset, NewRows, Runs, TableSource
 from subreplay.engine.local.datasets import PartsDataset
 from subreplay.engine.local.parts import Held, Part
 from subreplay.engine.output_tables import KeptTables, WrittenTables
@@ -27,20 +27,20 @@ class LocalTables(WrittenTables):
         super().__init__(prefix, format)
         self.engine, self.root = engine, os.path.abspath(root)
 
-    def new(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewRows:
-        return self._begin(name, columns, where)
+    def new(self, name: str, columns: pa.Schema, where: Mapping[str, str], runs: Runs = ()) -> NewRows:
+        return self._begin(name, columns, where, runs)
 
-    def _begin(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewFiles:
+    def _begin(self, name: str, columns: pa.Schema, where: Mapping[str, str], runs: Runs) -> NewFiles:
         begin = delta_files.begin if self.format == "delta" else parquet_files.begin
-        return begin(f"{self.root}/{self.prefix}{name}", name, columns, where)
+        return begin(f"{self.root}/{self.prefix}{name}", name, columns, where, runs=runs)
 
     def commit(self, rows: NewRows) -> None:
         assert isinstance(rows, NewFiles)
         rows.commit()
         self.whose[rows.name] = dict(rows.where)
 
-    def write(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
-        delta_files.write(self._begin(name, rows.schema, where), rows)
+    def write(self, name: str, rows: pa.Table, where: Mapping[str, str], runs: Runs) -> None:
+        delta_files.write(self._begin(name, rows.schema, where, runs), rows)
 
     def find(self, name: str) -> Dataset | None:
         self.settle()
@@ -66,7 +66,7 @@ class LocalKeptTables(KeptTables):
         super().__init__(engine)
         self.engine = engine
 
-    def new(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewRows:
+    def new(self, name: str, columns: pa.Schema, where: Mapping[str, str], runs: Runs = ()) -> NewRows:
         return NewKept(name, columns, where)
 
     def commit(self, rows: NewRows) -> None:

@@ -20,7 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from subreplay.config.fields import quote_name
 from subreplay.config.run import Location, Schema
 from subreplay.engine.delta_files import CONFIGURATION as _OF_DELTA
-from subreplay.engine.delta_files import require_names
+from subreplay.engine.delta_files import partitions_of, require_names
+from subreplay.engine.interface import Runs
 from subreplay.engine.missing_files import missing
 from subreplay.engine.spark.local_paths import is_here
 from subreplay.engine.spark.schemas import frame_of, spark_schema
@@ -86,19 +87,21 @@ def require_schema(spark: SparkSession, schema: Schema, key: str) -> None:
         raise ConfigError(f"{key}: there is no schema {schema}; make it (CREATE SCHEMA {schema}), or name another")
 
 
-def replace(frame: DataFrame, root: Location, name: str, form: str, **where: str) -> None:
-    """Write ``frame`` as table ``name`` of ``root``, replacing exactly the rows whose columns equal ``where``; its
-    own rows get these values, so that none can land elsewhere. A frame without a date gets null.
+def replace(frame: DataFrame, root: Location, name: str, form: str, runs: Runs = (), **where: str) -> None:
+    """Write ``frame`` as table ``name`` of ``root``, replacing exactly the rows whose columns equal ``where``, and of
+    these those of some ``runs``; its own rows get the values of ``where``, so that none can land elsewhere. A frame
+    without a date gets null.
 
-    A new table is partitioned by the columns of ``where`` and the date. Delta replaces the rows in one transaction, and
-    runs that differ in any of these columns do not disturb one another; Parquet replaces the partitions that ``frame``
-    holds. Raises ``InputError`` where the table has another layout, ``EnvironmentFailed`` where another run writes the
-    same rows.
+    A new table is partitioned by the columns of runs and of ``where`` and the date. Delta replaces the rows in one
+    transaction, and runs that differ in any of these columns do not disturb one another; Parquet replaces the
+    partitions that ``frame`` holds. Raises ``InputError`` where the table has another layout, ``EnvironmentFailed``
+    where another run writes the same rows.
     """
     path = _path(root, name)
     frame = with_values(frame, where)
-    partitions = _partitions(where)
-    condition = " AND ".join(f"{column} = {literal(value)}" for column, value in where.items())
+    partitions = partitions_of(where, runs)
+    of_runs = [f"({' OR '.join(f'({equal(run)})' for run in runs)})"] if runs else []
+    condition = " AND ".join([*([equal(where)] if where else []), *of_runs])
     writer = frame.write.format(form).mode("overwrite").partitionBy(*partitions)
     if isinstance(root, Schema):
         _committed(partial(_replace_named, frame, quote_name(path), partitions, condition), path)
@@ -110,8 +113,9 @@ def replace(frame: DataFrame, root: Location, name: str, form: str, **where: str
         writer.option("partitionOverwriteMode", "dynamic").save(path)
 
 
-def _partitions(where: Mapping[str, str]) -> list[str]:
-    return [*(column for column in where if column != "date"), "date"]
+def equal(values: Mapping[str, str]) -> str:
+    """The condition, in SQL, that columns have these values."""
+    return " AND ".join(f"{column} = {literal(value)}" for column, value in values.items())
 
 
 def _replace_named(frame: DataFrame, name: str, partitions: Sequence[str], condition: str) -> None:

@@ -73,7 +73,7 @@ def _files(spark: SparkSession, folder: str, schema: pa.Schema) -> list[NewFile]
             start + unquote(row.path).partition(start)[2],
             row.size,
             row["count"],
-            None if row.date is None else row.date.isoformat(),
+            {"date": None if row.date is None else row.date.isoformat()},
         )
         for row in found.collect()
     )

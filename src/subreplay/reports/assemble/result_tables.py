@@ -139,6 +139,12 @@ def _schema(kind: type[Any]) -> pa.Schema:
     return pa.schema([pa.field(name, _KINDS[hints[name]]) for name in flat])
 
 
+SCHEMAS: Final = {
+    "epochs": EPOCHS, "range_tables": RANGES, "moves": _schema(MoveView), "scenarios": _schema(ScenarioView),
+}  # fmt: skip
+"""The columns of each of these tables but ``runs``."""
+
+
 def _run(figures: Figures, run: RunInfo, judged: Judgement) -> dict[str, str]:
     inputs = {i.table: [i.rows_in, i.valid, i.quarantined] for i in input_counts(figures)}
     return {

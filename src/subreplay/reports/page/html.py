@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -32,17 +32,24 @@ def to_html(data: ReportData) -> str:
     """The report's page; the same data gives the same bytes."""
     data = cleaned(data)
     shown = view(data)
-    script = _asset("report.js").strip()
-    page: str = _environment(shown, data.run.topic).get_template(PAGE).render(
+    environment = page_environment(_filters(shown, data.run.topic))
+    return filled(
+        environment,
+        PAGE,
+        "report.js",
         data=data,
         run=data.run,
         view=shown,
-        style=_style(),
-        script=script,
         metrics=METRICS,
-        policy=POLICY.format(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()),
         patterns=palette.patterns(len(shown.colours.names)),
-    )  # fmt: skip
+    )
+
+
+def filled(environment: Environment, template: str, script_name: str, **values: Any) -> str:
+    """A page of the package's style with one script, which its policy allows by its digest."""
+    script = _asset(script_name).strip()
+    policy = POLICY.format(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode())
+    page: str = environment.get_template(template).render(style=_style(), script=script, policy=policy, **values)
     return page.strip() + "\n"
 
 
@@ -74,14 +81,19 @@ class _Compiled(BytecodeCache):
 _compiled = _Compiled()
 
 
-def _environment(shown: View, topic: str) -> Environment:
+def page_environment(filters: Mapping[str, Any]) -> Environment:
     """Templates of the package, an unknown name an error, everything escaped but what they call safe: drawn charts,
     the colours and the packaged style and script."""
     environment = Environment(
         loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         bytecode_cache=_compiled,
     )  # fmt: skip
-    filters: dict[str, Any] = {
+    environment.filters.update(filters)
+    return environment
+
+
+def _filters(shown: View, topic: str) -> dict[str, Any]:
+    return {
         "count": words.count,
         "percent": words.percent,
         "percent_or_none": words.percent_or_none,
@@ -103,8 +115,6 @@ def _environment(shown: View, topic: str) -> Environment:
         "width": width,
         "breakable": breakable,
     }
-    environment.filters.update(filters)
-    return environment
 
 
 def idle(consumers: Sequence[ScenarioConsumer]) -> list[tuple[str, str]]:

@@ -1,0 +1,87 @@
+"""Which subscriptions a run of several audits: those of the input tables that its entries match, each on each topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from subreplay.config.run import RunConfig
+from subreplay.config.subscriptions import SubscriptionEntry
+from subreplay.errors import ConfigError, NoMatchingRows, SubreplayError
+from subreplay.pipeline.input_tables import Table
+from subreplay.pipeline.table_values import distinct_values
+from subreplay.rows.conditions import ALL
+from subreplay.rows.model.held import instead
+
+MOST: Final = 10_000
+"""Subscriptions, each on each topic, of one run."""
+
+
+@dataclass(frozen=True)
+class SubscriptionRun:
+    """The run of one subscription on one topic, as if a run file had named it; None: ``failure`` says why there is
+    none. ``owner`` answers for it."""
+
+    name: str
+    topic: str
+    owner: str
+    config: RunConfig | None
+    failure: SubreplayError | None = None
+
+    @property
+    def where(self) -> dict[str, str]:
+        """What identifies its rows in an output table, beside the date."""
+        return {"subscription": self.name, "topic": self.topic}
+
+
+def find_subscriptions(
+    tables: Mapping[str, Table], config: RunConfig, only: Sequence[str] = ()
+) -> tuple[SubscriptionRun, ...]:
+    """The subscriptions of tables membership and deliveries that an entry matches, and whose name or topic matches one
+    of the patterns ``only``, where there are any; also entries that name a subscription which the tables do not have.
+
+    Raises ``NoMatchingRows`` where there is none, ``ConfigError`` where there are too many."""
+    pairs: set[tuple[str, str]] = set()
+    for table in ("membership", "deliveries"):
+        found = distinct_values(tables[table].where(ALL), ("subscription", "topic"), MOST + 1)
+        pairs |= {(name, topic) for name, topic in found if name and topic}
+    runs = [*_matching(config, sorted(pairs)), *_missing(config, pairs)]
+    chosen = tuple(run for run in runs if not only or _is_among(run, only))
+    if len(chosen) > MOST:
+        raise ConfigError(
+            f"subscriptions: the tables have more than {MOST:,} subscriptions on topics that match; name fewer, or run "
+            "them in several runs (--only)"
+        )
+    if not chosen:
+        what = f"no subscription matches {', '.join(only)}" if only else "no subscription matches an entry"
+        raise NoMatchingRows(f"subscriptions: {what}{instead('subscription', '', {name for name, _ in pairs})}")
+    return chosen
+
+
+def _is_among(run: SubscriptionRun, only: Iterable[str]) -> bool:
+    return any(fnmatchcase(run.name, each) or fnmatchcase(run.topic, each) for each in only)
+
+
+def _matching(config: RunConfig, pairs: Iterable[tuple[str, str]]) -> Iterator[SubscriptionRun]:
+    for name, topic in pairs:
+        entry = next((entry for entry in config.subscriptions or () if entry.matches(name, topic)), None)
+        if entry is not None:
+            yield _run(config, entry, name, topic)
+
+
+def _run(config: RunConfig, entry: SubscriptionEntry, name: str, topic: str) -> SubscriptionRun:
+    try:
+        return SubscriptionRun(name, topic, entry.owner, config.of_entry(entry, name, topic))
+    except ConfigError as error:
+        return SubscriptionRun(name, topic, entry.owner, None, error)
+
+
+def _missing(config: RunConfig, pairs: set[tuple[str, str]]) -> Iterator[SubscriptionRun]:
+    """Entries that name a subscription, and of which the tables have nothing."""
+    for entry in config.subscriptions or ():
+        if entry.is_name and not any(entry.matches(*pair) for pair in pairs):
+            has = instead("subscription", entry.name, {name for name, _ in pairs}) if pairs else "; they are empty"
+            failure = NoMatchingRows(f"tables membership and deliveries have no subscription {entry.words!r}{has}")
+            yield SubscriptionRun(entry.name, "" if entry.topic == "*" else entry.topic, entry.owner, None, failure)

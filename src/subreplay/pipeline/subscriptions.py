@@ -1,0 +1,187 @@
+"""The story of a run of several subscriptions: each input table is read once, its rows go to the tasks that audit the
+subscriptions of their topics, and the rows of all are written together.
+
+Each subscription is audited by the story of one run (``pipeline.story``). An error of one of them is its row of the
+overview, and does not stop the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from subreplay.audit import sums
+from subreplay.audit.input_statistics import INGEST
+from subreplay.audit.passes.loads import LOADS_OF_RUN
+from subreplay.audit.window_sums import ASSIGNMENTS, VIOLATIONS_BY_WINDOW
+from subreplay.config.run import RunConfig
+from subreplay.engine.interface import Dataset, Engine, Output
+from subreplay.pipeline import story
+from subreplay.pipeline.attempts import RUNS, run_tables
+from subreplay.pipeline.dispatch import PREDICTED_AUDITED
+from subreplay.pipeline.found_subscriptions import SubscriptionRun, find_subscriptions
+from subreplay.pipeline.input_tables import Sources, Table
+from subreplay.pipeline.known_secret import noted
+from subreplay.pipeline.topic_audits import AUDITS, EXIT, ROW, AuditTopics, InputRows, audit_row, failed_row
+from subreplay.reports.assemble import result_tables
+from subreplay.reports.json_report import to_json
+from subreplay.reports.overview_data import Overview, OverviewRow, overview, overview_row
+from subreplay.reports.page.html import to_html
+from subreplay.rows.chunks import BY_TOPIC, CHUNKS, TopicChunks
+from subreplay.rows.conditions import ALL, Condition, field
+from subreplay.rows.model.tables import AUDITED, INPUTS, QUARANTINE, VIOLATIONS
+from subreplay.semantics.policies.kafka.assignor import is_group
+from subreplay.whatif.predicted import PREDICTED
+
+Progress = Callable[[str], AbstractContextManager[object]]
+_MOST_NAMED: Final = 1_000
+"""Names that a condition has; of more, all rows are read."""
+
+
+@dataclass(frozen=True)
+class Audits:
+    """What a run of several subscriptions found: the overview, and the reports of its rows by their pages, as JSON and
+    as a page."""
+
+    overview: Overview
+    rows: pa.Table
+
+    def reports(self) -> Iterator[tuple[OverviewRow, bytes, bytes]]:
+        """Each row that has a report, with it as JSON and as a page."""
+        for batch in self.rows.to_batches(max_chunksize=1):
+            row, report, page = (batch.column(name)[0].as_py() for name in AUDITS.names)
+            if page is not None:
+                yield ROW.validate_json(row), report, page
+
+
+def audit(engine: Engine, config: RunConfig, progress: Progress = nullcontext, only: Sequence[str] = ()) -> Audits:
+    """Audit the subscriptions that ``subscriptions`` of the run names, or of them those that match a pattern of
+    ``only``."""
+    with progress("finding the subscriptions of the tables"):
+        sources = Sources(engine, config)
+        tables = {name: sources.table(name, required=True) for name in INPUTS}
+        if (ingest := sources.ingest()) is not None:
+            tables[INGEST] = ingest
+        found = find_subscriptions(tables, config, only)
+    rows = [audit_row(failed_row(run, run.failure)) for run in found if run.failure is not None]
+    runs = [run for run in found if run.config is not None]
+    if config.date is None and runs:
+        rows += _audit_together(engine, config, tables, runs, progress)
+    else:
+        rows += [_audit_alone(engine, run, progress) for run in runs]
+    audits = pa.Table.from_batches(rows, AUDITS)
+    shown = overview(
+        config.report.title,
+        None if config.date is None else config.date.isoformat(),
+        map(ROW.validate_json, audits["row"].to_pylist()),
+    )
+    return Audits(shown, audits)
+
+
+def _audit_alone(engine: Engine, run: SubscriptionRun, progress: Progress) -> pa.RecordBatch:
+    """Audit one subscription as a run of its own. The run of a date reads what earlier ones left in the output."""
+    assert run.config is not None
+    try:
+        with progress(f"auditing {run.name} on {run.topic}"):
+            result = story.audit(engine, run.config)
+        row = overview_row(result.report, run.owner, EXIT[result.verdict], None)
+        return audit_row(row, to_json(result.report), to_html(result.report))
+    except Exception as error:
+        return audit_row(failed_row(run, error))
+
+
+def _audit_together(
+    engine: Engine, config: RunConfig, tables: Mapping[str, Table], runs: Sequence[SubscriptionRun], progress: Progress
+) -> list[pa.RecordBatch]:
+    """Audit subscriptions by one read of each table."""
+    of_topics: dict[str, tuple[SubscriptionRun, ...]] = {}
+    for run in runs:
+        of_topics[run.topic] = (*of_topics.get(run.topic, ()), run)
+    with progress("reading the tables"):
+        chunks, inputs = _by_topic(tables, of_topics)
+    written = run_tables(engine, config, several=True)
+    where = [run.where for run in runs]
+    new = {name: written.new(name, columns, {}, where) for name, columns in _results(config).items()}
+    outputs: dict[str, Output] = {**new, RUNS: _runs(config), "audits": AUDITS}
+    topics = f"{len(of_topics):,} topic{'s' * (len(of_topics) > 1)}"
+    with progress(f"auditing {len(runs):,} subscription{'s' * (len(runs) > 1)} on {topics}"):
+        made = engine.sorted(chunks, BY_TOPIC).split(AuditTopics(of_topics, inputs), outputs)
+    with progress("writing the result tables"):
+        for rows in new.values():
+            written.commit(rows)
+        finished = made[RUNS].table()
+        those = [{name: str(row[name]) for name in ("subscription", "topic")} for row in finished.to_pylist()]
+        written.finish(finished, {}, those or where)
+    audits: list[pa.RecordBatch] = made["audits"].table().to_batches()
+    return audits
+
+
+def _by_topic(
+    tables: Mapping[str, Table], runs: Mapping[str, tuple[SubscriptionRun, ...]]
+) -> tuple[list[Dataset], tuple[InputRows, ...]]:
+    """The rows of the input tables as chunks by topic, and what else is known of the tables."""
+    topics = tuple(sorted(runs))
+    groups = {topic: names for topic in topics if (names := _groups(runs[topic]))}
+    chunks, inputs = [], []
+    for number, (name, table) in enumerate(tables.items()):
+        rows = table.where(_condition(name, runs, groups))
+        step = TopicChunks(number, rows.schema, topics, groups if name == "membership" else {}, name == INGEST)
+        chunks.append(rows.split(step, {CHUNKS: BY_TOPIC})[CHUNKS])
+        inputs.append(InputRows(name, rows.schema, table.absent, table.of_source))
+    return chunks, tuple(inputs)
+
+
+def _groups(runs: Iterable[SubscriptionRun]) -> tuple[str, ...]:
+    """The names of runs whose subscription is a Kafka group, which reads other topics as well."""
+    return tuple(run.name for run in runs if run.config and is_group(run.config.subscription.make_policy()))
+
+
+def _condition(
+    name: str, runs: Mapping[str, tuple[SubscriptionRun, ...]], groups: Mapping[str, tuple[str, ...]]
+) -> Condition:
+    """The rows of an input table that any of the runs may read."""
+    letters = any(run.config is not None and run.config.topic.dead_letter for some in runs.values() for run in some)
+    found = ALL
+    others = (name == "messages" and letters) or (name == "membership" and bool(groups))
+    if name != INGEST and not others and len(runs) <= _MOST_NAMED:
+        found = _among("topic", runs)
+    names = {run.name for some in runs.values() for run in some}
+    if name in ("membership", "deliveries") and len(names) <= _MOST_NAMED:
+        found = found & _among("subscription", names)
+    return found
+
+
+def _among(column: str, values: Iterable[str]) -> Condition:
+    return field(column).is_null | field(column).among("", *sorted(values))
+
+
+def _results(config: RunConfig) -> dict[str, pa.Schema]:
+    """The result tables of an audit but ``runs``, with the columns that rows of several runs have."""
+    replayed = any(getattr(scenario, "dispatch", None) is not None for scenario in config.scenarios)
+    found = {
+        "audited": AUDITED,
+        "loads": LOADS_OF_RUN,
+        "assignments": ASSIGNMENTS,
+        "violations": VIOLATIONS,
+        "violations_by_window": VIOLATIONS_BY_WINDOW,
+        "finding_counts": sums.COUNTS,
+        "quarantine": QUARANTINE,
+        **result_tables.SCHEMAS,
+        **({"predicted": PREDICTED, "predicted_audited": PREDICTED_AUDITED} if replayed else {}),
+    }
+    return {name: _of_several(columns) for name, columns in found.items()}
+
+
+def _runs(config: RunConfig) -> pa.Schema:
+    return _of_several(noted(result_tables.RUNS.empty_table(), config).schema)
+
+
+def _of_several(columns: pa.Schema) -> pa.Schema:
+    """Columns of a table with those that tell whose rows they are."""
+    own = [pa.field("subscription", pa.string()), pa.field("topic", pa.string()), pa.field("date", pa.date32())]
+    names = {field.name for field in own}
+    return pa.schema([*(field.with_nullable(True) for field in columns if field.name not in names), *own])

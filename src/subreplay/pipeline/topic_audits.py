@@ -1,0 +1,141 @@
+"""A step that audits the subscriptions of each topic: the story of one run, within the task that has the topic's rows.
+
+A task runs the story on the local engine without processes of its own, whichever engine the task belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import TypeAdapter
+
+from subreplay import failures
+from subreplay.engine.local.datasets import LocalDataset, PartsDataset
+from subreplay.engine.local.engine import LocalEngine
+from subreplay.engine.local.parts import Chain, Held, Part, Spilled
+from subreplay.errors import EnvironmentFailed, SubreplayError
+from subreplay.pipeline import story
+from subreplay.pipeline.found_subscriptions import SubscriptionRun
+from subreplay.pipeline.input_tables import Table
+from subreplay.reports.json_report import to_json
+from subreplay.reports.overview_data import FAILED, OverviewRow, overview_row
+from subreplay.reports.page.html import to_html
+from subreplay.rows.chunks import opened
+from subreplay.rows.conditions import field
+from subreplay.rows.model.columns import batch_bytes
+from subreplay.rows.model.rows import Verdict
+
+EXIT: Final = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 3}
+"""The exit code of each verdict."""
+AUDITS: Final = pa.schema([("row", pa.binary()), ("report", pa.binary()), ("page", pa.binary())])
+"""What becomes of each run, beside its result tables: the row of the overview, and the report as JSON and as a page;
+null where there is none."""
+ROW: Final = TypeAdapter(OverviewRow)
+_MOST_HELD: Final = 1 << 28
+"""Bytes of a topic's rows that a task holds; more wait in files."""
+
+
+@dataclass(frozen=True)
+class InputRows:
+    """What is known of an input table apart from its rows (see ``input_tables.Table``)."""
+
+    name: str
+    schema: pa.Schema
+    absent: frozenset[str]
+    of_source: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class AuditTopics:
+    """Splits ``BY_TOPIC`` chunks in order into the rows of result tables, by their names, and ``audits`` (``AUDITS``).
+    ``runs`` are the subscriptions of each topic."""
+
+    runs: Mapping[str, tuple[SubscriptionRun, ...]]
+    inputs: tuple[InputRows, ...]
+
+    def __call__(self, chunks: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        schemas = [table.schema for table in self.inputs]
+        for topic, mine in groupby(chunks, lambda batch: batch.column(0)[0].as_py()):
+            with TemporaryDirectory(prefix="subreplay-") as folder:
+                rows = [_Rows(folder, table) for table in self.inputs]
+                for batch in mine:
+                    for number, part in opened(batch, schemas):
+                        rows[number].add(part)
+                for run in self.runs[topic]:
+                    yield from self._audited(run, rows)
+
+    def _audited(self, run: SubscriptionRun, rows: list[_Rows]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """What the audit of one subscription gives. Whatever ends it is the row of this one; the others go on."""
+        assert run.config is not None
+        engine = LocalEngine(1, processes=False)
+        with engine:
+            given = {each.table.name: each.of(engine) for each in rows}
+            try:
+                result = story.audit(engine, run.config, tables=engine.tables(None), given=given)
+                delay = _worst_delay(result.tables["violations"])
+                row = overview_row(result.report, run.owner, EXIT[result.verdict], delay)
+                report, page = to_json(result.report), to_html(result.report)
+            except Exception as error:
+                yield "audits", audit_row(failed_row(run, error))
+                return
+            for name, dataset in result.tables.items():
+                assert isinstance(dataset, LocalDataset)
+                yield from ((name, batch) for batch in Chain(tuple(dataset.tasks())).batches())
+            yield "audits", audit_row(row, report, page)
+
+
+def failed_row(run: SubscriptionRun, error: Exception) -> OverviewRow:
+    """The row of a subscription whose audit ended with an error."""
+    found: SubreplayError | None = failures.explain_failure(error)
+    if found is None:
+        found = EnvironmentFailed(f"a fault of subreplay, please report it: {type(error).__name__}: {error}")
+    return OverviewRow(run.name, run.topic, run.owner, FAILED, found.exit_code, str(found))
+
+
+def audit_row(row: OverviewRow, report: str | None = None, page: str | None = None) -> pa.RecordBatch:
+    """One row of ``AUDITS``."""
+    texts = [None if text is None else text.encode() for text in (report, page)]
+    values = [[ROW.dump_json(row)], [texts[0]], [texts[1]]]
+    return pa.RecordBatch.from_arrays([pa.array(value, pa.binary()) for value in values], schema=AUDITS)
+
+
+def _worst_delay(violations: Any) -> int | None:
+    """The longest that a message waited past due, of findings that fail, ns."""
+    waited = violations.where(field("verdict") == "invalid").select(["waited"]).table()["waited"]
+    longest = pc.max(waited).as_py()
+    return None if longest is None else int(longest) * 1_000
+
+
+class _Rows:
+    """The rows of one input table that a task has of a topic: in memory, or in files where they are many."""
+
+    def __init__(self, folder: str, table: InputRows) -> None:
+        self.table = table
+        self._folder = Path(folder)
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._spilled: list[Part] = []
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._held.append(rows)
+        self._bytes += batch_bytes(rows)
+        if self._bytes >= _MOST_HELD:
+            path = self._folder / f"{self.table.name}-{len(self._spilled)}"
+            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, self.table.schema) as writer:
+                for batch in self._held:
+                    writer.write_batch(batch)
+            self._spilled.append(Spilled(str(path), sum(batch.num_rows for batch in self._held)))
+            self._held, self._bytes = [], 0
+
+    def of(self, engine: LocalEngine) -> Table:
+        """They as an input table of a run."""
+        held = Held(pa.Table.from_batches(self._held, self.table.schema))
+        rows = PartsDataset(engine, (*self._spilled, held), self.table.schema)
+        return Table(rows.where, self.table.absent, self.table.of_source)

@@ -1,0 +1,58 @@
+"""The overview of several subscriptions as one page that opens without a network: a table to sort and filter, whose
+rows open the subscriptions' reports."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from subreplay.reports import words
+from subreplay.reports.clean import cleaned
+from subreplay.reports.overview_data import Overview, OverviewRow
+from subreplay.reports.page.html import filled, page_environment, slug
+
+PAGE: Final = "overview.html.j2"
+COLUMNS: Final = (
+    ("verdict", "Verdict", ""),
+    ("subscription", "Subscription", ""),
+    ("findings", "Findings", "Findings of rules that were broken"),
+    ("waiting", "Waiting", "Messages that waited too long, or were never delivered"),
+    ("worst_delay", "Worst delay", "The longest that a message waited past due, of those findings"),
+    ("redelivery_rate", "Redelivered", "Redeliveries of all deliveries"),
+    ("skew", "Skew", "The largest share of a consumer over an even share"),
+    ("deliveries", "Deliveries", ""),
+    ("owner", "Owner", ""),
+)
+"""The columns that a click sorts by: field, heading, meaning."""
+
+
+def overview_page(data: Overview) -> str:
+    """The overview's page; the same data gives the same bytes."""
+    data = cleaned(data)
+    verdicts = {row.verdict: 0 for row in data.rows}
+    for row in data.rows:
+        verdicts[row.verdict] += 1
+    filters = {"slug": slug, "shown": _shown, "order": _order, "plural": words.plural}
+    environment = page_environment(filters)
+    return filled(environment, PAGE, "overview.js", data=data, columns=COLUMNS, verdicts=verdicts)
+
+
+def _shown(row: OverviewRow, field: str) -> str:
+    """A figure of a row as text; a dash where there is none."""
+    value = getattr(row, field)
+    if value is None:
+        return words.MISSING
+    if field == "worst_delay":
+        return words.nanos(value)
+    if field == "redelivery_rate":
+        return words.percent(value)
+    if field == "skew":
+        return words.times(value)
+    return words.count(value) if isinstance(value, int) else str(value)
+
+
+def _order(row: OverviewRow, field: str) -> str:
+    """What the script sorts a column by."""
+    if field == "verdict":
+        return str({"failed": 0, "invalid": 1, "unknown": 2, "valid": 3}[row.verdict])
+    value = getattr(row, field)
+    return "" if value is None else str(value)

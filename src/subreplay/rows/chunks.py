@@ -1,0 +1,131 @@
+"""Rows of input tables by topic: how they travel to the task that audits the subscriptions of a topic.
+
+Rows of one table and topic that a task read together are one chunk: a binary value, beside the number of its table. So
+few and large values are sorted and moved, whatever columns the tables have.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.rows.encoded import as_bytes
+from subreplay.rows.model.columns import as_schema, column, gathered
+from subreplay.rows.sorted_blocks import RUN, Order
+
+CHUNKS: Final = "chunks"
+"""The name of the output."""
+_TEXT: Final = ("(topic)", "(number)")
+_CHUNK: Final = pa.schema(
+    [
+        pa.field("(topic)", pa.string(), nullable=False),
+        pa.field("(number)", pa.int32(), nullable=False),  # of the topic
+        pa.field("table", pa.int64(), nullable=False),
+        pa.field("nth", pa.int64(), nullable=False),  # chunk of its task
+        pa.field("columns", pa.int64(), nullable=False),  # bit per column of the table: those that have values
+        pa.field("rows", pa.binary(), nullable=False),
+    ]
+)
+BY_TOPIC: Final = Order(_CHUNK, ("table", "nth"), (), _TEXT)
+
+
+@dataclass(frozen=True)
+class TopicChunks:
+    """Splits rows of the input table that has number ``table``, of ``schema``, into chunks of the ``topics`` whose
+    subscriptions read them.
+
+    A row goes to its own topic. A dead letter goes to the topic of its origin, too, and an event of a group in
+    ``groups`` (by topic) to the other topics that the group reads. A row without a topic may belong to any of them.
+    ``anywhere``: rows name a topic in column ``raw`` only, as those that an ingest rejected.
+    """
+
+    table: int
+    schema: pa.Schema
+    topics: tuple[str, ...]
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    anywhere: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        count = itertools.count()
+        for rows in gathered(batches, RUN):
+            for topic, mine in self._of_raw(rows) if self.anywhere else self._of_topics(rows):
+                if len(mine):
+                    yield CHUNKS, self._chunk(topic, next(count), mine)
+
+    def _chunk(self, topic: int, nth: int, rows: pa.Table) -> pa.RecordBatch:
+        there = [name for name in rows.column_names if rows[name].null_count < len(rows)]
+        columns = sum(1 << self.schema.get_field_index(name) for name in there)
+        rows = rows.select([name for name in self.schema.names if name in there])
+        (batch,) = rows.combine_chunks().to_batches()
+        values = [[self.topics[topic]], [topic], [self.table], [nth], [columns]]
+        arrays = [pa.array(value, f.type) for value, f in zip(values, [*_CHUNK][:-1], strict=True)]
+        return pa.RecordBatch.from_arrays([*arrays, _value(batch.serialize())], schema=_CHUNK)
+
+    @cached_property
+    def _names(self) -> pa.Array:
+        return pa.array(self.topics, pa.string())
+
+    def _of_topics(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        topics = column(rows, "topic")
+        own = _codes(topics, self._names)
+        yield from _by_code(rows, own)
+        nowhere = pc.or_(topics.is_null(), pc.fill_null(pc.equal(topics, ""), False))
+        if pc.any(nowhere).as_py():
+            lost = rows.filter(nowhere)
+            yield from ((number, lost) for number in range(len(self.topics)))
+        if "origin" in rows.column_names and rows["origin"].null_count < len(rows):
+            origin = _codes(pc.struct_field(column(rows, "origin"), "topic"), self._names)
+            yield from _by_code(rows, np.where(origin == own, -1, origin))
+        for topic, groups in self.groups.items():
+            number = self.topics.index(topic)
+            mine = pc.is_in(rows["subscription"], pa.array(groups, pa.string()))
+            others = pc.and_(mine, pa.array(own != number))
+            yield number, rows.filter(pc.and_(others, pc.invert(nowhere)))
+
+    def _of_raw(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        raw = as_bytes(column(rows, "raw"))
+        of_none = pc.invert(pc.match_substring(raw, b'"topic"'))
+        for number, topic in enumerate(self.topics):
+            yield number, rows.filter(pc.or_(pc.match_substring(raw, topic.encode()), of_none))
+
+
+def _codes(topics: pa.Array, names: pa.Array) -> np.ndarray:
+    """The number of each topic among ``names``; -1: none of them."""
+    return np.asarray(pc.index_in(topics, value_set=names).fill_null(-1))
+
+
+def _by_code(rows: pa.Table, codes: np.ndarray) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each code that is not -1."""
+    if not len(codes):
+        return
+    if (codes == codes[0]).all():
+        if codes[0] >= 0:
+            yield int(codes[0]), rows
+        return
+    order = np.argsort(codes, kind="stable")
+    order = order[np.searchsorted(codes[order], 0) :]
+    mine, codes = rows.take(pa.array(order)), codes[order]
+    cuts = [*np.flatnonzero(np.diff(codes, prepend=-1)).tolist(), len(codes)]
+    for begin, end in itertools.pairwise(cuts):
+        yield int(codes[begin]), mine.slice(begin, end - begin)
+
+
+def _value(content: pa.Buffer) -> pa.Array:
+    """One binary value, which is not copied."""
+    offsets = pa.py_buffer(np.array([0, len(content)], np.int32))
+    return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, content])
+
+
+def opened(chunks: pa.RecordBatch, schemas: Sequence[pa.Schema]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of chunks, each with the number of its table; ``schemas`` are those of the tables."""
+    for table, columns, rows in zip(*(chunks.column(n) for n in ("table", "columns", "rows")), strict=True):
+        schema = schemas[table.as_py()]
+        there = pa.schema([f for index, f in enumerate(schema) if columns.as_py() >> index & 1])
+        yield table.as_py(), as_schema(pa.ipc.read_record_batch(rows.as_buffer(), there), schema)
