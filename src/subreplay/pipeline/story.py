@@ -47,9 +47,11 @@ def audit(
     progress: Progress = nullcontext,
     tables: Tables | None = None,
     given: Given | None = None,
+    shown_engine: EngineInfo | None = None,
 ) -> Result:
     """Check recorded deliveries against every promise of the subscription; scenarios in the run are compared beside
-    it. Input tables may be ``given``; without ``tables``, results go where the run says."""
+    it. Input tables may be ``given``; without ``tables``, results go where the run says. ``shown_engine``: the engine
+    that the report names, where a task of it runs this story on another."""
     with progress("reading and checking the tables"):
         source = read(engine, config, tables or run_tables(engine, config), given)
     with progress("folding the membership into epochs"):
@@ -66,7 +68,7 @@ def audit(
     dispatch = tuple(map(dispatch_view, replayed))
     found_out = judgement(figures, config)
     views = compare.scenario_views(plans, figures, replayed)
-    run = assemble.run_info(config, figures, "audit", _info(engine))
+    run = assemble.run_info(config, figures, "audit", shown_engine or info_of(engine))
     report = assemble.report(run, figures, found_out, views, dispatch)
     with progress("writing the result tables"):
         write_tables(source, result_tables(figures, run, found_out, views))
@@ -118,7 +120,7 @@ def _compare(source: Source, progress: Progress, plans_made: tuple[PlanView, ...
     replayed = () if judged.nothing else _replayed(source, plans, progress)
     dispatch = tuple(map(dispatch_view, replayed))
     views = compare.scenario_views(plans, figures, replayed)
-    run = assemble.run_info(config, figures, "whatif", _info(source.engine))
+    run = assemble.run_info(config, figures, "whatif", info_of(source.engine))
     report = replace(assemble.report(run, figures, judged, views, dispatch), plans=plans_made)
     with progress("writing the result tables"):
         write_tables(source, result_tables(figures, run, judged, views))
@@ -139,5 +141,6 @@ def _replayed(source: Source, plans: tuple[Plan, ...], progress: Progress) -> tu
         return replay_dispatch(source, plans)
 
 
-def _info(engine: Engine) -> EngineInfo:
+def info_of(engine: Engine) -> EngineInfo:
+    """What a report says of an engine."""
     return EngineInfo(engine.name, engine.version, engine.cores)

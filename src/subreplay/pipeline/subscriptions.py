@@ -107,9 +107,10 @@ def _audit_together(
     where = [run.where for run in runs]
     new = {name: written.new(name, columns, {}, where) for name, columns in _results(config).items()}
     outputs: dict[str, Output] = {**new, RUNS: _runs(config), "audits": AUDITS}
+    info = story.info_of(engine)
     topics = f"{len(of_topics):,} topic{'s' * (len(of_topics) > 1)}"
     with progress(f"auditing {len(runs):,} subscription{'s' * (len(runs) > 1)} on {topics}"):
-        made = engine.sorted(chunks, BY_TOPIC).split(AuditTopics(of_topics, inputs), outputs)
+        made = engine.sorted(chunks, BY_TOPIC).split(AuditTopics(of_topics, inputs, info), outputs)
     with progress("writing the result tables"):
         for rows in new.values():
             written.commit(rows)

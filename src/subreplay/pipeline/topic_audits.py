@@ -24,6 +24,7 @@ from subreplay.errors import EnvironmentFailed, SubreplayError
 from subreplay.pipeline import story
 from subreplay.pipeline.found_subscriptions import SubscriptionRun
 from subreplay.pipeline.input_tables import Table
+from subreplay.reports.data import EngineInfo
 from subreplay.reports.json_report import to_json
 from subreplay.reports.overview_data import FAILED, OverviewRow, overview_row
 from subreplay.reports.page.html import to_html
@@ -55,10 +56,11 @@ class InputRows:
 @dataclass(frozen=True)
 class AuditTopics:
     """Splits ``BY_TOPIC`` chunks in order into the rows of result tables, by their names, and ``audits`` (``AUDITS``).
-    ``runs`` are the subscriptions of each topic."""
+    ``runs`` are the subscriptions of each topic, ``engine`` is the one that has the tasks."""
 
     runs: Mapping[str, tuple[SubscriptionRun, ...]]
     inputs: tuple[InputRows, ...]
+    engine: EngineInfo
 
     def __call__(self, chunks: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
         schemas = [table.schema for table in self.inputs]
@@ -78,7 +80,8 @@ class AuditTopics:
         with engine:
             given = {each.table.name: each.of(engine) for each in rows}
             try:
-                result = story.audit(engine, run.config, tables=engine.tables(None), given=given)
+                kept = engine.tables(None)
+                result = story.audit(engine, run.config, tables=kept, given=given, shown_engine=self.engine)
                 delay = _worst_delay(result.tables["violations"])
                 row = overview_row(result.report, run.owner, EXIT[result.verdict], delay)
                 report, page = to_json(result.report), to_html(result.report)
