@@ -137,7 +137,9 @@ def write_overview(run: RunConfig, overview: Overview, reports: Iterable[tuple[O
     with terminal.progress("writing the reports"):
         path = write.write_overview(overview, reports, Path(run.output.report))
     for row in overview.rows:
-        terminal.print_line(f"{row.verdict.upper():8} {row.subscription} on {row.topic or '(no topic)'}: {row.sentence}")
+        terminal.print_line(
+            f"{row.verdict.upper():8} {row.subscription} on {row.topic or '(no topic)'}: {row.sentence}"
+        )
     terminal.print_line(f"overview: {path.resolve()}")
     if terminal.as_json:
         rows = [asdict(row) for row in overview.rows]

@@ -35,7 +35,7 @@ from subreplay.rows.chunks import BY_TOPIC, CHUNKS, TopicChunks
 from subreplay.rows.conditions import ALL, Condition, field
 from subreplay.rows.model.tables import AUDITED, INPUTS, QUARANTINE, VIOLATIONS
 from subreplay.semantics.policies.kafka.assignor import is_group
-from subreplay.whatif.predicted import PREDICTED
+from subreplay.whatif.dispatch_replay import PREDICTED
 
 Progress = Callable[[str], AbstractContextManager[object]]
 _MOST_NAMED: Final = 1_000
