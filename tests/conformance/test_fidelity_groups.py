@@ -12,12 +12,16 @@ import pytest
 
 from subreplay.adapters.kafka_recording.adapter import recording
 from subreplay.cli.main import main
-from subreplay.conformance.fidelity_groups.figures import agreement, compare, recorded_causes
-from subreplay.conformance.fidelity_groups.reenact import reenacted
-from subreplay.conformance.recorded import recordings
+from subreplay.conformance.fidelity_groups.group_comparison import (
+    compare_group,
+    find_recorded_causes,
+    measure_agreement,
+)
+from subreplay.conformance.fidelity_groups.group_reenactment import reenact_group
+from subreplay.conformance.recordings import find_recordings
 
 RECORDINGS = Path(__file__).parents[1] / "data/kafka_recordings"
-ALL = recordings([RECORDINGS])
+ALL = find_recordings([RECORDINGS])
 COOPERATIVE, SLOW, STATIC, LATEST = ALL
 
 
@@ -28,14 +32,14 @@ def read(folder):
 
 @cache
 def result(folder):
-    return compare(read(folder), reenacted(read(folder)))
+    return compare_group(read(folder), reenact_group(read(folder)))
 
 
 def changed(folder, **files):
     """The figures of a recording of which the rows of some files are changed."""
     it = read(folder)
     it = replace(it, **{name: tuple(change(row) for row in getattr(it, name)) for name, change in files.items()})
-    return compare(it, reenacted(it))
+    return compare_group(it, reenact_group(it))
 
 
 @pytest.mark.parametrize("folder", ALL, ids=lambda f: f.name)
@@ -52,18 +56,18 @@ def test_records_go_to_the_consumers_they_went_to_and_commits_end_as_they_did(fo
 
 
 def test_what_comes_again_has_its_recorded_cause():
-    assert result(COOPERATIVE).again == (6, 6, 6)
-    assert Counter(cause for *_, cause in recorded_causes(read(COOPERATIVE))) == {"revoked": 6}
-    assert result(SLOW).again == (50, 50, 50)
-    assert Counter(cause for *_, cause in recorded_causes(read(SLOW))) == {"lost": 50}
+    assert result(COOPERATIVE).redelivered == (6, 6, 6)
+    assert Counter(cause for *_, cause in find_recorded_causes(read(COOPERATIVE))) == {"revoked": 6}
+    assert result(SLOW).redelivered == (50, 50, 50)
+    assert Counter(cause for *_, cause in find_recorded_causes(read(SLOW))) == {"lost": 50}
 
 
 def test_what_grew_before_a_group_that_reads_the_latest_had_it_is_never_given():
-    assert result(LATEST).unseen == (62, 62, 62)
+    assert result(LATEST).undelivered == (62, 62, 62)
 
 
 def test_each_assignment_has_its_instant_and_each_consumer_its_pause():
-    assert result(COOPERATIVE).off(0.5) < 50
+    assert result(COOPERATIVE).find_time_error(0.5) < 50
     assert all(abs(mine - other) < 100_000_000 for mine, other in result(COOPERATIVE).pauses.values())
 
 
@@ -78,7 +82,7 @@ def test_a_member_that_leaves_earlier_has_other_generations():
 def test_commits_that_did_not_happen_bring_records_again():
     found = changed(COOPERATIVE, commits=lambda row: row.model_copy(update={"offset": 0}))
 
-    assert found.again.replayed > 500
+    assert found.redelivered.replayed > 500
     assert not found.passed
 
 
@@ -94,10 +98,10 @@ def test_the_command_prints_each_recording_and_leaves_with_0(capsys):
     assert main(["fidelity", str(SLOW), str(LATEST)]) == 0
     told = capsys.readouterr().out
 
-    assert "k16_slow (kafka.range): generations with members and assignment 4 found of 4 recorded" in told
+    assert "k16_slow (kafka.range): generations with the same members and assignment: 4 of 4 recorded" in told
     assert "same consumer 100.00 % of 2,550 records, same outcome of 2,086 of 2,086 commits" in told
-    assert "given again, with consumer and cause: 50 found of 50 recorded" in told
-    assert "never given: 62 found of 62 recorded" in told
+    assert "redelivered, with consumer and cause: 50 of 50 recorded" in told
+    assert "never delivered: 62 of 62 recorded" in told
 
 
 @pytest.mark.long
@@ -108,7 +112,7 @@ def test_the_command_leaves_with_1_where_others_were_given_the_records(tmp_path)
     with gzip.open(path, "wt") as file:
         file.writelines(json.dumps(row | {"consumer": "c1"}) + "\n" for row in rows)
 
-    assert not agreement(tmp_path / "r").passed
+    assert not measure_agreement(tmp_path / "r").passed
     assert main(["fidelity", str(tmp_path)]) == 1
 
 

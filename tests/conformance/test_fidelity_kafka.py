@@ -9,13 +9,18 @@ import pytest
 
 from subreplay.adapters.kafka_recording.adapter import recording
 from subreplay.cli.main import main
-from subreplay.conformance.fidelity_groups.chance import chance
-from subreplay.conformance.fidelity_groups.figures import decided_by
-from subreplay.conformance.fidelity_groups.instants import derived_instants, off
-from subreplay.conformance.fidelity_groups.owners import Interval, agreeing, by_callbacks, pauses
-from subreplay.conformance.fidelity_groups.plan import planned, runs
-from subreplay.conformance.fidelity_groups.predicted import compare, play
-from subreplay.conformance.fidelity_groups.work import java_doubles, planned_work
+from subreplay.conformance.fidelity_groups.derived_instants import derive_instants, find_median_error
+from subreplay.conformance.fidelity_groups.group_comparison import list_recorded_decisions
+from subreplay.conformance.fidelity_groups.group_prediction import compare_prediction, play_plan
+from subreplay.conformance.fidelity_groups.partition_owners import (
+    FetchInterval,
+    build_recorded_intervals,
+    list_pauses,
+    measure_agreement_time,
+)
+from subreplay.conformance.fidelity_groups.planned_group import list_runs, plan_group
+from subreplay.conformance.fidelity_groups.run_agreement import compare_runs
+from subreplay.conformance.fidelity_groups.service_times import build_service, generate_java_doubles
 from subreplay.semantics.policies.kafka.assignor import TopicPartition
 
 RECORDINGS = Path(__file__).parents[1] / "data/kafka_recordings"
@@ -32,7 +37,7 @@ def read(folder):
 
 @cache
 def predicted(folder, starts=True):
-    return compare(read(folder), play(read(folder), planned(read(folder), starts=starts)))
+    return compare_prediction(read(folder), play_plan(read(folder), plan_group(read(folder), starts=starts)))
 
 
 @pytest.mark.parametrize("folder", ALL, ids=lambda f: f.name)
@@ -46,7 +51,7 @@ def test_a_plan_alone_predicts_generations_with_members_and_assignment(folder):
 
 @pytest.mark.parametrize("folder", [COOPERATIVE, SLOW], ids=lambda f: f.name)
 def test_the_first_generation_of_a_plan_is_there_within_200_ms(folder):
-    assert abs(predicted(folder, starts=False).late[0]) < 200 * MS
+    assert abs(predicted(folder, starts=False).delays[0]) < 200 * MS
 
 
 def test_a_partition_that_moves_cooperatively_pauses_for_one_heartbeat_interval_on_both_sides():
@@ -57,7 +62,7 @@ def test_a_partition_that_moves_cooperatively_pauses_for_one_heartbeat_interval_
 
 
 def test_what_comes_again_after_max_poll_interval_is_predicted():
-    recorded, again, both = predicted(SLOW).again
+    recorded, again, both = predicted(SLOW).redelivered
 
     assert recorded == 50
     assert both >= 45
@@ -65,12 +70,12 @@ def test_what_comes_again_after_max_poll_interval_is_predicted():
 
 
 def test_nothing_is_left_unseen():
-    assert {predicted(folder).unseen for folder in ALL} == {(0, 0, 0)}
+    assert {predicted(folder).undelivered for folder in ALL} == {(0, 0, 0)}
 
 
 @pytest.mark.parametrize("folder", ALL, ids=lambda f: f.name)
 def test_the_coordinators_of_the_recordings_decided_as_they_must(folder):
-    assert not any(one.differs for one in decided_by(read(folder)))
+    assert not any(one.differences for one in list_recorded_decisions(read(folder)))
     assert predicted(folder).differing == 0
 
 
@@ -79,24 +84,24 @@ def test_a_wrong_plan_is_told():
     first, *others = it.scenario.consumers
     wrong = it.scenario.model_copy(update={"consumers": (first, *others[1:])})
 
-    assert compare(it, play(it, planned(replace(it, scenario=wrong)))).agreeing < 80
+    assert compare_prediction(it, play_plan(it, plan_group(replace(it, scenario=wrong)))).agreeing < 80
 
 
 def test_rebalances_are_derived_from_what_was_before_them():
-    found = [one for folder in (COOPERATIVE, SLOW) for one in derived_instants(read(folder))]
+    found = [one for folder in (COOPERATIVE, SLOW) for one in derive_instants(read(folder))]
 
-    assert off(found, "told") < 10
-    assert off(found, "joined") < 20
-    assert off(found, "complete") < 25
-    assert off(found, "assigned") < 25
+    assert find_median_error(found, "told") < 10
+    assert find_median_error(found, "joined") < 20
+    assert find_median_error(found, "complete") < 25
+    assert find_median_error(found, "assigned") < 25
     assert {one.what for one in found} == {"told", "joined", "complete", "assigned"}
 
 
 def test_under_the_consumer_protocol_it_is_derived_when_members_give_up_and_take():
-    found = derived_instants(read(STATIC))
+    found = derive_instants(read(STATIC))
 
-    assert off(found, "revoked") < 100
-    assert off(found, "assigned") < 150
+    assert find_median_error(found, "revoked") < 100
+    assert find_median_error(found, "assigned") < 150
 
 
 def test_a_rebalance_that_is_told_a_heartbeat_later_is_off_by_as_much():
@@ -110,17 +115,20 @@ def test_a_rebalance_that_is_told_a_heartbeat_later_is_off_by_as_much():
         for row in it.requests
     )
 
-    assert off(derived_instants(replace(it, requests=later)), "told") > 900
+    assert find_median_error(derive_instants(replace(it, requests=later)), "told") > 900
 
 
 def test_a_plan_tells_how_long_the_work_on_each_record_takes():
-    work = planned_work(read(SLOW).scenario.consumers[0], 3).times_ns
+    work = build_service(read(SLOW).scenario.consumers[0], 3).times_ns
     polls = [row for row in read(SLOW).polls if row.consumer == "c1"][:3]
     begins = [polls[0].polled_at, *(row.processed_at for row in polls[:-1])]
     did = [row.processed_at - begin for row, begin in zip(polls, begins, strict=True)]
 
     assert all(abs(mine - other) < 2 * MS for mine, other in zip(work, did, strict=True))
-    assert list(islice(java_doubles(42), 2)) == [0.7275636800328681, 0.6832234717598454]  # as a JVM prints them
+    assert list(islice(generate_java_doubles(42), 2)) == [
+        0.7275636800328681,
+        0.6832234717598454,
+    ]  # as a JVM prints them
 
 
 @pytest.mark.long
@@ -136,7 +144,7 @@ def test_predictions_are_tabulated_for_each_system(capsys):
 
 def test_a_stuck_member_owns_its_partitions_by_its_callbacks_until_it_polls_again():
     it = read(SLOW)
-    intervals = by_callbacks(it.happenings, True, max(row.at for row in it.happenings))
+    intervals = build_recorded_intervals(it.happenings, True, max(row.at for row in it.happenings))
     stuck = next(one for one in intervals[TopicPartition("orders", 2)] if one.consumer == "c2")
     other = next(one for one in intervals[TopicPartition("orders", 2)] if one.consumer == "c1")
 
@@ -146,31 +154,35 @@ def test_a_stuck_member_owns_its_partitions_by_its_callbacks_until_it_polls_agai
 @pytest.mark.parametrize(
     ("recorded", "predicted_", "right"),
     [
-        ([Interval(0, 10, "a")], [Interval(0, 10, "a")], 10),
-        ([Interval(0, 10, "a")], [Interval(0, 4, "a"), Interval(4, 10, "b")], 4),
-        ([Interval(0, 4, "a")], [], 6),
-        ([Interval(0, 8, "a"), Interval(4, 10, "b")], [Interval(0, 5, "a"), Interval(5, 10, "b")], 10),
+        ([FetchInterval(0, 10, "a")], [FetchInterval(0, 10, "a")], 10),
+        ([FetchInterval(0, 10, "a")], [FetchInterval(0, 4, "a"), FetchInterval(4, 10, "b")], 4),
+        ([FetchInterval(0, 4, "a")], [], 6),
+        (
+            [FetchInterval(0, 8, "a"), FetchInterval(4, 10, "b")],
+            [FetchInterval(0, 5, "a"), FetchInterval(5, 10, "b")],
+            10,
+        ),
     ],
 )
 def test_owners_agree_where_the_predicted_one_is_one_of_the_recorded(recorded, predicted_, right):
-    assert agreeing({P: recorded}, {P: predicted_}, 0, 10) == (right, 10)
+    assert measure_agreement_time({P: recorded}, {P: predicted_}, 0, 10) == (right, 10)
 
 
 def test_the_typical_run_agrees_best_with_the_others_and_chance_allows_what_they_agree_in():
-    usual, late, other = ({P: [Interval(start, 10, name)]} for start, name in ((0, "a"), (1, "a"), (0, "b")))
+    usual, late, other = ({P: [FetchInterval(start, 10, name)]} for start, name in ((0, "a"), (1, "a"), (0, "b")))
 
-    assert chance([other, late, usual], 0, 10) == (1, 0.0, 90.0)
-    assert chance([late, usual, other], 0, 10).typical == chance([usual, late, other], 0, 10).typical == 0
-    assert chance([usual], 0, 10) == (0, 100.0, 100.0)
+    assert compare_runs([other, late, usual], 0, 10) == (1, 0.0, 90.0)
+    assert compare_runs([late, usual, other], 0, 10).typical == compare_runs([usual, late, other], 0, 10).typical == 0
+    assert compare_runs([usual], 0, 10) == (0, 100.0, 100.0)
 
 
 def test_consumers_of_one_process_join_in_turn_however_long_each_takes_to_start():
     it = read(STATIC)
 
-    for plan in runs(it, 5):
-        c1, c2, c3 = (process.joined_at for process in play(it, plan).plan.replay.members.processes[:3])
+    for plan in list_runs(it, 5):
+        c1, c2, c3 = (process.joined_at for process in play_plan(it, plan).plan.replay.members.processes[:3])
         assert min(c2 - c1, c3 - c2) >= 50 * MS
 
 
 def test_a_pause_is_between_two_owners():
-    assert pauses({P: [Interval(0, 3, "a"), Interval(5, 6, "b"), Interval(6, 9, "a")]}) == [2]
+    assert list_pauses({P: [FetchInterval(0, 3, "a"), FetchInterval(5, 6, "b"), FetchInterval(6, 9, "a")]}) == [2]

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from subreplay.cli.main import main
-from subreplay.conformance.fidelity.inputs import inputs
-from subreplay.conformance.fidelity.measure import fidelity
-from subreplay.conformance.fidelity.recording import recorded_dispatchers, recorded_profile
-from subreplay.conformance.fidelity.replay import reenacted
+from subreplay.conformance.fidelity.dispatch_reenactment import reenact_dispatcher
+from subreplay.conformance.fidelity.fidelity_measure import measure_fidelity
+from subreplay.conformance.fidelity.recorded_dispatchers import find_recorded_profile, read_recorded_dispatchers
+from subreplay.conformance.fidelity.replay_inputs import build_inputs
 from subreplay.errors import ConfigError
 from subreplay.simulation.pulsar.broker.dispatch_rules import DEFAULTS, MILLISECOND, settings_of
 
@@ -33,7 +33,7 @@ def changed(folder, to, **settings):
 
 @pytest.mark.parametrize("folder", [CONSUMER, SUBSCRIPTION, LOOK_AHEAD], ids=lambda f: f.name)
 def test_under_the_broker_s_limits_every_entry_goes_to_the_consumer_it_went_to(folder):
-    result = fidelity(folder)
+    result = measure_fidelity(folder)
 
     assert result.compared >= 480
     assert result.same_consumer == result.same_order == result.same_count == 100
@@ -41,14 +41,14 @@ def test_under_the_broker_s_limits_every_entry_goes_to_the_consumer_it_went_to(f
 
 @pytest.mark.parametrize(("folder", "most"), [(CONSUMER, 90), (SUBSCRIPTION, 80)], ids=lambda v: getattr(v, "name", ""))
 def test_without_them_somebody_else_gets_what_the_limit_kept_back(folder, most, tmp_path):
-    assert fidelity(changed(folder, tmp_path)).same_consumer < most
+    assert measure_fidelity(changed(folder, tmp_path)).same_consumer < most
 
 
-def held(folder):
+def blocked(folder):
     """How many messages each consumer holds unacknowledged when the re-enactment ends, and how many were handed out."""
-    (recorded,) = recorded_dispatchers(folder, recorded_profile(folder))
-    given = inputs(recorded)
-    replayed = reenacted(recorded, given)
+    (recorded,) = read_recorded_dispatchers(folder, find_recorded_profile(folder))
+    given = build_inputs(recorded)
+    replayed = reenact_dispatcher(recorded, given)
     acked = np.unique(given.commands.ordinal[given.commands.kind == 1])
     held = replayed.consumer[~np.isin(replayed.ordinal, acked)]
     return {recorded.timeline.consumers[c].name: n for c, n in enumerate(np.bincount(held).tolist()) if n}, len(
@@ -57,12 +57,12 @@ def held(folder):
 
 
 def test_a_consumer_is_stopped_at_its_limit():
-    found, _ = held(CONSUMER)
+    found, _ = blocked(CONSUMER)
     assert found["s2"] == 60
 
 
 def test_a_subscription_is_stopped_at_its_limit():
-    found, handed = held(SUBSCRIPTION)
+    found, handed = blocked(SUBSCRIPTION)
     assert found == {"batch-2": 118}  # the others held two more when it stopped
     assert handed == 534
 

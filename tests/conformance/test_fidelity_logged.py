@@ -12,14 +12,20 @@ import pytest
 
 from subreplay.adapters import ADAPTERS
 from subreplay.cli.main import main
-from subreplay.conformance.fidelity.figures import compare
-from subreplay.conformance.fidelity.inputs import inputs
-from subreplay.conformance.fidelity.log import LoggedFlow, logged_flows
-from subreplay.conformance.fidelity.measure import fidelity
-from subreplay.conformance.fidelity.reads import LONGEST_LAG, READ_LAG, read_at, read_by, served_first
-from subreplay.conformance.fidelity.recording import recorded_dispatchers, recorded_profile
-from subreplay.conformance.fidelity.replay import reenacted
-from subreplay.conformance.recorded import recordings
+from subreplay.conformance.fidelity.broker_flow_log import LoggedPermitRequest, read_logged_flows
+from subreplay.conformance.fidelity.dispatch_comparison import compare_dispatches
+from subreplay.conformance.fidelity.dispatch_reenactment import reenact_dispatcher
+from subreplay.conformance.fidelity.fidelity_measure import measure_fidelity
+from subreplay.conformance.fidelity.read_times import (
+    MAX_READ_DELAY,
+    READ_DELAY,
+    find_first_consumers,
+    find_latest_read_times,
+    find_read_times,
+)
+from subreplay.conformance.fidelity.recorded_dispatchers import find_recorded_profile, read_recorded_dispatchers
+from subreplay.conformance.fidelity.replay_inputs import build_inputs
+from subreplay.conformance.recordings import find_recordings
 from subreplay.simulation.pulsar.broker.broker_records import DISPATCHED
 from subreplay.simulation.pulsar.broker.dispatchers.single_active import BY_RULE
 from subreplay.simulation.pulsar.reenact import ClientCommand
@@ -27,7 +33,7 @@ from tests.audit.rules.test_faults import found_in
 from tests.support.pure import judge_of
 
 ROOT = Path(__file__).parents[1] / "data" / "recordings-with-logs"
-FOLDERS = recordings([ROOT])
+FOLDERS = find_recordings([ROOT])
 MS = 1_000_000
 each = pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f"{f.parent.name}-{f.name}")
 
@@ -39,29 +45,29 @@ def named(name):
 
 
 @cache
-def given(folder):
-    (recorded,) = recorded_dispatchers(folder, recorded_profile(folder))
-    return recorded, inputs(recorded)
+def delivered(folder):
+    (recorded,) = read_recorded_dispatchers(folder, find_recorded_profile(folder))
+    return recorded, build_inputs(recorded)
 
 
-def missed(recorded, taken):
-    found = compare(recorded, taken, reenacted(recorded, taken))
+def missed_entries(recorded, taken):
+    found = compare_dispatches(recorded, taken, reenact_dispatcher(recorded, taken))
     return found.compared - found.same_consumer
 
 
 @each
 def test_every_entry_goes_to_the_consumer_it_went_to(folder):
-    result = fidelity(folder)
+    result = measure_fidelity(folder)
 
     assert result.compared >= 1550
-    assert (result.same_consumer, result.excused, result.missed) == (100, 0, ())
+    assert (result.same_consumer, result.exempt, result.missed_entries) == (100, 0, ())
     assert result.same_count >= 99.9
 
 
 @each
 def test_nothing_of_it_is_rejected_and_every_promise_was_kept(folder):
     ingested = ADAPTERS["pulsar-recording"](folder)
-    recorded, _ = given(folder)
+    recorded, _ = delivered(folder)
 
     assert not ingested.rejected
     assert all(count.rows_in == count.valid for count in ingested.counts)
@@ -83,7 +89,7 @@ def test_of_two_consumers_of_one_name_the_other_one_is_the_wrong_one(folder, tmp
 
     assert main(["fidelity", str(tmp_path)]) == 1
     shown = capsys.readouterr().out
-    assert "promised: the same consumer for 99.9 %" in shown
+    assert "guarantee: the same consumer for 99.9 %" in shown
     assert "went to twin in the recording, to twin (2) in the re-enactment" in shown
 
 
@@ -93,14 +99,14 @@ SWITCHES = {"4.0.8": {"c-z": (0, False), "c-b": (BY_RULE, True)}, "4.2.4": {}}
 
 @named("l07")
 def test_a_switch_waits_for_the_timer_unless_it_finds_a_read_or_a_write_under_way(folder):
-    recorded, taken = given(folder)
+    recorded, taken = delivered(folder)
     at_once = {c.consumer.name: (c.delay, c.writing) for c in taken.changes if c.delay == 0 or c.writing}
 
     assert at_once == SWITCHES[folder.parent.name]
     waited = [c.delay / MS for c in taken.changes if c.delay > 0]
     assert len(waited) >= 4
     assert min(waited) > 999
-    replayed = reenacted(recorded, taken)
+    replayed = reenact_dispatcher(recorded, taken)
     for change in taken.changes:
         if change.consumer.name in at_once and change.joined:
             mine = replayed[(replayed.consumer == change.consumer.index) & (replayed.at >= change.at)]
@@ -109,7 +115,7 @@ def test_a_switch_waits_for_the_timer_unless_it_finds_a_read_or_a_write_under_wa
 
 @named("l07")
 def test_by_the_timer_alone_switches_come_out_otherwise(folder):
-    recorded, taken = given(folder)
+    recorded, taken = delivered(folder)
     by_rule = tuple(replace(change, delay=BY_RULE, writing=False) for change in taken.changes)
     runs = (taken, replace(taken, changes=by_rule))
     told, alone = (np.quantile(np.abs(errors_of(recorded, one)), 0.98) for one in runs)
@@ -119,7 +125,7 @@ def test_by_the_timer_alone_switches_come_out_otherwise(folder):
 
 
 def errors_of(recorded, taken):
-    return compare(recorded, taken, reenacted(recorded, taken)).errors
+    return compare_dispatches(recorded, taken, reenact_dispatcher(recorded, taken)).errors
 
 
 @named("l01")
@@ -127,17 +133,17 @@ def test_without_the_log_permits_are_modelled_and_nothing_else_changes(folder, t
     shutil.copytree(folder, tmp_path / folder.parent.name / folder.name)
     for log in tmp_path.rglob("broker.log.gz"):
         log.unlink()
-    (copied,) = recordings([tmp_path])
-    (modelled,) = recorded_dispatchers(copied, recorded_profile(folder))
+    (copied,) = find_recordings([tmp_path])
+    (modelled,) = read_recorded_dispatchers(copied, find_recorded_profile(folder))
 
     assert not modelled.flows
-    assert len(given(folder)[0].flows) == 40
-    assert fidelity(copied).same_consumer == 100
+    assert len(delivered(folder)[0].flows) == 40
+    assert measure_fidelity(copied).same_consumer == 100
 
 
 @each
 def test_nobody_is_handed_anything_without_a_permit(folder):
-    _, taken = given(folder)
+    _, taken = delivered(folder)
     flows = taken.commands[taken.commands.kind == ClientCommand.FLOW]
     for consumer in np.unique(taken.dispatched.consumer):
         asked = flows[flows.consumer == consumer]
@@ -170,9 +176,9 @@ def test_a_log_tells_who_asked_for_how_many_messages(tmp_path, compressed):
     path.write_bytes(gzip.compress(LINES.encode()) if compressed else LINES.encode())
 
     topic = "persistent://public/default/t"
-    assert logged_flows(tmp_path) == (
-        LoggedFlow(1795311403563 * MS, topic, "s", "127.0.0.1:57038#3", 10),
-        LoggedFlow(1795311404000 * MS, topic, "s", "127.0.0.1:53104#0", 1),
+    assert read_logged_flows(tmp_path) == (
+        LoggedPermitRequest(1795311403563 * MS, topic, "s", "127.0.0.1:57038#3", 10),
+        LoggedPermitRequest(1795311404000 * MS, topic, "s", "127.0.0.1:53104#0", 1),
     )
 
 
@@ -180,9 +186,9 @@ def test_an_entry_is_there_when_it_was_read_by_what_was_dispatched():
     """Published at 0, 4 and 5 ms; the second was read with the third, which went out at 12 ms, or before."""
     dispatched = np.zeros(2, DISPATCHED).view(np.recarray)
     dispatched.ordinal, dispatched.at = [0, 2], [1 * MS, 12 * MS]
-    latest = read_by(3, dispatched)
+    latest = find_latest_read_times(3, dispatched)
 
-    there = read_at(np.array([0, 4 * MS, 5 * MS]), latest, np.zeros(3, np.bool_))
+    there = find_read_times(np.array([0, 4 * MS, 5 * MS]), latest, np.zeros(3, np.bool_))
     assert (there / MS).tolist() == [1, 12, 12]
 
 
@@ -191,35 +197,37 @@ def test_entries_of_one_turn_are_of_one_read_and_another_consumer_begins_the_nex
     dispatched = np.zeros(5, DISPATCHED).view(np.recarray)
     dispatched.ordinal, dispatched.consumer = range(5), [0, 0, 1, 1, 0]
     dispatched.at = [9 * MS, 9 * MS + 10, 9 * MS + 500_000, 12 * MS, 12 * MS + 20]
-    latest, produced = read_by(5, dispatched), np.arange(5) * MS
-    turns = served_first(5, dispatched)
+    latest, produced = find_latest_read_times(5, dispatched), np.arange(5) * MS
+    turns = find_first_consumers(5, dispatched)
 
-    there = read_at(produced, latest, np.zeros(5, np.bool_), turns)
+    there = find_read_times(produced, latest, np.zeros(5, np.bool_), turns)
     assert there.tolist() == [9 * MS, 9 * MS, 9 * MS + 500_000, 9 * MS + 500_000, 12 * MS + 20]
-    assert len(set(read_at(produced, latest, np.zeros(5, np.bool_)).tolist())) == 2  # where no turns tell
+    assert len(set(find_read_times(produced, latest, np.zeros(5, np.bool_)).tolist())) == 2  # where no turns tell
 
 
 def test_a_read_begins_when_all_of_its_turn_is_there():
     """The broker was slow: 30 ms after the first was published it wrote all three."""
     dispatched = np.zeros(3, DISPATCHED).view(np.recarray)
     dispatched.ordinal, dispatched.at = range(3), [60 * MS, 60 * MS + 10, 60 * MS + 20]
-    latest = read_by(3, dispatched)
+    latest = find_latest_read_times(3, dispatched)
 
-    there = read_at(np.array([0, 30 * MS, 50 * MS]), latest, np.zeros(3, np.bool_), served_first(3, dispatched))
+    there = find_read_times(
+        np.array([0, 30 * MS, 50 * MS]), latest, np.zeros(3, np.bool_), find_first_consumers(3, dispatched)
+    )
     assert there.tolist() == [50 * MS] * 3
 
 
 def test_what_was_not_read_soon_was_kept_back_by_something_else():
-    never = read_by(1, np.zeros(0, DISPATCHED).view(np.recarray))
+    never = find_latest_read_times(1, np.zeros(0, DISPATCHED).view(np.recarray))
 
-    assert read_at(np.array([7 * MS]), never, np.zeros(1, np.bool_)) == [7 * MS + LONGEST_LAG]
+    assert find_read_times(np.array([7 * MS]), never, np.zeros(1, np.bool_)) == [7 * MS + MAX_READ_DELAY]
 
 
 def test_a_delayed_entry_is_read_when_the_reader_looks_again():
-    """Nothing is dispatched of it for long: the reader looked at 1 ms, and does so again ``READ_LAG`` later."""
+    """Nothing is dispatched of it for long: the reader looked at 1 ms, and does so again ``READ_DELAY`` later."""
     dispatched = np.zeros(1, DISPATCHED).view(np.recarray)
     dispatched.ordinal, dispatched.at = [0], [1 * MS]
-    latest = read_by(3, dispatched)
+    latest = find_latest_read_times(3, dispatched)
 
-    there = read_at(np.array([0, 3 * MS, 50 * MS]), latest, np.array([False, True, True]))
-    assert there.tolist() == [1 * MS, 1 * MS + READ_LAG, 50 * MS]
+    there = find_read_times(np.array([0, 3 * MS, 50 * MS]), latest, np.array([False, True, True]))
+    assert there.tolist() == [1 * MS, 1 * MS + READ_DELAY, 50 * MS]

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from subreplay.cli.main import main
-from subreplay.conformance.golden.files import CASES, golden_files, judge
-from subreplay.conformance.golden.pulsar_selectors import _impacted
+from subreplay.conformance.golden.golden_files import CASES, judge_file, list_golden_files
+from subreplay.conformance.golden.selector_cases import _compute_impacted
 from subreplay.errors import InputError
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 
 
-@pytest.mark.parametrize("path", golden_files([GOLDEN]), ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", list_golden_files([GOLDEN]), ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_every_golden_case_passes(path):
-    judged = judge(path)
+    judged = judge_file(path)
 
     assert judged.passed >= (4 if path.name.startswith("quirks") else 100)
     assert judged.failures == ()
@@ -40,11 +40,11 @@ def test_a_wrong_expectation_is_told_with_both_values():
 
 @pytest.mark.long
 def test_a_profile_is_not_another_one():
-    assert judge(GOLDEN / "pulsar" / "4.0.8" / "dispatch_key_shared.jsonl.gz", "pulsar-4.2").failed > 0
+    assert judge_file(GOLDEN / "pulsar" / "4.0.8" / "dispatch_key_shared.jsonl.gz", "pulsar-4.2").failed > 0
 
 
 def test_what_a_consumer_lost_is_one_range_whoever_has_it_now():
-    impacted = _impacted({0: [(0, 9)], 1: [(10, 19)]}, {1: [(0, 4), (10, 19)], 2: [(5, 9)]})
+    impacted = _compute_impacted({0: [(0, 9)], 1: [(10, 19)]}, {1: [(0, 4), (10, 19)], 2: [(5, 9)]})
     assert impacted == {"removed": {"0": [[0, 9]]}, "added": {"1": [[0, 4]], "2": [[5, 9]]}}
 
 
@@ -91,7 +91,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_a_file_with_one_value_altered_fails(kind, tmp_path, capsys):
-    source = next(path for path in golden_files([GOLDEN]) if path.name.split(".")[0] == kind)
+    source = next(path for path in list_golden_files([GOLDEN]) if path.name.split(".")[0] == kind)
     with gzip.open(source, "rt", encoding="utf-8") as lines:
         cases = [json.loads(line) for line in lines][:12]
     answers = [(n, p) for n, case in enumerate(cases) for p in leaves(case) if ANSWERS[kind] & {*map(str, p)}]
@@ -111,7 +111,7 @@ def test_the_version_folder_or_the_option_picks_the_profile(tmp_path, capsys):
     lines = gzip.decompress((GOLDEN / "pulsar" / "3.2.3" / "hash.jsonl.gz").read_bytes())
     (tmp_path / "hash.jsonl").write_bytes(lines)
 
-    assert main(["conformance", str(tmp_path / "hash.jsonl")]) == 2  # of which version?
+    assert main(["conformance", str(tmp_path / "hash.jsonl")]) == 2  # the path names no version
     assert main(["conformance", "--profile", "pulsar-3.2", str(tmp_path / "hash.jsonl")]) == 0
     assert main(["conformance", "--profile", "pulsar-4.0", str(tmp_path / "hash.jsonl")]) == 1
     assert main(["conformance", "--profile", "pulsar-9", str(tmp_path / "hash.jsonl")]) == 2
@@ -121,9 +121,9 @@ def test_the_version_folder_or_the_option_picks_the_profile(tmp_path, capsys):
     ("name", "text", "told"),
     [
         ("weather.jsonl", "{}\n", "no golden file that is understood"),
-        ("partitioner.jsonl", "", "no case"),
+        ("partitioner.jsonl", "", "contains no case"),
         ("partitioner.jsonl", "{", "not JSON lines"),
-        ("partitioner.jsonl", "[1]\n", "is no case"),
+        ("partitioner.jsonl", "[1]\n", "is not a JSON object"),
         ("partitioner.jsonl.gz", "not gzip", "cannot be read"),
     ],
 )
@@ -152,12 +152,12 @@ def test_a_program_is_told_of_every_file(tmp_path, capsys):
 def test_a_case_that_is_not_understood_has_failed(tmp_path):
     (tmp_path / "range.jsonl").write_text('{"assignor": "range", "generations": [{"events": [{"type": "eclipse"}]}]}\n')
 
-    judged = judge(tmp_path / "range.jsonl")
+    judged = judge_file(tmp_path / "range.jsonl")
 
     assert (judged.passed, judged.failed) == (0, 1)
-    assert judged.failures[0].difference.startswith("not understood")
+    assert judged.failures[0].difference.startswith("the case could not be replayed")
 
 
 def test_a_folder_without_golden_files_is_an_error(tmp_path):
     with pytest.raises(InputError, match="file in this folder"):
-        golden_files([tmp_path])
+        list_golden_files([tmp_path])

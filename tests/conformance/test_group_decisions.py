@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
-from subreplay.conformance.fidelity_groups.decisions import decisions, differences
+from subreplay.conformance.fidelity_groups.coordinator_decisions import list_decisions, list_differences
 from subreplay.hashing.timeline_map import TimelineMapOrder
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.kafka.assignor import TopicPartition
@@ -36,15 +36,15 @@ def arguments(name):
 
 @pytest.mark.parametrize("name", kafka_scenarios.NAMES)
 def test_a_real_coordinator_decides_as_the_assignor_must(name):
-    found = list(decisions(decoded(name), *arguments(name)))
+    found = list(list_decisions(decoded(name), *arguments(name)))
 
-    assert [one.differs for one in found if one.differs] == []
+    assert [one.differences for one in found if one.differences] == []
     assert all(one.decided for one in found)
     assert any(one.rebalanced for one in found)
 
 
 def test_a_static_member_that_is_back_in_time_takes_over_and_nothing_is_rebalanced():
-    first, second = decisions(decoded("k12_static_quick"), *arguments("k12_static_quick"))
+    first, second = list_decisions(decoded("k12_static_quick"), *arguments("k12_static_quick"))
 
     assert (first.generation, second.generation) == (1, 1)
     assert not second.rebalanced
@@ -63,7 +63,7 @@ def swapped(table, number):
 def test_a_coordinator_that_gives_partitions_to_the_wrong_member_is_told():
     name = "k00_range_eager"
     tables = decoded(name) | {"classic_groups": swapped(decoded(name)["classic_groups"], 3)}
-    found = differences(tables, *arguments(name))
+    found = list_differences(tables, *arguments(name))
 
     assert {one.generation for one in found} == {3}
     assert len(found) == 4
@@ -76,7 +76,7 @@ def test_a_partition_that_nobody_was_given_is_told():
     member = next(row for row in rows if row["generation"] == 2)["members"][0]
     missing = member["assignment"].pop()
     tables = decoded(name) | {"classic_groups": pa.Table.from_pylist(rows, decoded(name)["classic_groups"].schema)}
-    (found,) = differences(tables, *arguments(name))
+    (found,) = list_differences(tables, *arguments(name))
 
     assert found.topic_partition == TopicPartition(missing["topic"], missing["partition"])
     assert (found.decided, found.due) == (None, member["member_id"])
@@ -89,7 +89,7 @@ def test_a_wrong_target_of_an_epoch_is_told():
     wrong["assignment"] = wrong["assignment"][1:]
     tables = decoded(name) | {"targets": pa.Table.from_pylist(rows, decoded(name)["targets"].schema)}
 
-    assert [one.decided for one in differences(tables, *arguments(name))][:1] == [None]
+    assert [one.decided for one in list_differences(tables, *arguments(name))][:1] == [None]
 
 
 def test_members_whose_ids_share_a_bucket_come_in_the_order_of_the_coordinators_map():

@@ -18,7 +18,7 @@ import pyarrow as pa
 from subreplay.adapters.base import Ingested
 from subreplay.adapters.kafka_recording.adapter import read
 from subreplay.adapters.kafka_recording.rows import Happening
-from subreplay.conformance.fidelity_groups.owners import Interval, by_callbacks
+from subreplay.conformance.fidelity_groups.partition_owners import FetchInterval, build_recorded_intervals
 from tests.support.groups import Audited, audit_ingested, audited
 
 Row = dict[str, Any]
@@ -68,14 +68,14 @@ class GroupRecording:
             times[record(row)] += 1
         return [row for row in self.polls if times[record(row)] == 1]
 
-    def intervals(self) -> dict[TopicPartition, list[Interval]]:
+    def intervals(self) -> dict[TopicPartition, list[FetchInterval]]:
         """Who owned each partition when, by the callbacks."""
         told = [Happening.model_validate(row) for row in self.files["membership"]]
         eager = self.scenario["protocol"] == "classic" and self.scenario["assignor"] in EAGER
-        owned = by_callbacks(told, eager, max(row.at for row in told))
+        owned = build_recorded_intervals(told, eager, max(row.at for row in told))
         return {(topic_partition.topic, topic_partition.partition): [*mine] for topic_partition, mine in owned.items()}
 
-    def owned(self, row: Row) -> Interval:
+    def owned(self, row: Row) -> FetchInterval:
         """The interval that a poll lies in."""
         mine = self.intervals()[row["topic"], row["partition"]]
         return next(i for i in mine if i.consumer == row["consumer"] and i.start <= row["polled_at"] <= i.end)
@@ -268,7 +268,7 @@ def a_commit_runs_ahead(r: GroupRecording, rng: random.Random) -> str:
 # Ownership
 
 
-def _turns(r: GroupRecording) -> Iterator[tuple[TopicPartition, Interval, Interval]]:
+def _turns(r: GroupRecording) -> Iterator[tuple[TopicPartition, FetchInterval, FetchInterval]]:
     for topic_partition, mine in sorted(r.intervals().items()):
         for before, after in pairwise(mine):
             if before.consumer != after.consumer and before.end <= after.start:

@@ -302,7 +302,7 @@ def _first_held(w: Watch, session: int, unit: int) -> None:  # pragma: no cover 
             w.units[unit, EVIDENCE + k] = w.units[session, FIRST_KEPT + k]
     for row in range(w.size[0]):
         earlier = w.heap[row, SESSION] == session and w.heap[row, AT] < at
-        if earlier and not _has_passed(w, session, w.heap[row, ENTRY], w.heap[row, AT]):
+        if earlier and not _passed(w, session, w.heap[row, ENTRY], w.heap[row, AT]):
             first, at = row, w.heap[row, AT]
     if first >= 0:
         for k in range(EVIDENCE_WIDTH):
@@ -320,13 +320,13 @@ def pass_time(w: Watch, at: int, limits: Limits) -> None:  # pragma: no cover - 
             if w.heap[0, ENTRY] > w.units[session, NEWEST]:
                 w.units[session, HOLDS], w.units[session, KEEPS] = 0, 0
                 w.units[session, PASSED], w.units[session, PASSED_AT] = w.heap[0, ENTRY], ended
-        elif not _has_passed(w, session, w.heap[0, ENTRY], w.heap[0, AT]):
+        elif not _passed(w, session, w.heap[0, ENTRY], w.heap[0, AT]):
             w.units[session, HOLDS] -= 1
         _pop(w.heap, w.size)
 
 
 @inlined
-def _has_passed(w: Watch, session: int, entry: int, at: int) -> bool:  # pragma: no cover - compiled
+def _passed(w: Watch, session: int, entry: int, at: int) -> bool:  # pragma: no cover - compiled
     """Whether a commit behind all that a session had received passed a delivery, so that it is counted no longer."""
     passed_at = w.units[session, PASSED_AT]
     return bool(at < passed_at or (at == passed_at and entry < w.units[session, PASSED]))
@@ -337,7 +337,7 @@ def keep(w: Watch, d: Ints, i: int, horizon: int) -> None:  # pragma: no cover -
     """Delivery ``i`` is outstanding until it ends."""
     session, until = d[SESSION, i], d[UNTIL, i]
     w.units[session, NEWEST] = d[ENTRY, i]
-    if until <= d[AT, i] or _has_passed(w, session, d[ENTRY, i], d[AT, i]):
+    if until <= d[AT, i] or _passed(w, session, d[ENTRY, i], d[AT, i]):
         return
     if until == NEVER or until > horizon:
         if w.units[session, KEEPS] == 0:

@@ -14,7 +14,7 @@ from subreplay.hashing.profiles import get_rule
 from subreplay.rows.model.rows import Verdict
 
 if TYPE_CHECKING:
-    from subreplay.conformance.recorded import Foretold
+    from subreplay.conformance.recordings import PredictionText
 
 
 def conformance(
@@ -28,15 +28,15 @@ def conformance(
 ) -> int:
     """Replay golden files of real brokers and assignors; exit with 1 if a case differs."""
     terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json)
-    from subreplay.conformance.golden import files as golden
+    from subreplay.conformance.golden import golden_files as golden
 
     if profile is not None:
         get_rule("conformance", dict.fromkeys(golden.PROFILES), profile)
     codes, results = {0}, list[dict[str, object]]()
-    for path in golden.golden_files(paths):
+    for path in golden.list_golden_files(paths):
         try:
             with terminal.progress(f"replaying {path.name}"):
-                judged = golden.judge(path, profile)
+                judged = golden.judge_file(path, profile)
         except (InputError, EnvironmentFailed) as error:  # the other files are still judged
             terminal.warn(f"subreplay: {error}", style="red")
             codes.add(error.exit_code)
@@ -64,18 +64,18 @@ def fidelity(
 ) -> int:
     """Re-enact recordings and compare; exit with 1 if messages go to other consumers. Or predict them in a table."""
     terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json)
-    from subreplay.conformance import recorded
+    from subreplay.conformance import recordings
 
     codes, results = {0}, list[dict[str, object]]()
-    foretold: list[Foretold] = []
-    for folder in recorded.recordings(paths):
+    foretold: list[PredictionText] = []
+    for folder in recordings.find_recordings(paths):
         try:
             with terminal.progress(f"{'predicting' if predict else 're-enacting'} {folder.name}"):
                 if predict:
-                    foretold.append(recorded.predict(folder, profile))
+                    foretold.append(recordings.predict_recording(folder, profile))
                     results.append({"recording": str(folder), **foretold[-1].figures})
                     continue
-                result = recorded.reenact(folder, profile)
+                result = recordings.reenact_recording(folder, profile)
         except (InputError, EnvironmentFailed) as error:  # the other recordings are still judged
             terminal.warn(f"subreplay: {error}", style="red")
             codes.add(error.exit_code)
@@ -85,7 +85,7 @@ def fidelity(
         for line in result.lines:
             terminal.print_line(line)
         results.append({"recording": str(folder), "passed": result.passed, **result.figures})
-    for line in recorded.tables(foretold):
+    for line in recordings.format_tables(foretold):
         terminal.print_line(line)
     terminal.print_json({"command": "fidelity", "exit_code": max(codes), "recordings": results})
     return max(codes)

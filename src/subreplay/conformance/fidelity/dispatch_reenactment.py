@@ -1,0 +1,87 @@
+"""A recording re-enacted: the same log, the same consumers, the same commands; who gets what is decided anew.
+
+A command follows a delivery: nobody acknowledges or rejects what was not handed out. Where the re-enactment hands an
+entry out later than the broker did, the command waits for that; where it hands it to somebody else, that consumer
+rejects it.
+
+Deliveries depend on the commands before them, so this is repeated until nothing changes: each time the first command
+that was misplaced is right from then on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from subreplay.conformance.fidelity.read_times import Ints
+from subreplay.conformance.fidelity.recorded_dispatchers import RecordedDispatcher
+from subreplay.conformance.fidelity.replay_inputs import ReplayInputs
+from subreplay.simulation.pulsar.broker.broker_records import DISPATCHED, Records, empty_records
+from subreplay.simulation.pulsar.broker.broker_state import new_broker
+from subreplay.simulation.pulsar.reenact import ClientCommand, reenact
+
+_NEVER_DELIVERED = 2**62
+_ENTRY_COMMANDS = (ClientCommand.ACK, ClientCommand.ACK_SOME, ClientCommand.ACK_UP_TO, ClientCommand.NACK)
+
+
+def reenact_dispatcher(recorded: RecordedDispatcher, inputs: ReplayInputs) -> Records:
+    """What is dispatched, as ``DISPATCHED`` records in order."""
+    commands = inputs.commands
+    for _ in range(len(commands) + 1):
+        dispatched = _reenact_once(recorded, inputs, commands)
+        shifted = _shift_commands(inputs, dispatched)
+        if np.array_equal(shifted, commands):
+            break
+        commands = shifted
+    return dispatched
+
+
+def _reenact_once(recorded: RecordedDispatcher, inputs: ReplayInputs, commands: Records) -> Records:
+    in_time = commands[np.argsort(commands.at, kind="stable")]
+    parts = [*reenact(new_broker(recorded.broker), inputs.changes, [inputs.entries], [in_time], inputs.until)]
+    return np.concatenate([empty_records(0, DISPATCHED), *parts]).view(np.recarray)
+
+
+def _shift_commands(inputs: ReplayInputs, dispatched: Records) -> Records:
+    """The commands as given, each no earlier than the delivery that it answers, rejections by the consumer that got it.
+
+    A command answers the last delivery before it, but not one that an earlier rejection has answered.
+    """
+    commands = inputs.commands.copy()
+    answers = np.isin(commands.kind, _ENTRY_COMMANDS) & np.isin(commands.ordinal, inputs.dispatched.ordinal)
+    answering = commands[answers]
+    order = np.lexsort((dispatched.at, dispatched.ordinal))
+    begin = np.searchsorted(dispatched.ordinal[order], answering.ordinal)
+    end = np.searchsorted(dispatched.ordinal[order], answering.ordinal, "right")
+    answered = np.maximum(
+        _count_deliveries_before(dispatched, answering) - 1, begin + _count_rejections_before(answering)
+    )
+    is_delivered = answered < end
+    delivery = dispatched[order[answered[is_delivered]]]
+    answering.at[~is_delivered] = _NEVER_DELIVERED
+    answering.at[is_delivered] = np.maximum(answering.at[is_delivered], delivery.at + 1)
+    rejected = is_delivered & (answering.kind == ClientCommand.NACK)
+    answering.consumer[rejected] = delivery.consumer[rejected[is_delivered]]
+    commands[answers] = answering
+    return commands
+
+
+def _count_deliveries_before(dispatched: Records, commands: Records) -> Ints:
+    """How many deliveries are before each command, in the order of entries and then of time."""
+    ordinals = np.concatenate([dispatched.ordinal, commands.ordinal])
+    times = np.concatenate([dispatched.at, commands.at])
+    is_delivery = np.arange(len(ordinals)) < len(dispatched)
+    order = np.lexsort((is_delivery, times, ordinals))  # what a command brings about at once is not before it
+    counts = np.empty(len(ordinals), np.int64)
+    counts[order] = np.cumsum(is_delivery[order])
+    return counts[len(dispatched) :]
+
+
+def _count_rejections_before(commands: Records) -> Ints:
+    """How many earlier rejections of its entry each command has before it."""
+    order = np.argsort(commands.ordinal, kind="stable")  # of one entry, in order of time
+    rejections = (commands.kind == ClientCommand.NACK)[order]
+    before = np.cumsum(rejections) - rejections
+    firsts = np.searchsorted(commands.ordinal[order], commands.ordinal[order])
+    counts = np.empty(len(commands), np.int64)
+    counts[order] = before - before[firsts]
+    return counts

@@ -1,0 +1,165 @@
+"""A recording of a real broker, dispatcher by dispatcher: its log, its consumers, what they did and what it did."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import TypeAdapter
+
+from subreplay.adapters.canonical import base_topic, to_table
+from subreplay.adapters.jsonl import read_lines
+from subreplay.adapters.pulsar_recording.adapter import (
+    in_broker_order,
+    reject_backward_times,
+    reject_divergent,
+)
+from subreplay.adapters.pulsar_recording.dead_letters import DeadLetter
+from subreplay.adapters.pulsar_recording.membership import membership_rows
+from subreplay.adapters.pulsar_recording.rows import (
+    BrokerEvent,
+    Created,
+    Disconnected,
+    Dispatch,
+    Message,
+    Receipt,
+    Subscribe,
+    message_rows,
+)
+from subreplay.adapters.pulsar_recording.scenario import Scenario, read_scenario
+from subreplay.conformance.fidelity.broker_flow_log import LoggedPermitRequest, read_logged_flows
+from subreplay.errors import ConfigError, InputError
+from subreplay.hashing.profiles.releases import find_nearest_profile
+from subreplay.rows.model.rows import Scope
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.timelines.membership import build_dispatcher_events
+from subreplay.semantics.timelines.timeline import Timeline
+from subreplay.simulation.pulsar.broker.broker_state import DispatcherOptions
+from subreplay.simulation.pulsar.broker.dispatch_rules import Settings, settings_of
+from subreplay.simulation.pulsar.dispatcher_choice import options_of
+
+DEFAULT_QUEUE_SIZE = 1000
+"""A client's receiver queue, where the recording does not tell it (row D-FLOW-1)."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedDispatcher:
+    """One subscription on one topic or partition, as it was recorded.
+
+    ``rows`` are canonical messages in log order, ``events`` the broker's own in its order, ``receipts`` what the
+    applications took; ``dead`` are the positions (ledger, entry) that arrived on the dead letter topic, once each time;
+    ``flows`` are the requests for permits that the broker's log tells, in its order.
+    """
+
+    subscription: str
+    scope: Scope
+    type: str
+    timeline: Timeline
+    broker: DispatcherOptions
+    rows: pa.Table
+    events: tuple[Any, ...]
+    receipts: tuple[Receipt, ...]
+    queue_sizes: dict[str, int]
+    dead: tuple[tuple[int, int], ...]
+    flows: tuple[LoggedPermitRequest, ...]
+
+    @property
+    def policy(self) -> Policy:
+        return self.timeline.policy
+
+
+def find_recorded_profile(folder: Path) -> str:
+    """The profile of the version in ``scenario.json``, else of the folder that the recording lies in."""
+    version = read_scenario(folder).version or folder.resolve().parent.name
+    if not re.fullmatch(r"\d+(\.\d+)+", version):
+        raise InputError(
+            f"{folder}: the recording does not name the broker's version. Set it in scenario.json, or pass --profile."
+        )
+    return find_nearest_profile("pulsar", version)[0]
+
+
+def read_recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatcher]:
+    """Every dispatcher that a consumer was created at, in order of subscription and topic.
+
+    Raises InputError where a needed file is missing or of another shape, ConfigError for a profile without the policy.
+    """
+    messages = read_lines(folder, "messages", TypeAdapter(Message))
+    lines: Any = read_lines(folder, "broker_events", TypeAdapter(BrokerEvent))
+    receipts = read_lines(folder, "deliveries", TypeAdapter(Receipt), required=False).rows.values()
+    dead = read_lines(folder, "dlq", TypeAdapter(DeadLetter), required=False).rows.values()
+    reject_divergent(messages)
+    reject_backward_times(lines)
+    events, scenario = in_broker_order(lines), read_scenario(folder)
+    logged, settings = read_logged_flows(folder), _read_settings(folder, scenario)
+    table = to_table("messages", message_rows(messages.rows.values()))
+    requests = {(e.cnx, e.topic, e.consumer_id): e for e in events if isinstance(e, Subscribe)}
+    first: dict[tuple[str, str], Subscribe] = {}
+    for event in events:
+        if isinstance(event, Created) and (event.cnx, event.topic, event.consumer_id) in requests:
+            request = requests[event.cnx, event.topic, event.consumer_id]
+            first.setdefault((event.subscription, event.topic), request)
+    for (subscription, topic), request in sorted(first.items(), key=lambda item: item[0]):
+        scope = Scope(*base_topic(topic))
+        options = {"allow_out_of_order": True} if request.allow_out_of_order else {}
+        policy = make_policy(scenario.policy_of(request.type, request.key_shared_mode), profile, **options)
+        dispatcher_events = _select_events(events, subscription, topic)
+        yield RecordedDispatcher(
+            subscription,
+            scope,
+            request.type,
+            _build_timeline(policy, scope, dispatcher_events),
+            options_of(policy, settings, batch_index_acks=True),  # as the recorded brokers are set
+            table.filter((pc.field("topic") == scope.topic) & (pc.field("partition") == scope.partition)),
+            dispatcher_events,
+            tuple(r for r in receipts if r.topic == topic and r.subscription == subscription),
+            scenario.queue_sizes,
+            tuple(_list_origins(dead, topic)),
+            tuple(flow for flow in logged if (flow.topic, flow.subscription) == (topic, subscription)),
+        )
+
+
+def _read_settings(folder: Path, scenario: Scenario) -> Settings:
+    try:
+        return settings_of(scenario.broker_settings.by_name)
+    except ConfigError as error:
+        raise InputError(
+            f"{folder / 'scenario.json'}: broker_settings: {error}. Correct the setting, or remove it."
+        ) from error
+
+
+def _select_events(events: list[Any], subscription: str, topic: str) -> tuple[Any, ...]:
+    """The events that concern a dispatcher; those that name their connection only by the consumers created on it."""
+    used = {e.cnx for e in events if isinstance(e, Created) and (e.topic, e.subscription) == (topic, subscription)}
+    topic_events = [
+        e for e in events if getattr(e, "topic", None) == topic or (isinstance(e, Disconnected) and e.cnx in used)
+    ]
+    others = {(e.cnx, e.consumer_id) for e in topic_events if isinstance(e, Created) and e.subscription != subscription}
+    return tuple(
+        event
+        for event in topic_events
+        if getattr(event, "subscription", subscription) == subscription
+        and (getattr(event, "cnx", ""), getattr(event, "consumer_id", 0)) not in others
+    )
+
+
+def _build_timeline(policy: Policy, scope: Scope, events: tuple[Any, ...]) -> Timeline:
+    rows = []
+    for row in membership_rows(events, {}):
+        exact = {name: row[name] * 1_000 + row[f"{name}_nanos"] for name in ("at", "since")}
+        rows.append({"ranges": None} | row | exact)
+    unnamed_instances = {event.consumer for event in events if isinstance(event, Dispatch) and event.instance is None}
+    return Timeline.fold(
+        policy, scope, build_dispatcher_events(rows, [(scope.topic, scope.partition)], unnamed_instances)[scope]
+    )
+
+
+def _list_origins(dead: Any, topic: str) -> Iterator[tuple[int, int]]:
+    for letter in dead:
+        if letter.origin and letter.origin[0].topic == topic:
+            yield letter.origin[0][1:]

@@ -1,0 +1,201 @@
+"""What a re-enactment takes, from a recording: the log, the consumers' commands; and what the broker did, to
+compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from subreplay.adapters.pulsar_recording.rows import Ack, Dispatch, Produced, Redeliver
+from subreplay.conformance.fidelity.consumer_sessions import ConsumerSessions
+from subreplay.conformance.fidelity.membership_changes import list_recorded_changes
+from subreplay.conformance.fidelity.permit_requests import list_permit_requests
+from subreplay.conformance.fidelity.read_times import (
+    Ints,
+    find_first_consumers,
+    find_latest_read_times,
+    find_read_times,
+)
+from subreplay.conformance.fidelity.recorded_dispatchers import RecordedDispatcher
+from subreplay.errors import InputError
+from subreplay.hashing.murmur3 import MASK_31, murmur3_32
+from subreplay.rows.model.columns import ints
+from subreplay.rows.model.entry_keys import outer_sticky_keys
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.simulation.pulsar.broker.broker_records import DISPATCHED, NEVER, NO_CHUNK, Records
+from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind
+from subreplay.simulation.pulsar.reenact import CLIENT_COMMANDS, ENTRIES, Change, ClientCommand
+
+_Row = tuple[int, int, ClientCommand, int, int, int]  # as in CLIENT_COMMANDS
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayInputs:
+    """One dispatcher's streams: ``changes`` of its consumers, ``entries`` (``ENTRIES``), ``commands``
+    (``CLIENT_COMMANDS``), and what it ``dispatched`` (``DISPATCHED``) before ``until`` (ns). Consumers are numbered as
+    in the timeline, entries as in the log.
+    """
+
+    changes: tuple[Change, ...]
+    entries: Records
+    commands: Records
+    dispatched: Records
+    read_by: Ints  # of each entry, ns: a later one was dispatched then at the latest, and reads follow the log
+    until: int
+    ordinals: dict[tuple[int, int], int]  # by (ledger, entry)
+
+
+def build_inputs(recorded: RecordedDispatcher) -> ReplayInputs:
+    """The streams of a dispatcher; what a recording does not tell is modelled.
+
+    * Entries are there when the broker read them, as far as its reader was free to (``find_read_times``).
+    * Permits are as the broker's log tells them, else as clients ask for them (``flows``).
+    """
+    log = RecordedLog(recorded)
+    dispatched = list_recorded_dispatches(recorded, log)
+    entries = build_log_entries(recorded, log)
+    latest = find_latest_read_times(len(entries), dispatched)
+    shared = recorded.broker.dispatcher == DispatcherKind.SHARED
+    first_consumers = find_first_consumers(len(entries), dispatched) if shared else None
+    entries.at = find_read_times(log.produced, latest, entries.deliver_at > 0, first_consumers)
+    requests = _build_commands(_list_requests(recorded, log))
+    changes = list_recorded_changes(recorded, entries, requests, dispatched)
+    joined = {change.consumer.index: change.at for change in changes if change.joined}
+    requested_permits = list_permit_requests(recorded, joined, dispatched, log.ordinals, log.sizes)
+    commands = _build_commands((at, 0, ClientCommand.FLOW, one, permits, 0) for at, one, permits in requested_permits)
+    commands = np.concatenate([commands, requests])
+    commands = commands[np.argsort(commands["at"], kind="stable")].view(np.recarray)
+    until = recorded.events[-1].t_ns + 1
+    return ReplayInputs(changes, entries, commands, dispatched, latest, until, log.ordinals)
+
+
+def _build_commands(rows: Iterable[_Row]) -> Records:
+    return np.array(sorted(rows, key=lambda row: row[0]), CLIENT_COMMANDS).view(np.recarray)
+
+
+class RecordedLog:
+    """The entries after the subscription's start, by position."""
+
+    def __init__(self, recorded: RecordedDispatcher) -> None:
+        ledgers, entries = ints(recorded.rows, "ledger"), ints(recorded.rows, "entry")
+        heads = np.flatnonzero(np.diff(ledgers, prepend=-1).astype(bool) | np.diff(entries, prepend=-1).astype(bool))
+        published = ints(recorded.rows, "publish_time")[heads] * 1_000
+        positions = list(zip(ledgers[heads].tolist(), entries[heads].tolist(), strict=True))
+        times = dict(zip(positions, published.tolist(), strict=True))
+        for event in reversed(recorded.events):  # the first that shows the entry to be there
+            if isinstance(event, Produced | Dispatch) and (event.ledger, event.entry) in times:
+                times[event.ledger, event.entry] = event.t_ns
+        start = _find_start(recorded, positions, times)
+        sizes = np.diff(np.append(heads, len(ledgers)))
+        self.heads, self.sizes = heads[start:], sizes[start:]
+        self.produced = np.maximum.accumulate(np.array([times[position] for position in positions[start:]], np.int64))
+        self.ordinals = {position: ordinal for ordinal, position in enumerate(positions[start:])}
+
+
+def _find_start(
+    recorded: RecordedDispatcher, positions: list[tuple[int, int]], times: dict[tuple[int, int], int]
+) -> int:
+    """How many entries are before the subscription's first: older than its consumers, and never touched."""
+    touched = min(
+        ((i[0], i[1]) for e in recorded.events for i in getattr(e, "ids", ())),
+        default=(NEVER, NEVER),
+    )
+    touched = min([touched, *((e.ledger, e.entry) for e in recorded.events if isinstance(e, Dispatch))])
+    joined = recorded.timeline.epochs[1].since.at
+    return next(
+        (n for n, position in enumerate(positions) if position >= touched or times[position] >= joined), len(positions)
+    )
+
+
+def build_log_entries(recorded: RecordedDispatcher, log: RecordedLog) -> Records:
+    """The log as ``ENTRIES``, without the times."""
+    rows = recorded.rows.take(log.heads)
+    keys = outer_sticky_keys(rows, recorded.policy.profile).to_pylist()
+    hashes = np.array([murmur3_32(key) for key in keys], np.uint32)
+    entries = np.zeros(len(keys), ENTRIES).view(np.recarray)
+    entries.slot = recorded.policy.compute_slots(hashes)
+    whole = recorded.broker.dispatcher != DispatcherKind.KEY_SHARED_DRAINING
+    entries.hash = hashes & np.uint32(MASK_31) if whole else entries.slot
+    entries.messages = log.sizes
+    entries.deliver_at = ints(rows, "deliver_at", missing=0) * 1_000
+    entries.chunked = NO_CHUNK
+    return entries
+
+
+def list_recorded_dispatches(recorded: RecordedDispatcher, log: RecordedLog) -> Records:
+    """What the broker dispatched, in its order. Raises InputError where it went to who never joined."""
+    sessions = ConsumerSessions(recorded.timeline)
+    rows = [
+        (
+            log.ordinals[event.ledger, event.entry],
+            event.t_ns,
+            sessions.find_event_consumer(event),
+            event.redelivery_count,
+            0,
+        )
+        for event in recorded.events
+        if isinstance(event, Dispatch) and (event.ledger, event.entry) in log.ordinals
+    ]
+    if unknown := {
+        e.consumer for e in recorded.events if isinstance(e, Dispatch) and sessions.find_event_consumer(e) == NOBODY
+    }:
+        where = f"{recorded.subscription} on {recorded.scope.full_name}"
+        raise InputError(
+            f"{where}: entries were dispatched to {min(unknown)}, but the recording does not contain its join. "
+            "Start the recording before the first consumer joins."
+        )
+    return np.array(rows, DISPATCHED).view(np.recarray)
+
+
+def _list_requests(recorded: RecordedDispatcher, log: RecordedLog) -> Iterator[_Row]:
+    """Acknowledgements and redelivery requests, as the broker got them."""
+    sessions = ConsumerSessions(recorded.timeline)
+    pending: dict[int, int] = {}  # of entries acknowledged in part: a bit for each message that is not
+    for event in recorded.events:
+        if isinstance(event, Ack):
+            acks = (
+                _list_cumulative_acks(event, log) if event.ack_type == "Cumulative" else _list_acks(event, log, pending)
+            )
+            yield from (
+                (event.t_ns, ordinal, command, sessions.find_event_consumer(event), n, event.seq + 1)
+                for ordinal, command, n in acks
+            )
+        elif isinstance(event, Redeliver):
+            consumer = sessions.find_event_consumer(event)
+            if consumer == NOBODY:
+                continue
+            named_ordinals = [log.ordinals[i[0], i[1]] for i in event.ids if (i[0], i[1]) in log.ordinals]
+            if not event.ids or recorded.broker.dispatcher == DispatcherKind.SINGLE_ACTIVE:
+                yield event.t_ns, 0, ClientCommand.REDELIVER_ALL, consumer, 0, 0
+            else:
+                yield from (
+                    (event.t_ns, ordinal, ClientCommand.NACK, consumer, 0, event.seq + 1) for ordinal in named_ordinals
+                )
+
+
+def _list_acks(event: Ack, log: RecordedLog, pending: dict[int, int]) -> Iterator[tuple[int, ClientCommand, int]]:
+    """Whole entries, or how many messages of one are newly acknowledged by what its bit set leaves out."""
+    for ledger, entry, bit_set in dict.fromkeys((i[0], i[1], tuple(i[2]) if len(i) > 2 else ()) for i in event.ids):
+        ordinal = log.ordinals.get((ledger, entry))
+        if ordinal is None:
+            continue
+        if not bit_set:
+            yield ordinal, ClientCommand.ACK, 0
+            continue
+        whole = (1 << int(log.sizes[ordinal])) - 1
+        before = pending.get(ordinal, whole)
+        unacked = sum((word & (1 << 64) - 1) << 64 * n for n, word in enumerate(bit_set))
+        pending[ordinal] = before & unacked
+        if newly_acked := bin(before & ~unacked).count("1"):
+            yield ordinal, ClientCommand.ACK_SOME, newly_acked
+
+
+def _list_cumulative_acks(event: Ack, log: RecordedLog) -> Iterator[tuple[int, ClientCommand, int]]:
+    """Up to the entry it names, or the one before where messages of the batch are left."""
+    for identity in event.ids:
+        ordinal = log.ordinals.get((identity[0], identity[1]))
+        if ordinal is not None:
+            unacked = len(identity) > 2 and bool(identity[2])
+            yield ordinal - unacked, ClientCommand.ACK_UP_TO, 0

@@ -1,0 +1,307 @@
+"""What a group's coordinator decided, beside what its assignor must decide: the membership folded again.
+
+The classic protocol's leader computes a generation, the coordinator writes it into ``__consumer_offsets`` with its
+members; under the consumer protocol the coordinator computes the target of an epoch itself. Both are folded here from
+who was there: claims are the fold's own, never what a record says that was claimed.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pyarrow as pa
+
+from subreplay.hashing.timeline_map import TimelineMapOrder
+from subreplay.semantics.policies.kafka.assignor import Assignor, GroupMember, Partitions, TopicPartition
+from subreplay.semantics.policies.kafka.group import ConsumerGroup
+
+OwnedPartitions = Mapping[str, frozenset[TopicPartition]]
+"""The partitions of each member, by its id."""
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CoordinatorDecision:
+    """A classic generation, or the target of an epoch: as the coordinator ``decided`` it, and as it is ``due``.
+
+    ``at`` is the time (µs) of the record that has it, ``offset`` its position. ``rebalanced``: members got new
+    partitions; a static member that came back quietly only takes over those of its former self.
+    """
+
+    generation: int
+    at: int
+    offset: int
+    decided: OwnedPartitions
+    due: OwnedPartitions
+    rebalanced: bool = True
+
+    @property
+    def differences(self) -> tuple[DecisionDifference, ...]:
+        """The partitions that the coordinator gave to others than it must; nobody is None."""
+        decided, due = _invert_owners(self.decided), _invert_owners(self.due)
+        return tuple(
+            DecisionDifference(self.generation, topic_partition, decided.get(topic_partition), due.get(topic_partition))
+            for topic_partition in sorted({*decided, *due})
+            if decided.get(topic_partition) != due.get(topic_partition)
+        )
+
+
+class DecisionDifference(NamedTuple):
+    """A partition of a generation, who has it by the coordinator's record, and who must have it."""
+
+    generation: int
+    topic_partition: TopicPartition
+    decided: str | None
+    due: str | None
+
+
+def list_differences(
+    decoded: Mapping[str, pa.Table], group: str, assignors: Mapping[str, Assignor], counts: Mapping[str, Sequence[int]]
+) -> list[DecisionDifference]:
+    """Where the coordinator decided otherwise than the assignor must; arguments as for ``list_decisions``."""
+    return [
+        topic_partition
+        for decision in list_decisions(decoded, group, assignors, counts)
+        for topic_partition in decision.differences
+    ]
+
+
+def list_decisions(
+    decoded: Mapping[str, pa.Table], group: str, assignors: Mapping[str, Assignor], counts: Mapping[str, Sequence[int]]
+) -> Iterator[CoordinatorDecision]:
+    """Every decision about a group, in order.
+
+    ``decoded`` are the tables of ``kafka_group``; ``assignors`` are policies under the names that Kafka gives them in
+    the records (``range``, ``cooperative-sticky`` …, ``uniform``). ``counts`` are the numbers of partitions that a
+    topic ever had, ascending: of classic groups no record tells how many the leader knew, so it is the smallest that
+    has room for what it gave out. A group of an assignor that is not in ``assignors`` is passed over.
+    """
+    classic = _select_rows(decoded, "classic_groups", group)
+    if any(row["members"] for row in classic):
+        yield from _decide_classic(classic, assignors, counts)
+    yield from _decide_server(decoded, group, assignors)
+
+
+def _select_rows(decoded: Mapping[str, pa.Table], table: str, group: str) -> list[Row]:
+    rows = decoded[table].to_pylist()
+    return sorted((row for row in rows if row["group"] == group), key=lambda row: int(row["record_offset"]))
+
+
+def _invert_owners(owned: OwnedPartitions) -> dict[TopicPartition, str]:
+    return {topic_partition: member for member, own in owned.items() for topic_partition in own}
+
+
+def _list_owned(group: ConsumerGroup) -> OwnedPartitions:
+    """What the members have by the last rebalance."""
+    return {m.member_id: frozenset(group.partitions.list_names(m.claim.partitions)) for m in group.assigned}
+
+
+# the classic protocol
+
+
+def _decide_classic(
+    rows: Iterable[Row], assignors: Mapping[str, Assignor], counts: Mapping[str, Sequence[int]]
+) -> Iterator[CoordinatorDecision]:
+    group: ConsumerGroup | None = None
+    for row in rows:
+        members = row["members"] or ()
+        if row["protocol"] not in assignors or row["tombstone"] or not members:
+            group = None  # empty: whoever comes next claims nothing
+            continue
+        decided_owners = {m["member_id"]: frozenset(_list_topic_partitions(m["assignment"])) for m in members}
+        partitions = Partitions.from_counts(
+            _find_partition_counts(counts, {p for own in decided_owners.values() for p in own})
+        )
+        keep_assignment = group is not None and row["generation"] == group.generation
+        before = (group or ConsumerGroup(assignors[row["protocol"]])).with_partitions(partitions)
+        group = _apply_members(before, members, keep_assignment)
+        if not keep_assignment:  # a generation that nobody heard of leaves no record
+            group = replace(group, generation=row["generation"] - 1).rebalance()
+        yield CoordinatorDecision(
+            row["generation"],
+            _get_record_time(row),
+            row["record_offset"],
+            decided_owners,
+            _list_owned(group),
+            rebalanced=not keep_assignment,
+        )
+
+
+def _list_topic_partitions(assignment: Iterable[Row] | None) -> Iterator[TopicPartition]:
+    return (
+        TopicPartition(topic_partition["topic"], topic_partition["partition"]) for topic_partition in assignment or ()
+    )
+
+
+def _find_partition_counts(
+    counts: Mapping[str, Sequence[int]], decided_owners: Iterable[TopicPartition]
+) -> dict[str, int]:
+    min_counts: dict[str, int] = {}
+    for topic, partition in decided_owners:
+        min_counts[topic] = max(min_counts.get(topic, 0), partition + 1)
+    return {
+        topic: next(
+            (count for count in sizes if count >= min_counts.get(topic, 0)), max(*sizes, min_counts.get(topic, 0))
+        )
+        for topic, sizes in counts.items()
+    }
+
+
+def _apply_members(group: ConsumerGroup, members: Sequence[Row], keep_assignment: bool) -> ConsumerGroup:
+    """The group with these members, in their order: that is the one in which the leader's map gets them."""
+    now = {row["member_id"]: _build_member(row) for row in members}
+    gone = {m.member_id: m for m in group.members if m.member_id not in now}
+    known = {m.member_id for m in group.members}
+    for row in members:
+        new = now[row["member_id"]]
+        if new.member_id in known:
+            continue
+        old = next((m for m in gone.values() if m.instance_id is not None and m.instance_id == new.instance_id), None)
+        if old is not None:
+            del gone[old.member_id]
+            group = group.restart(old.member_id, new, keep_assignment)
+        elif row["user_data"] and group.away:  # a process that was evicted comes back, and remembers what it had
+            group = group.rejoin(new)
+        else:
+            group = group.join(new)
+    for member_id in gone:
+        group = group.evict(member_id)
+    group = group.subscribe({m.member_id: now[m.member_id].topics for m in group.members if _is_changed(m, now)})
+    order = {member_id: index for index, member_id in enumerate(now)}
+    return replace(group, members=tuple(sorted(group.members, key=lambda m: order[m.member_id])))
+
+
+def _is_changed(member: GroupMember, now: Mapping[str, GroupMember]) -> bool:
+    return member.topics != now[member.member_id].topics
+
+
+def _build_member(row: Row) -> GroupMember:
+    return GroupMember(row["member_id"], frozenset(row["topics"] or ()), row["instance_id"], row["rack"])
+
+
+def _get_record_time(row: Row) -> int:
+    return int(row["record_time"].timestamp() * 1_000_000)
+
+
+# the consumer protocol
+
+
+def _decide_server(
+    decoded: Mapping[str, pa.Table], name: str, assignors: Mapping[str, Assignor]
+) -> Iterator[CoordinatorDecision]:
+    records_in_order = sorted(
+        (
+            (row["record_offset"], table, row)
+            for table in ("topic_metadata", "members", "targets", "target_epochs", "regexes", "current_assignments")
+            for row in _select_rows(decoded, table, name)
+        ),
+        key=lambda topic_partition: int(topic_partition[0]),
+    )
+    server_decisions = _ServerDecisions(assignors)
+    for _, table, row in records_in_order:
+        if (decision := server_decisions.apply(table, row)) is not None:
+            yield decision
+
+
+class _ServerDecisions:
+    """Goes through the records of a group under the consumer protocol."""
+
+    def __init__(self, assignors: Mapping[str, Assignor]) -> None:
+        self.assignors = assignors
+        self.members: dict[str, Row] = {}
+        self.targets: dict[str, frozenset[tuple[str, int]]] = {}
+        self.topics: dict[str, tuple[str, int]] = {}  # by id
+        self.regexes: dict[str, tuple[str, ...]] = {}
+        self.group: ConsumerGroup | None = None
+        self.order = TimelineMapOrder()
+        self.fresh: set[str] = set()  # members that came with the decision which is being written
+
+    def apply(self, table: str, row: Row) -> CoordinatorDecision | None:
+        """The next record; the decision that it completes."""
+        if table == "topic_metadata":
+            self.topics = {t["topic_id"]: (t["topic"], t["partitions"]) for t in row["topics"] or ()}
+        elif table == "members" and row["tombstone"]:
+            self.members.pop(row["member_id"], None)
+            self.targets.pop(row["member_id"], None)
+            self.order.remove(row["member_id"])
+        elif table == "members":
+            if row["member_id"] not in self.members:
+                self.fresh.add(row["member_id"])
+            self.members[row["member_id"]] = row
+            self.order.add(row["member_id"])
+        elif table == "regexes":
+            self.regexes[row["regex"]] = tuple(row["topics"] or ())
+        elif table == "targets":
+            topic_partitions = ((p["topic_id"], p["partition"]) for p in row["assignment"] or ())
+            self.targets[row["member_id"]] = frozenset(topic_partitions)
+        elif table == "current_assignments":
+            self.fresh.clear()  # the last record that a heartbeat writes
+        elif table == "target_epochs" and not row["tombstone"]:
+            return self._decide(row)
+        return None
+
+    def _decide(self, row: Row) -> CoordinatorDecision | None:
+        assignor = self.assignors.get(self._choose_assignor())
+        if assignor is None:
+            self.group = None
+            return None
+        counts, ids = dict(self.topics.values()), {name: decode_topic_id(t) for t, (name, _) in self.topics.items()}
+        group = (self.group or ConsumerGroup(assignor)).with_partitions(Partitions.from_counts(counts, topic_ids=ids))
+        group = self._apply_members(replace(group, assignor=assignor))
+        self.group = replace(group, generation=row["epoch"] - 1).rebalance()
+        decided = {
+            member: frozenset(TopicPartition(self.topics[t][0], p) for t, p in self.targets.get(member, ()))
+            for member in self.members
+        }
+        return CoordinatorDecision(
+            row["epoch"], _get_record_time(row), row["record_offset"], decided, _list_owned(self.group)
+        )
+
+    def _choose_assignor(self) -> str:
+        """Most members' choice; where they do not say, the server's default."""
+        chosen = [row["server_assignor"] for row in self.members.values() if row["server_assignor"]]
+        return max(sorted(set(chosen)), key=chosen.count) if chosen else "uniform"
+
+    def _apply_members(self, group: ConsumerGroup) -> ConsumerGroup:
+        now = {member_id: self._build_member(row) for member_id, row in self.members.items()}
+        gone = {m.member_id: m for m in group.members if m.member_id not in now}
+        known = {m.member_id for m in group.members}
+        for new in now.values():
+            if new.member_id in known:
+                continue
+            old = next(
+                (m for m in gone.values() if m.instance_id is not None and m.instance_id == new.instance_id), None
+            )
+            if old is None:
+                group = group.join(new)
+            else:
+                del gone[old.member_id]
+                group = group.restart(old.member_id, new, keep_assignment=True)
+        for member_id in gone:
+            group = group.leave(member_id)
+        group = group.subscribe({m.member_id: now[m.member_id].topics for m in group.members if _is_changed(m, now)})
+        # the assignor's map gets who was there in the order of the coordinator's map, then who comes with this decision
+        order = {member_id: index for index, member_id in enumerate(self.order)}
+        fresh, self.fresh = self.fresh, set()
+        return replace(
+            group, members=tuple(sorted(group.members, key=lambda m: (m.member_id in fresh, order[m.member_id])))
+        )
+
+    def _build_member(self, row: Row) -> GroupMember:
+        topics = frozenset([*row["topics"], *self.regexes.get(row["regex"] or "", ())])
+        return GroupMember(row["member_id"], topics, row["instance_id"], row["rack"])
+
+
+def find_topic_ids(decoded: Mapping[str, pa.Table], group: str) -> dict[str, UUID]:
+    """The ids of a group's topics, as far as its records tell them (of the consumer protocol, up to Kafka 4.0)."""
+    rows = _select_rows(decoded, "topic_metadata", group)
+    return {t["topic"]: decode_topic_id(t["topic_id"]) for row in rows for t in row["topics"] or ()}
+
+
+def decode_topic_id(topic_id: str) -> UUID:
+    """A topic id as Kafka writes it: 22 letters of base64."""
+    return UUID(bytes=urlsafe_b64decode(topic_id + "=="))

@@ -1,0 +1,242 @@
+"""What a recorded group did against its re-enactment, in figures."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from subreplay.adapters.kafka_recording.adapter import Recording
+from subreplay.adapters.kafka_recording.adapter import recording as read_recording
+from subreplay.adapters.kafka_recording.rows import Happening
+from subreplay.conformance.fidelity_groups.coordinator_decisions import CoordinatorDecision, list_decisions
+from subreplay.conformance.fidelity_groups.derived_instants import derive_instants
+from subreplay.conformance.fidelity_groups.group_reenactment import GroupReenactment, reenact_group
+from subreplay.conformance.fidelity_groups.recorded_members import RedeliveryCause
+from subreplay.hashing.profiles import LATEST_PROFILES
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.policies.kafka.assignor import TopicPartition
+
+CLASSIC_ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
+REQUIRED_PERCENT: Final = 99.9
+"""Percent of records given to the same consumer."""
+RecordPosition = tuple[TopicPartition, int]
+
+
+class MatchCounts(NamedTuple):
+    """How many there are in the recording, in the replay, and in both."""
+
+    recorded: int
+    replayed: int
+    both: int
+
+    @property
+    def same(self) -> bool:
+        return self.recorded == self.replayed == self.both
+
+    def __str__(self) -> str:
+        alone = self.replayed - self.both
+        return f"{self.both:,} of {self.recorded:,} recorded" + (
+            f", {alone:,} more only in the replay" if alone else ""
+        )
+
+
+@dataclass(frozen=True)
+class GroupAgreement:
+    """A recording against its re-enactment.
+
+    ``generations`` (targets of epochs, in the consumer protocol) are the same with the same number, members and
+    assignment. ``records`` are given to an application: the same by the same consumer, as often. ``commits`` are the
+    same with the same outcome. ``redelivered`` are records that were given once more: the same record, consumer and
+    cause. ``undelivered`` were never given. ``pauses`` are, for each consumer, for how long (ns) what it was given had
+    been nobody's: derived and recorded. ``errors`` (ns) tell how far the derived instant of each assignment is off.
+    """
+
+    name: str
+    policy: str
+    generations: MatchCounts
+    records: MatchCounts
+    commits: MatchCounts
+    redelivered: MatchCounts
+    undelivered: MatchCounts
+    pauses: Mapping[str, tuple[int, int]]
+    errors: Sequence[int]
+
+    def find_time_error(self, quantile: float) -> float:
+        """How far (ms) an assignment's derived instant is from the recorded one."""
+        return float(np.quantile(np.abs(self.errors), quantile)) / 1e6 if self.errors else 0.0
+
+    @property
+    def same_consumer(self) -> float:
+        """Percent of the recorded records."""
+        return 100 * self.records.both / self.records.recorded if self.records.recorded else 100.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether all is the same that has to be."""
+        whole = self.generations.same and self.redelivered.same and self.undelivered.same
+        return whole and self.same_consumer >= REQUIRED_PERCENT
+
+
+def measure_agreement(folder: Path) -> GroupAgreement:
+    """Re-enact a recording and compare. Raises ``InputError`` as ``recording``."""
+    recording = read_recording(folder)
+    return compare_group(recording, reenact_group(recording))
+
+
+def compare_group(recording: Recording, reenactment: GroupReenactment) -> GroupAgreement:
+    """The figures of a recording and its re-enactment."""
+    polled = [(row.consumer, (TopicPartition(row.topic, row.partition), row.offset)) for row in recording.polls]
+    delivered = [(row.consumer, (row.topic_partition, row.offset)) for row in reenactment.members.delivered]
+    produced = {(TopicPartition(row.topic, row.partition), row.offset) for row in recording.records}
+    outcomes = Counter((row, row.ok) for row, _ in reenactment.accepted), Counter(reenactment.accepted)
+    replayed = (
+        (row.consumer, (row.topic_partition, row.offset), row.redelivered)
+        for row in reenactment.members.delivered
+        if row.redelivered
+    )
+    instants = [one for one in derive_instants(recording) if one.what == "assigned"]
+    release_times = _find_release_times(recording.happenings)
+    pauses: dict[str, tuple[int, int]] = {}
+    for one in instants:
+        if (begin := release_times.get((one.consumer, one.recorded))) is not None:
+            derived, recorded = pauses.get(one.consumer, (0, 0))
+            pauses[one.consumer] = derived + max(one.derived - begin, 0), recorded + one.recorded - begin
+    return GroupAgreement(
+        recording.scenario.name,
+        recording.scenario.policy,
+        _count_matches(_list_recorded_generations(recording), _list_replayed_generations(reenactment)),
+        _count_matches(polled, delivered),
+        _count_matches(*outcomes),
+        _count_matches(find_recorded_causes(recording), replayed),
+        _count_matches(produced - {position for _, position in polled}, reenactment.members.undelivered),
+        dict(sorted(pauses.items())),
+        [one.derived - one.recorded for one in instants],
+    )
+
+
+def _count_matches(recorded: Iterable[Any], replayed: Iterable[Any]) -> MatchCounts:
+    own, other = Counter(recorded), Counter(replayed)
+    return MatchCounts(own.total(), other.total(), (own & other).total())
+
+
+# generations
+
+
+def list_recorded_decisions(recording: Recording) -> Iterable[CoordinatorDecision]:
+    """The decisions that a recording tells of, without static members' quiet returns."""
+    classic = recording.scenario.protocol == "classic"
+    names = CLASSIC_ASSIGNORS if classic else ("range", "uniform")
+    assignors: dict[str, Any] = {
+        name: make_policy(
+            f"kafka.{'' if classic or name != 'range' else 'server_'}{name.replace('-', '_')}", LATEST_PROFILES["kafka"]
+        )
+        for name in names
+    }
+    return (
+        one
+        for one in list_decisions(
+            recording.decoded, recording.scenario.group, assignors, find_partition_counts(recording)
+        )
+        if one.rebalanced
+    )
+
+
+def find_partition_counts(recording: Recording) -> dict[str, list[int]]:
+    """The numbers of partitions that each topic had, ascending."""
+    counts = {topic: [count] for topic, count in recording.scenario.topics.items()}
+    for row in recording.happenings:
+        if row.event == "partitions_grown" and row.topic is not None and row.to is not None:
+            counts[row.topic].append(row.to)
+    return counts
+
+
+def _list_recorded_generations(recording: Recording) -> Iterable[tuple[int, frozenset[Any]]]:
+    for one in list_recorded_decisions(recording):
+        yield one.generation, frozenset(one.decided.items())
+
+
+def _list_replayed_generations(reenactment: GroupReenactment) -> Iterable[tuple[int, frozenset[Any]]]:
+    names = [process.event.label for process in reenactment.members.processes]
+    topic_partitions = reenactment.members.partitions.list_names(np.arange(len(reenactment.members.partitions)))
+    for one in reenactment.coordinator.generations:
+        owned: dict[str, set[TopicPartition]] = {names[member]: set() for member in one.members}
+        for topic_partition, owner in zip(topic_partitions, one.owners.tolist(), strict=True):
+            if owner >= 0:
+                owned[names[owner]].add(topic_partition)
+        if owned:
+            yield one.number, frozenset((name, frozenset(own)) for name, own in owned.items())
+
+
+# causes
+
+
+def find_recorded_causes(recording: Recording) -> Iterable[tuple[str, RecordPosition, RedeliveryCause]]:
+    """Every record that was given once more, to whom, and why: what its consumer before went through next."""
+    ends = _find_ends(recording.happenings)
+    before: dict[RecordPosition, tuple[str, int]] = {}
+    for row in sorted(recording.polls, key=lambda row: row.polled_at):
+        record = TopicPartition(row.topic, row.partition), row.offset
+        if record in before:
+            consumer, since = before[record]
+            yield row.consumer, record, _find_cause(ends[consumer], record, since, row.polled_at)
+        before[record] = row.consumer, row.polled_at
+
+
+class _OwnershipEnd(NamedTuple):
+    at: int
+    cause: RedeliveryCause
+    topic_partition: TopicPartition | None  # None: all that it had
+    above: int = 0  # only offsets from this one on
+
+
+def _find_ends(events: Iterable[Happening]) -> Mapping[str, Sequence[_OwnershipEnd]]:
+    ends_by_consumer: dict[str, list[_OwnershipEnd]] = defaultdict(list)
+    closing: set[str] = set()
+    for row in sorted(events, key=lambda row: row.at):
+        name = row.consumer or ""
+        if row.event in ("subscribe", "close_begin"):
+            (closing.add if row.event == "close_begin" else closing.discard)(name)
+        elif row.event == "killed":
+            ends_by_consumer[name].append(_OwnershipEnd(row.at, "killed", None))
+        elif row.event in ("revoked", "lost"):
+            cause: RedeliveryCause = "closed" if name in closing else "lost" if row.event == "lost" else "revoked"
+            ends_by_consumer[name] += [
+                _OwnershipEnd(row.at, cause, TopicPartition(*one)) for one in row.partitions or ()
+            ]
+        ends_by_consumer[name] += [
+            _OwnershipEnd(s.at, "rewind", TopicPartition(s.topic, s.partition), s.to) for s in row.seeks
+        ]
+    return ends_by_consumer
+
+
+def _find_cause(ends: Sequence[_OwnershipEnd], record: RecordPosition, since: int, until: int) -> RedeliveryCause:
+    """The first end after a delivery; a rewind only where it was before the next one."""
+    topic_partition, offset = record
+    for end in ends:
+        rewound = end.cause != "rewind" or (end.at <= until and end.above <= offset)
+        if end.at >= since and end.topic_partition in (None, topic_partition) and rewound:
+            return end.cause
+    return "revoked"
+
+
+def _find_release_times(events: Iterable[Happening]) -> dict[tuple[str, int], int]:
+    """By consumer and time of its callback: since when the last of what it was given had been nobody's."""
+    free: dict[TopicPartition, int] = {}
+    owners: dict[TopicPartition, str] = {}
+    release_times: dict[tuple[str, int], int] = {}
+    for row in sorted(events, key=lambda row: row.at):
+        name, topic_partitions = row.consumer or "", [TopicPartition(*one) for one in row.partitions or ()]
+        if row.event == "killed":
+            topic_partitions = [one for one, owner in owners.items() if owner == name]
+        if row.event in ("revoked", "lost", "killed"):
+            free |= {one: row.at for one in topic_partitions if owners.get(one) == name}
+        elif row.event == "assigned":
+            owners |= dict.fromkeys(topic_partitions, name)
+            if since := [free.pop(one) for one in topic_partitions if one in free]:
+                release_times[name, row.at] = max(since)
+    return release_times

@@ -1,0 +1,205 @@
+"""How close the prediction of a Kafka group comes to what a real one did: a scenario's plan in, figures out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from subreplay.adapters.kafka_recording.adapter import Recording
+from subreplay.adapters.kafka_recording.adapter import recording as read_recording
+from subreplay.conformance.fidelity_groups.coordinator_decisions import CoordinatorDecision
+from subreplay.conformance.fidelity_groups.group_comparison import list_recorded_decisions
+from subreplay.conformance.fidelity_groups.partition_owners import (
+    FetchIntervals,
+    build_predicted_intervals,
+    build_recorded_intervals,
+    find_owner,
+    list_pauses,
+    measure_agreement_time,
+)
+from subreplay.conformance.fidelity_groups.planned_group import PlannedGroup, list_runs, plan_group
+from subreplay.conformance.fidelity_groups.run_agreement import RUN_COUNT, RunAgreement, compare_runs
+from subreplay.semantics.policies.kafka.assignor import TopicPartition
+
+GenerationKey = tuple[tuple[str, tuple[TopicPartition, ...]], ...]
+"""The members of a generation, by the names of their consumers, with what each has."""
+
+
+@dataclass(frozen=True)
+class GroupPrediction:
+    """A recording against the prediction of its plan.
+
+    ``recorded`` generations (targets, in the consumer protocol) have members; ``right`` of them are predicted with the
+    same members and the same partitions for each, in order; ``predicted`` are all. ``delays`` (ns) tells how much later
+    each of these is predicted. ``pauses`` are how long (ns) partitions were nobody's between two owners, on both sides.
+    ``redelivered`` counts the records that were given to an application more than once: recorded, predicted, both.
+    ``undelivered`` counts those that nobody was given, in the same way. Of ``polls`` records given to an application
+    ``at_owner`` were given to the one that owns the partition by the prediction; ``agreeing`` is the percentage of
+    partition-seconds in which the owner is the same. ``first`` tells how much later (ns) the first generation is
+    predicted, ``drained`` when (ns of the scenario) the last record was done, recorded and predicted.
+    """
+
+    name: str
+    policy: str
+    recorded: int
+    predicted: int
+    right: int
+    delays: tuple[int, ...]
+    pauses: tuple[tuple[int, ...], tuple[int, ...]]
+    redelivered: tuple[int, int, int]
+    undelivered: tuple[int, int, int]
+    polls: int
+    at_owner: int
+    agreeing: float
+    differing: int
+    first: int
+    drained: tuple[int, int]
+
+    def find_time_error(self, quantile: float) -> float:
+        """How far (ms) a generation's time is from the recorded one."""
+        return float(np.quantile(np.abs(self.delays), quantile)) / 1e6 if self.delays else 0.0
+
+
+class PredictionResult(NamedTuple):
+    """A recording predicted from its ``plan`` alone, by the typical one of many runs; what ``chance`` allows that; and
+    predicted with the instants at which its consumers joined, and ran their first callbacks (``starts``)."""
+
+    plan: GroupPrediction
+    starts: GroupPrediction
+    chance: RunAgreement
+
+
+def predict_group(folder: Path) -> PredictionResult:
+    """Predict the plan of a recording and compare. Raises as ``recording``."""
+    recording = read_recording(folder)
+    played_runs = [play_plan(recording, plan) for plan in list_runs(recording, RUN_COUNT)]
+    agreement = compare_runs([run.owners for run in played_runs], recording.scenario.t0, _find_end(recording))
+    return PredictionResult(
+        compare_prediction(recording, played_runs[agreement.typical]),
+        compare_prediction(recording, play_plan(recording, plan_group(recording, starts=True))),
+        agreement,
+    )
+
+
+class PlayedPlan(NamedTuple):
+    """A plan that was played: the rows of its ``deliveries``, and its ``owners`` by time."""
+
+    plan: PlannedGroup
+    deliveries: list[Any]
+    owners: FetchIntervals
+
+
+def play_plan(recording: Recording, plan: PlannedGroup) -> PlayedPlan:
+    """Play the plan of a recording."""
+    deliveries = [row for rows in plan.replay.deliveries() for row in rows]
+    return PlayedPlan(plan, deliveries, build_predicted_intervals(plan.replay, plan.partitions, _find_end(recording)))
+
+
+def _find_end(recording: Recording) -> int:
+    return max(row.at for row in recording.happenings)
+
+
+def compare_prediction(recording: Recording, run: PlayedPlan) -> GroupPrediction:
+    """The figures of a recording and a run of its plan."""
+    plan, delivery_rows, predicted = run
+    topic_partitions = plan.partitions.list_names(np.arange(len(plan.partitions)))
+    taken = [(topic_partitions[row.partition], int(row.entry)) for row in delivery_rows if row.delivered_at >= 0]
+    pending = {(topic_partitions[row.partition], int(row.entry)) for row in delivery_rows}
+    polled = [(TopicPartition(row.topic, row.partition), row.offset) for row in recording.polls]
+    eager = recording.scenario.policy in ("kafka.range", "kafka.roundrobin", "kafka.sticky")
+    start, end = recording.scenario.t0, _find_end(recording)
+    recorded = build_recorded_intervals(recording.happenings, eager, end)
+    right, whole = measure_agreement_time(recorded, predicted, start, end)
+    decided = list(list_recorded_decisions(recording))
+    recorded_generations, predictions = (
+        list(_list_recorded(recording, decided)),
+        list(_list_predicted(plan, topic_partitions)),
+    )
+    late = _measure_delays(recorded_generations, predictions)
+    produced = {(TopicPartition(row.topic, row.partition), row.offset) for row in recording.records}
+    return GroupPrediction(
+        recording.scenario.name,
+        recording.scenario.policy,
+        len(decided),
+        len(predictions),
+        len(late),
+        tuple(late),
+        (tuple(list_pauses(recorded)), tuple(list_pauses(predicted))),
+        _count_matches(_find_repeated(polled), _find_repeated(taken)),
+        _count_matches(produced - set(polled), pending - set(taken)),
+        len(polled),
+        _count_at_owner(recording, predicted),
+        100 * right / whole if whole else 100.0,
+        sum(bool(one.differences) for one in decided),
+        predictions[0][1] - recorded_generations[0][1] if recorded_generations and predictions else 0,
+        (
+            max((row.processed_at - start for row in recording.polls if row.processed_at is not None), default=0),
+            max((int(row.processed_at) - start for row in delivery_rows if row.processed_at >= 0), default=0),
+        ),
+    )
+
+
+def _list_recorded(recording: Recording, decided: Iterable[CoordinatorDecision]) -> Iterator[tuple[GenerationKey, int]]:
+    """The generations by the names of consumers, and when each was there (ns)."""
+    consumers = {row.member_id: row.consumer for row in recording.happenings if row.member_id and row.consumer}
+    consumers |= {row["member_id"]: row["consumer"] for row in _list_member_ids(recording)}
+    recorded_generations = {row["generation"]: row for row in recording.groups.generations.to_pylist()}
+    for one in decided:
+        row = recorded_generations.get(one.generation, {})
+        at = row.get("stabilized_at") or row.get("at")
+        key = _build_key({consumers.get(m, m): owned for m, owned in one.decided.items()})
+        yield key, one.at * 1_000 if at is None else int(at.timestamp() * 1e6) * 1_000
+
+
+def _list_predicted(plan: PlannedGroup, topic_partitions: list[TopicPartition]) -> Iterator[tuple[GenerationKey, int]]:
+    """The same of the prediction."""
+    names = [process.event.consumer for process in plan.replay.members.processes]
+    for generation in plan.replay.generations():
+        if generation.members:
+            owned: dict[str, set[TopicPartition]] = {names[m]: set() for m in generation.members}
+            for number, owner in enumerate(generation.owners.tolist()):
+                if owner >= 0:
+                    owned[names[owner]].add(topic_partitions[number])
+            yield _build_key(owned), generation.at
+
+
+def _measure_delays(recorded: list[tuple[GenerationKey, int]], predicted: list[tuple[GenerationKey, int]]) -> list[int]:
+    """How much later each generation that is right is predicted."""
+    matcher = SequenceMatcher(None, [key for key, _ in recorded], [key for key, _ in predicted], autojunk=False)
+    return [
+        predicted[block.b + n][1] - recorded[block.a + n][1]
+        for block in matcher.get_matching_blocks()
+        for n in range(block.size)
+    ]
+
+
+def _list_member_ids(recording: Recording) -> Iterable[dict[str, Any]]:
+    for row in recording.requests:
+        member = row.response.get("memberId") or row.request.get("memberId")
+        if member:
+            yield {"member_id": member, "consumer": row.consumer}
+
+
+def _build_key(owned: Mapping[str, Iterable[TopicPartition]]) -> GenerationKey:
+    return tuple((name, tuple(sorted(topic_partitions))) for name, topic_partitions in sorted(owned.items()))
+
+
+def _find_repeated(delivery_rows: Iterable[tuple[TopicPartition, int]]) -> set[tuple[TopicPartition, int]]:
+    return {record for record, times in Counter(delivery_rows).items() if times > 1}
+
+
+def _count_matches(recorded: set[Any], predicted: set[Any]) -> tuple[int, int, int]:
+    return len(recorded), len(predicted), len(recorded & predicted)
+
+
+def _count_at_owner(recording: Recording, predicted: FetchIntervals) -> int:
+    return sum(
+        find_owner(predicted, TopicPartition(row.topic, row.partition), row.polled_at) == row.consumer
+        for row in recording.polls
+    )

@@ -1,0 +1,217 @@
+"""A recorded group re-enacted: clients do what they did when they did it, and the coordinator decides anew.
+
+Given are the requests by which members join, rejoin, ask for their assignment, send heartbeats and leave, when their
+callbacks ran, what was killed, what each poll and commit asked for, and the log. Decided are the generations with their
+members and assignments, evictions, which commits count, and so what each poll gives, what comes again and why, and what
+nobody is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from subreplay.adapters.kafka_recording.adapter import Recording
+from subreplay.adapters.kafka_recording.rows import Commit, Happening, Poll, Request
+from subreplay.conformance.fidelity_groups.planned_group import MS, build_partitions, build_policy
+from subreplay.conformance.fidelity_groups.recorded_coordinators import RequestDrivenClassic, RequestDrivenServer
+from subreplay.conformance.fidelity_groups.recorded_members import RecordedMembers
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.semantics.policies.kafka.assignor import TopicPartition
+from subreplay.simulation.kafka.coordinator_timers import Agenda
+from subreplay.simulation.kafka.group_members import Process
+from subreplay.simulation.kafka.simulation_parameters import SimulationParameters
+
+MAX_RACE_GAP = 5 * MS
+"""Requests that are so close may have arrived in either order."""
+LEAVE_EPOCH, STATIC_LEAVE_EPOCH = -1, -2
+"""Epochs of heartbeats that say farewell, for good and for a while."""
+
+
+@dataclass
+class GroupReenactment:
+    """A group and the coordinator that leads it; ``accepted`` says of each commit of a client whether it counts."""
+
+    recording: Recording
+    members: RecordedMembers
+    coordinator: RequestDrivenClassic | RequestDrivenServer
+    agenda: Agenda
+    accepted: list[tuple[Commit, bool]] = field(default_factory=list)
+    closing: set[str] = field(default_factory=set)
+    topics: dict[str, tuple[str, ...]] = field(default_factory=dict)  # that a consumer subscribes to
+    changing: dict[str, list[Request]] = field(default_factory=dict)  # a consumer's requests that change its standing
+
+    def play(self) -> None:
+        """All that was recorded, in order of time."""
+        for row in self.recording.requests:
+            if row.api in ("join_group", "consumer_group_heartbeat"):
+                self.changing.setdefault(row.consumer, []).append(row)
+        for at, action in sorted(self._list_actions(), key=lambda one: one[0]):
+            self.agenda.enter(at, action)
+        while self.agenda:
+            at, action = self.agenda.pop()
+            self.members.at(at)
+            action()
+
+    def _list_actions(self) -> Iterator[tuple[int, Callable[[], None]]]:
+        recording = self.recording
+        handle = (
+            self._handle_classic_request
+            if isinstance(self.coordinator, RequestDrivenClassic)
+            else self._handle_heartbeat_request
+        )
+        for request in recording.requests:
+            yield request.received_at, partial(handle, request)
+        for row in recording.happenings:
+            yield row.at, partial(self._handle_event, row)
+        for (at, consumer), rows in groupby(recording.polls, lambda row: (row.polled_at, row.consumer)):
+            yield at, partial(self._handle_polls, consumer, list(rows))
+        for commit in recording.commits:
+            yield commit.done_at if commit.at is None else commit.at, partial(self._handle_commit, commit)
+
+    # who a row is about
+
+    def _find_member(self, member_id: str | None) -> Process | None:
+        """The member of that id, if it is in the group."""
+        return next((p for p in self.coordinator.present.values() if p.event.alias == member_id), None)
+
+    def _find_latest_process(self, consumer: str | None) -> Process | None:
+        """The latest process of a consumer."""
+        return next((p for p in reversed(self.members.processes) if p.event.consumer == consumer), None)
+
+    def _handle_new_member(self, row: Request, member_id: str, instance: str | None) -> None:
+        now = Instant(self.members.now)
+        event = MembershipEvent(
+            Scope(""), "join", row.consumer, now, now, instance_id=instance, topics=self.topics[row.consumer],
+            alias=member_id,
+        )  # fmt: skip
+        self.coordinator.came(event, len(self.members.processes))
+        self.coordinator.last[self.members.processes[-1].index] = self.members.now
+
+    def _handle_leave(self, process: Process) -> None:
+        """A member says that it leaves: it closes, or did not poll in time and does not know."""
+        if process.event.consumer in self.closing:
+            self.members.release_cause = "closed"
+            self.members.end(process.index)
+        else:
+            self.members.release_cause = "lost"
+            self.members.evict(process.index)
+        self.members.release_cause = "revoked"
+        self.coordinator.depart(process, "leave", self.members.now)
+
+    # what a request brings
+
+    def _handle_classic_request(self, row: Request) -> None:
+        coordinator, process = self.coordinator, self._find_member(row.request.get("memberId"))
+        assert isinstance(coordinator, RequestDrivenClassic)
+        if row.api == "leave_group":
+            for leaving_member in row.request["members"]:
+                if (leaving := self._find_member(leaving_member["memberId"])) is not None:
+                    self._handle_leave(leaving)
+            return
+        if row.api == "join_group" and row.error == 0 and process is None:
+            self._handle_new_member(row, row.response["memberId"], row.request["groupInstanceId"])
+        if process is None:
+            return
+        coordinator.last[process.index] = self.members.now
+        if row.api == "join_group":
+            coordinator.handle_join_request(process, row.request["reason"].startswith("cached metadata"))
+        elif row.api == "sync_group":
+            coordinator.handle_sync_request(process)
+
+    def _handle_heartbeat_request(self, row: Request) -> None:
+        coordinator, process = self.coordinator, self._find_member(row.request.get("memberId"))
+        assert isinstance(coordinator, RequestDrivenServer)
+        if row.api != "consumer_group_heartbeat":
+            return
+        epoch = row.request["memberEpoch"]
+        if epoch == 0:
+            self._handle_new_member(row, row.request["memberId"], row.request["instanceId"])
+        elif process is not None and epoch == LEAVE_EPOCH:
+            self._handle_leave(process)
+        elif process is not None and epoch == STATIC_LEAVE_EPOCH:
+            self.members.release_cause = "closed"
+            coordinator.goes_silent(process)
+            self.members.release_cause = "revoked"
+        elif process is not None:
+            coordinator.last[process.index] = self.members.now
+            if (topics := row.request["subscribedTopicNames"]) is not None:
+                coordinator.subscribes(process, tuple(topics))
+            coordinator.handle_heartbeat(process, row.request["topicPartitions"] is not None)
+
+    # what an application does
+
+    def _handle_event(self, row: Happening) -> None:
+        process = self._find_latest_process(row.consumer)
+        if row.event in ("subscribe", "subscription_changed"):
+            self.topics[row.consumer or ""] = row.topics or ()
+            self.closing.discard(row.consumer or "")
+            if row.event == "subscription_changed" and isinstance(self.coordinator, RequestDrivenClassic) and process:
+                self.coordinator.subscribes(process, row.topics or ())
+        elif row.event == "assigned" and process is not None:
+            self.coordinator.run_callbacks(process)
+        elif row.event == "close_begin":
+            self.closing.add(row.consumer or "")
+        elif row.event == "close_end" and process is not None and process.static and self.members.runs(process.index):
+            self.members.release_cause = "closed"
+            self.coordinator.goes_silent(process)
+            self.members.release_cause = "revoked"
+        elif row.event == "killed" and process is not None:
+            self.members.release_cause = "killed"
+            self.coordinator.crashes(process)
+            self.members.release_cause = "revoked"
+        elif row.event == "rewind":
+            for seek in row.seeks:
+                self.members.rewind_position(row.consumer or "", TopicPartition(seek.topic, seek.partition), seek.to)
+        elif row.event == "partitions_grown" and row.topic is not None and row.to is not None:
+            self.coordinator.grows(row.topic, row.to)
+
+    def _handle_polls(self, consumer: str, rows: list[Poll]) -> None:
+        counts: dict[TopicPartition, int] = {}
+        for row in rows:
+            topic_partition = TopicPartition(row.topic, row.partition)
+            counts[topic_partition] = counts.get(topic_partition, 0) + 1
+        for topic_partition, count in counts.items():
+            self.members.polls(consumer, topic_partition, count)
+
+    def _handle_commit(self, row: Commit) -> None:
+        process = self._find_latest_process(row.consumer)
+        is_present = process is not None and process.index in self.coordinator.present
+        counts = process is not None and is_present and self.members.is_commit_accepted(process.index, row.kind)
+        if process is None or (counts and not row.ok and self._has_race(row)):
+            return
+        if counts:
+            self.members.commits(row)
+            if isinstance(self.coordinator, RequestDrivenClassic):
+                self.coordinator.last[process.index] = self.members.now
+        self.accepted.append((row, counts))
+
+    def _has_race(self, row: Commit) -> bool:
+        """Whether a commit was under way beside a request of its member that may have changed its epoch: which of both
+        came first only its own answer tells."""
+        begin = row.done_at if row.at is None else row.at
+        return any(
+            begin - MAX_RACE_GAP <= (one.received_at if one.api == "join_group" else one.answered_at)
+            and one.received_at <= row.done_at + MAX_RACE_GAP
+            for one in self.changing.get(row.consumer, ())
+        )
+
+
+def reenact_group(recording: Recording) -> GroupReenactment:
+    """The re-enactment of a recording, played to its end."""
+    scenario = recording.scenario
+    first = scenario.consumers[0]
+    policy: Any = build_policy(scenario)
+    partitions, agenda = build_partitions(recording), Agenda()
+    parameters = SimulationParameters(
+        max_poll_interval=int(first.props.get("max.poll.interval.ms", 300_000)) * MS,
+        reset=first.props.get("auto.offset.reset", "latest"),
+    )
+    members = RecordedMembers(partitions, parameters, recording.records, recording.polls)
+    kind = RequestDrivenServer if policy.rebalance == "server" else RequestDrivenClassic
+    reenactment = GroupReenactment(recording, members, kind(policy, partitions, members, agenda), agenda)
+    reenactment.play()
+    return reenactment

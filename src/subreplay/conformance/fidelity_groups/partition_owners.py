@@ -1,0 +1,125 @@
+"""Who owned which partition when: by the callbacks of a recorded group's consumers, and by its prediction."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from subreplay.adapters.kafka_recording.rows import Happening
+from subreplay.semantics.policies.kafka.assignor import Partitions, TopicPartition
+from subreplay.simulation.kafka.group_simulation import GroupReplay
+
+
+class FetchInterval(NamedTuple):
+    """From ``start`` up to ``end`` (ns) a consumer fetched a partition."""
+
+    start: int
+    end: int
+    consumer: str
+
+
+FetchIntervals: TypeAlias = Mapping[TopicPartition, Sequence[FetchInterval]]
+
+
+def build_recorded_intervals(events: Iterable[Happening], eager: bool, end: int) -> FetchIntervals:
+    """What consumers were told. An *eager* assignor's ``assigned`` lists all partitions of a consumer, others' only the
+    new ones. A killed process has none any more; what nobody gave up lasts to ``end``."""
+    open_intervals: dict[tuple[str, TopicPartition], int] = {}
+    intervals_by_partition: dict[TopicPartition, list[FetchInterval]] = defaultdict(list)
+
+    def close(consumer: str, topic_partitions: Iterable[TopicPartition], at: int) -> None:
+        for topic_partition in topic_partitions:
+            if (start := open_intervals.pop((consumer, topic_partition), None)) is not None:
+                intervals_by_partition[topic_partition].append(FetchInterval(start, at, consumer))
+
+    for row in sorted(events, key=lambda row: row.at):
+        consumer = row.consumer or ""
+        own_partitions = [one for name, one in open_intervals if name == consumer]
+        topic_partitions = [TopicPartition(*one) for one in row.partitions or ()]
+        if row.event == "assigned":
+            if eager:
+                close(consumer, set(own_partitions) - set(topic_partitions), row.at)
+            for topic_partition in topic_partitions:
+                open_intervals.setdefault((consumer, topic_partition), row.at)
+        elif row.event in ("revoked", "lost"):
+            close(consumer, topic_partitions, row.at)
+        elif row.event in ("killed", "close_end"):
+            close(consumer, own_partitions, row.at)
+    for consumer, topic_partition in list(open_intervals):
+        close(consumer, [topic_partition], end)
+    return {topic_partition: sorted(intervals) for topic_partition, intervals in intervals_by_partition.items()}
+
+
+def build_predicted_intervals(replay: GroupReplay, partitions: Partitions, end: int) -> FetchIntervals:
+    """What members fetched, and what an evicted one believed to have until it polled, or the next one had it; ask when
+    the deliveries are drawn."""
+    names = [process.event.consumer for process in replay.members.processes]
+    open_intervals: dict[int, tuple[int, int]] = {}  # partition -> member, since
+    intervals_by_partition: dict[int, list[FetchInterval]] = defaultdict(list)
+    for at, which, owners in replay.fetchers():
+        for number, owner in zip(which.tolist(), owners.tolist(), strict=True):
+            before = open_intervals.pop(number, None)
+            if before is not None and before[1] < at:
+                intervals_by_partition[number].append(FetchInterval(before[1], at, names[before[0]]))
+            if owner >= 0:
+                open_intervals[number] = owner, at
+    for number, (owner, since) in open_intervals.items():
+        intervals_by_partition[number].append(FetchInterval(since, end, names[owner]))
+    for start, stop, owner, which in replay.believed():
+        for number in which.tolist():
+            after = min((one.start for one in intervals_by_partition[number] if one.start >= start), default=end)
+            intervals_by_partition[number].append(FetchInterval(start, min(stop, after, end), names[owner]))
+            intervals_by_partition[number].sort()
+    numbers = sorted(intervals_by_partition)
+    topic_partitions = dict(zip(numbers, partitions.list_names(np.array(numbers, np.int64)), strict=True))
+    return {topic_partitions[number]: _merge_adjacent(intervals_by_partition[number]) for number in numbers}
+
+
+def _merge_adjacent(intervals: Sequence[FetchInterval]) -> list[FetchInterval]:
+    """Intervals of which none begins where the same consumer's ends."""
+    joined: list[FetchInterval] = []
+    for one in intervals:
+        if joined and joined[-1].consumer == one.consumer and joined[-1].end == one.start:
+            joined[-1] = joined[-1]._replace(end=one.end)
+        else:
+            joined.append(one)
+    return joined
+
+
+def measure_agreement_time(
+    recorded: FetchIntervals, predicted: FetchIntervals, start: int, end: int
+) -> tuple[int, int]:
+    """Partition-nanoseconds between two times in which the predicted owner is one by the callbacks, or nobody is on
+    both sides; and all of them."""
+    topic_partitions = {*recorded, *predicted}
+    right = 0
+    for which in topic_partitions:
+        times = sorted(
+            {start, end}
+            | {t for side in (recorded, predicted) for one in side.get(which, ()) for t in one[:2] if start < t < end}
+        )
+        for begin, stop in pairwise(times):
+            recorded_owners = {one.consumer for one in recorded.get(which, ()) if one.start <= begin < one.end}
+            predicted_owners = {one.consumer for one in predicted.get(which, ()) if one.start <= begin < one.end}
+            if predicted_owners <= recorded_owners and bool(recorded_owners) == bool(predicted_owners):
+                right += stop - begin
+    return right, len(topic_partitions) * (end - start)
+
+
+def list_pauses(intervals: FetchIntervals) -> list[int]:
+    """How long (ns) partitions were nobody's between two intervals."""
+    return [
+        two.start - one.end
+        for own_partitions in intervals.values()
+        for one, two in pairwise(own_partitions)
+        if two.start > one.end
+    ]
+
+
+def find_owner(intervals: FetchIntervals, topic_partition: TopicPartition, at: int) -> str | None:
+    """Who fetches a partition at a time."""
+    return next((one.consumer for one in intervals.get(topic_partition, ()) if one.start <= at < one.end), None)

@@ -1,0 +1,295 @@
+"""A recorded scenario's plan as a group to be predicted: who comes, goes and does what when, and the clients' settings.
+
+Nothing is taken from what happened, but for the log (what was produced when) and names that a live cluster draws at
+random: member ids of the consumer protocol and topic ids, by which its assignors order members and topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from subreplay.adapters.kafka_recording.adapter import Recording
+from subreplay.adapters.kafka_recording.rows import Action, Application, Record, Scenario
+from subreplay.conformance.fidelity_groups.coordinator_decisions import find_topic_ids
+from subreplay.conformance.fidelity_groups.service_times import build_service
+from subreplay.hashing.profiles import LATEST_PROFILES
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.semantics.policies import make_policy
+from subreplay.semantics.policies.kafka.assignor import Partitions, derive_topic_ids
+from subreplay.simulation.kafka.group_simulation import GroupReplay
+from subreplay.simulation.kafka.group_state import LOGGED
+from subreplay.simulation.kafka.simulation_parameters import (
+    Enlargement,
+    MemberModel,
+    Resubscription,
+    Rewind,
+    SimulationParameters,
+    Stall,
+)
+from subreplay.simulation.pulsar.broker.broker_records import Records, empty_records
+
+MS, SECOND = 1_000_000, 1_000_000_000
+START_TIME = 25 * MS
+"""From the start of a consumer to its JoinGroup, or its first heartbeat: the client finds its coordinator (medians)."""
+EARLY_LIMIT = 1_500 * MS
+"""Of the consumers of one process those that start so soon load its code."""
+EARLY_START_TIME = {"classic": 90 * MS, "consumer": 140 * MS}
+FIRST_START_TIME = {"classic": 170 * MS, "consumer": 325 * MS}
+"""For the first one ``__consumer_offsets`` is created, too."""
+PROCESS_START_TIME = {"classic": 300 * MS, "consumer": 600 * MS}
+"""The same for a consumer that has a process of its own, which loads the code anew."""
+MIN_JOIN_GAP = 50 * MS
+"""Of the consumers of one process each joins so much later than the one before, at least."""
+WARM_UP_TIME = 300 * MS
+"""From the first heartbeat of the first consumer to its callbacks."""
+POLL_OVERHEAD = {"classic": 1 * MS, "consumer": 3 * MS}
+"""A poll that brings nothing lasts so much longer than its timeout (medians)."""
+SYNC_TIME = 16 * MS
+"""From the last JoinGroup to the callbacks: the answers, SyncGroup and its answers (the recordings' README)."""
+FIRST_SYNC_TIME = 115 * MS
+"""The same for the first generation, for which the leader loads its assignor (median)."""
+DELAY_OVERHEAD = 20 * MS
+"""An initial delay of the coordinator lasts so much longer than it is set to (median)."""
+COMMON_DEVIATION, OWN_DEVIATION = 0.6, 0.45
+"""How times of starting and loading vary from run to run: standard deviations of their logarithms, of what all times of
+a run have in common, and of each one. They are the host's matter: from a sixth to six times the medians here."""
+
+
+@dataclass(frozen=True)
+class PlannedGroup:
+    """A group with its log, ready to be replayed, and its partitions, with room for all that topics will have."""
+
+    replay: GroupReplay
+    partitions: Partitions
+
+
+def plan_group(recording: Recording, ids: bool = True, starts: bool = False) -> PlannedGroup:
+    """The replay of a scenario's plan; ``ids``: with the ids that the cluster drew, not with invented ones. ``starts``:
+    consumers join, and the first of them runs its callbacks, when they did: how long a client takes to start and to
+    load its code is the host's matter."""
+    return next(list_runs(recording, 1, ids, starts))
+
+
+def list_runs(recording: Recording, count: int, ids: bool = True, starts: bool = False) -> Iterator[PlannedGroup]:
+    """So many replays of a scenario's plan: in the first one clients take a median time to start and to load their
+    code, in each of the others a drawn one. ``ids`` and ``starts`` as for ``plan_group``."""
+    scenario = recording.scenario
+    partitions = build_partitions(recording, ids)
+    members = find_member_ids(recording) if ids else {}
+    log = build_log(recording.records, partitions)
+    for run in range(count):
+        factor, *starting = _draw_factors(run, 1 + len(scenario.consumers))
+        usual = WARM_UP_TIME if scenario.protocol == "consumer" else FIRST_SYNC_TIME
+        loading = measure_loading_time(recording) if starts else round(usual * factor)
+        events = list(
+            _list_events(
+                scenario,
+                members,
+                _find_join_times(scenario, starting) | (find_start_times(recording) if starts else {}),
+            )
+        )
+        replay = GroupReplay(
+            build_policy(scenario, DELAY_OVERHEAD),
+            partitions,
+            events,
+            [log.copy().view(np.recarray)],
+            _build_parameters(scenario, events[0].consumer, 2 * len(log), loading),
+            list(_list_further_actions(scenario)),
+            remembers=True,
+        )
+        yield PlannedGroup(replay, partitions)
+
+
+def _draw_factors(run: int, count: int) -> Sequence[float]:
+    """By how much each time of a run is longer than its median."""
+    if run == 0:
+        return [1.0] * count
+    common, *own = np.random.default_rng(run).normal(size=1 + count)
+    return [float(np.exp(COMMON_DEVIATION * common + OWN_DEVIATION * one)) for one in own]
+
+
+def build_partitions(recording: Recording, ids: bool = True) -> Partitions:
+    """The partitions at the beginning, numbered with room for all that topics will have; ``ids`` as for
+    ``plan_group``."""
+    counts = compute_final_counts(recording.scenario)
+    known = find_topic_ids(recording.decoded, recording.scenario.group) if ids else {}
+    whole = Partitions.from_counts(counts, topic_ids=derive_topic_ids(counts) | known)
+    begin = np.array([recording.scenario.topics[topic] for topic in whole.topics], np.int64)
+    return Partitions(whole.topics, begin, whole.bounds, whole.racks, whole.topic_ids)
+
+
+def compute_final_counts(scenario: Scenario) -> dict[str, int]:
+    """How many partitions each topic has in the end."""
+    counts = dict(scenario.topics)
+    for action in scenario.actions:
+        if action.do == "grow" and action.topic is not None and action.to is not None:
+            counts[action.topic] = max(counts[action.topic], action.to)
+    return counts
+
+
+def find_member_ids(recording: Recording) -> dict[str, str]:
+    """The first member id of each consumer."""
+    found_by_consumer: dict[str, str] = {}
+    for row in recording.requests:
+        member = row.request.get("memberId") or row.response.get("memberId")
+        if row.api in ("consumer_group_heartbeat", "join_group") and member:
+            found_by_consumer.setdefault(row.consumer, member)
+    return found_by_consumer
+
+
+def find_start_times(recording: Recording) -> dict[str, int]:
+    """When each consumer joined first."""
+    found_by_consumer: dict[str, int] = {}
+    for row in sorted(recording.requests, key=lambda row: row.received_at):
+        if (row.api == "join_group" and row.error == 0) or row.request.get("memberEpoch") == 0:
+            found_by_consumer.setdefault(row.consumer, row.received_at)
+    return found_by_consumer
+
+
+def measure_loading_time(recording: Recording) -> int:
+    """How long it took (ns) from the first answer to a join, or the first heartbeat, to that consumer's callbacks."""
+    first = min(
+        (row for row in recording.requests if row.api == "join_group" and row.error == 0),
+        key=lambda row: row.answered_at,
+        default=None,
+    )
+    begin = first.answered_at if first is not None else min(find_start_times(recording).values())
+    called = (row.at for row in recording.happenings if row.event == "assigned" and row.partitions and row.at > begin)
+    return min(called, default=begin) - begin
+
+
+def build_log(records: Sequence[Record], partitions: Partitions) -> Records:
+    """What was produced, as a replay reads it: in order of time, within a partition in order of the log."""
+    rows = empty_records(len(records), LOGGED)
+    for row, record in zip(rows, records, strict=True):
+        row.partition = partitions.find_number(Scope(record.topic, record.partition))
+        row.at = record.produced_at
+        row.entry, row.batch_index, row.size = record.offset, -1, record.size
+    rows = rows[np.lexsort((rows["entry"], rows["partition"]))].view(np.recarray)
+    rows.ready = rows.at
+    for partition in np.unique(rows["partition"]):
+        is_own = rows["partition"] == partition
+        rows.ready[is_own] = np.maximum.accumulate(rows.at[is_own])
+    return rows[np.argsort(rows.ready, kind="stable")].view(np.recarray)
+
+
+def _get_client_setting(application: Application, name: str, default: int) -> int:
+    """A client's setting (ms) in ns."""
+    return int(application.props.get(name, default)) * MS
+
+
+def _get_broker_setting(scenario: Scenario, name: str, default: int) -> int:
+    return int(scenario.broker.get(name, default)) * MS
+
+
+def build_policy(scenario: Scenario, late: int = 0) -> Any:
+    """The group's assignor with the settings of a scenario; initial delays end so ``late`` (ns)."""
+    first = scenario.consumers[0]
+    if scenario.protocol == "consumer":
+        session = _get_broker_setting(scenario, "group.consumer.session.timeout.ms", 45_000)
+        return make_policy(scenario.policy, LATEST_PROFILES["kafka"], session_timeout_us=session // 1_000)
+    return make_policy(
+        scenario.policy,
+        LATEST_PROFILES["kafka"],
+        session_timeout_us=_get_client_setting(first, "session.timeout.ms", 45_000) // 1_000,
+        initial_rebalance_delay_us=(_get_broker_setting(scenario, "group.initial.rebalance.delay.ms", 3_000) + late)
+        // 1_000,
+    )
+
+
+def _build_parameters(scenario: Scenario, first_to_join: str, records: int, loading: int) -> SimulationParameters:
+    first = scenario.consumers[0]
+    warm_up = {first_to_join: loading if scenario.protocol == "consumer" else 0}
+    if scenario.protocol == "consumer":
+        heartbeat = _get_broker_setting(scenario, "group.consumer.heartbeat.interval.ms", 5_000)
+    else:
+        heartbeat = _get_client_setting(first, "heartbeat.interval.ms", 3_000)
+    return SimulationParameters(
+        others={
+            one.name: _build_member_model(one, scenario, warm_up.get(one.name, 0), records)
+            for one in scenario.consumers
+        },
+        max_poll_records=int(first.props.get("max.poll.records", 500)),
+        max_poll_interval=_get_client_setting(first, "max.poll.interval.ms", 300_000),
+        commit_interval=_get_client_setting(first, "auto.commit.interval.ms", 5_000),
+        heartbeat_interval=heartbeat,
+        rebalance_time=SYNC_TIME,
+        first_rebalance_time=loading,
+        reset=first.props.get("auto.offset.reset", "latest"),
+        metadata_max_age=_get_client_setting(first, "metadata.max.age.ms", 300_000),
+    )
+
+
+def _build_member_model(one: Application, scenario: Scenario, warm_up: int, records: int) -> MemberModel:
+    return MemberModel(
+        service=build_service(one, records),
+        stalls=tuple(
+            Stall(_get_action_time(action, scenario.t0), action.ms * MS, action.min)
+            for action in one.actions
+            if action.do == "stall"
+        ),
+        commit="auto" if one.commit == "auto" else "sync",
+        commit_interval=None if one.commit == "auto" else one.commit_every_ms * MS,
+        commits_on_revoke=one.commit_on_revoke,
+        commits_on_close=any(action.commit for action in one.actions if action.do == "close"),
+        poll_time=one.poll_ms * MS + POLL_OVERHEAD[scenario.protocol],
+        warm_up=warm_up,
+    )
+
+
+def _get_action_time(action: Action, t0: int) -> int:
+    return t0 + round(action.at_s * SECOND)
+
+
+def _list_events(scenario: Scenario, members: Mapping[str, str], joins: Mapping[str, int]) -> Iterator[MembershipEvent]:
+    actions_in_order = []
+    for one in scenario.consumers:
+        actions_in_order.append((joins[one.name], "join", one))
+        for action in one.actions:
+            if action.do in ("close", "kill"):
+                actions_in_order.append(
+                    (_get_action_time(action, scenario.t0), "leave" if action.do == "close" else "crash", one)
+                )
+    for seq, (at, kind, one) in enumerate(sorted(actions_in_order, key=lambda event: event[0])):
+        instant = Instant(at, seq)
+        yield MembershipEvent(
+            Scope(""), kind, one.name, instant, instant, instance_id=one.instance, topics=one.subscribe,  # type: ignore[arg-type]
+            alias=members.get(one.name),
+        )  # fmt: skip
+
+
+def _find_join_times(scenario: Scenario, factors: Sequence[float]) -> dict[str, int]:
+    """When each consumer joins; ``factors`` say by how much its start takes longer than the median."""
+    found_by_consumer: dict[str, int] = {}
+    before = scenario.t0
+    for one, factor in sorted(zip(scenario.consumers, factors, strict=True), key=lambda it: it[0].start_s):
+        at = scenario.t0 + round(one.start_s * SECOND) + round(_find_start_time(scenario, one) * factor)
+        if not one.process:
+            before = at = max(at, before + MIN_JOIN_GAP)
+        found_by_consumer[one.name] = at
+    return found_by_consumer
+
+
+def _find_start_time(scenario: Scenario, one: Application) -> int:
+    begin = min(other.start_s for other in scenario.consumers)
+    if one.process:
+        return PROCESS_START_TIME[scenario.protocol]
+    if one.start_s == begin:
+        return FIRST_START_TIME[scenario.protocol]
+    return EARLY_START_TIME[scenario.protocol] if (one.start_s - begin) * SECOND < EARLY_LIMIT else START_TIME
+
+
+def _list_further_actions(scenario: Scenario) -> Iterator[Rewind | Resubscription | Enlargement]:
+    for one in scenario.consumers:
+        for action in one.actions:
+            if action.do == "rewind":
+                yield Rewind(_get_action_time(action, scenario.t0), one.name, action.records)
+            elif action.do == "subscribe":
+                yield Resubscription(_get_action_time(action, scenario.t0), one.name, action.topics)
+    for action in scenario.actions:
+        if action.topic is not None and action.to is not None:
+            yield Enlargement(_get_action_time(action, scenario.t0), action.topic, action.to)

@@ -1,0 +1,153 @@
+"""The members of a recorded group as the coordinator's re-enactment handles them: what their clients did is given.
+
+A member polls when it did, and as many records of each partition as its fetches had brought; it commits the offsets
+that it did. Who has which partition, where it begins to read it, and so which records these are, is decided anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.adapters.kafka_recording.rows import Commit, Poll, Record
+from subreplay.rows.model.rows import Scope
+from subreplay.semantics.policies.kafka.assignor import Partitions, TopicPartition
+from subreplay.simulation.kafka.group_members import Members, Owners
+from subreplay.simulation.kafka.group_state import NONE
+from subreplay.simulation.kafka.simulation_parameters import SimulationParameters
+from subreplay.simulation.pulsar.broker.broker_records import NEVER
+
+RedeliveryCause = Literal["killed", "lost", "revoked", "closed", "rewind"]
+"""Why a record came again: what ended the time in which its consumer had the partition, or its application's rewind."""
+
+
+class DeliveredRecord(NamedTuple):
+    """A record that an application was given; ``redelivered``: why it came once more (None: for the first time)."""
+
+    at: int
+    consumer: str
+    topic_partition: TopicPartition
+    offset: int
+    redelivered: RedeliveryCause | None
+
+
+@dataclass
+class PartitionReader:
+    """Where a partition is read: ``position`` is the next offset, ``highest`` the first that nobody was given."""
+
+    end: NDArray[np.int64]  # when (ns) each record was there, ascending
+    polled: list[tuple[int, int]] = field(default_factory=list)  # when which offsets were
+    position: int = 0
+    committed: int = NONE
+    highest: int = 0
+    ended: RedeliveryCause = "revoked"  # the time of its last owner
+    redelivered: RedeliveryCause = "revoked"
+
+
+class RecordedMembers(Members):
+    """Members over a log that nobody simulates: they never do anything by themselves."""
+
+    def __init__(
+        self, partitions: Partitions, parameters: SimulationParameters, records: Iterable[Record], polls: Iterable[Poll]
+    ) -> None:
+        super().__init__(len(partitions), parameters, remembers=True)
+        self.partitions = partitions
+        times: dict[int, list[tuple[int, int]]] = {}
+        for row in records:
+            number = partitions.find_number(Scope(row.topic, row.partition))
+            times.setdefault(number, []).append((row.offset, row.produced_at))
+        self.readers = [
+            PartitionReader(np.maximum.accumulate(np.array([at for _, at in sorted(times.get(number, ()))], np.int64)))
+            for number in range(len(partitions))
+        ]
+        for poll in polls:
+            self.readers[partitions.find_number(Scope(poll.topic, poll.partition))].polled.append(
+                (poll.polled_at, poll.offset)
+            )
+        self.delivered: list[DeliveredRecord] = []
+        self.release_cause: RedeliveryCause = "revoked"  # whatever is released now
+        self.blocked: set[int] = set()
+
+    def at(self, now: int) -> None:
+        """The clock."""
+        self.state.totals[0].now = now
+
+    def busy(self, index: int) -> bool:
+        """Whoever is to turn to the coordinator does so when it did."""
+        return True
+
+    def call(self, index: int, at: int) -> None:
+        """Its call is recorded."""
+
+    def action(self, index: int, at: int) -> None:
+        """Its action is recorded."""
+
+    def block(self, index: int, blocked: bool) -> None:
+        """Whether the member's commits fail from now on."""
+        (self.blocked.add if blocked else self.blocked.discard)(index)
+
+    def polls(self, consumer: str, topic_partition: TopicPartition, count: int) -> None:
+        """A poll brings so many records of a partition, if the consumer has it."""
+        number = self.partitions.find_number(Scope(*topic_partition))
+        reader = self.readers[number]
+        if self._find_fetcher(number) != consumer:
+            return
+        for offset in range(reader.position, min(reader.position + count, len(reader.end))):
+            again = reader.redelivered if offset < reader.highest else None
+            self.delivered.append(DeliveredRecord(self.now, consumer, topic_partition, offset, again))
+            reader.position = offset + 1
+        reader.highest = max(reader.highest, reader.position)
+
+    def rewind_position(self, consumer: str, topic_partition: TopicPartition, to: int) -> None:
+        """The application seeks."""
+        number = self.partitions.find_number(Scope(*topic_partition))
+        if self._find_fetcher(number) == consumer:
+            self.readers[number].position, self.readers[number].redelivered = to, "rewind"
+
+    def is_commit_accepted(self, index: int, kind: str) -> bool:
+        """Whether a member's commit counts: between its JoinGroup and its assignment only what its callbacks commit."""
+        return index not in self.blocked or kind not in ("sync", "async")
+
+    def commits(self, row: Commit) -> None:
+        """A commit counts."""
+        self.readers[self.partitions.find_number(Scope(row.topic, row.partition))].committed = row.offset
+
+    @property
+    def undelivered(self) -> set[tuple[TopicPartition, int]]:
+        """The records that nobody was given."""
+        given = {(row.topic_partition, row.offset) for row in self.delivered}
+        named = self.partitions.list_names(np.arange(len(self.partitions)))
+        every = {(one, n) for one, reader in zip(named, self.readers, strict=True) for n in range(len(reader.end))}
+        return every - given
+
+    def _find_fetcher(self, number: int) -> str | None:
+        owner = int(self.owners[number])
+        return None if owner == NONE else self.processes[owner].event.consumer
+
+    def _remember(self, which: NDArray[np.int64], owners: Owners) -> None:
+        """Partitions get other fetchers, who ask for the committed offsets."""
+        super()._remember(which, owners)
+        for number, owner in zip(which.tolist(), owners.tolist(), strict=True):
+            reader = self.readers[number]
+            if owner == NONE:
+                reader.ended = self.release_cause
+                continue
+            reader.position = reader.committed if reader.committed != NONE else self._find_reset_position(reader)
+            if reader.position < reader.highest:
+                reader.redelivered = reader.ended
+
+    def _find_reset_position(self, reader: PartitionReader) -> int:
+        """Where a partition of which no offset was committed is read from. When a client asks for the end of the log is
+        not recorded: between its callbacks and its first poll, as late as what that poll brought leaves room for."""
+        if self.parameters.reset == "earliest":
+            return 0
+        at, first = next((one for one in sorted(reader.polled) if one[0] >= self.now), (NEVER, len(reader.end)))
+        before = int(reader.end[first]) if first < len(reader.end) else NEVER
+        return int(np.searchsorted(reader.end, min(max(before, self.now), at)))
+
+    def _skip(self, which: NDArray[np.int64]) -> None:
+        """The position says it."""

@@ -1,0 +1,32 @@
+"""How long an application of a recorded scenario works on each record: its plan tells it by a seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import islice
+
+from subreplay.adapters.kafka_recording.rows import Application
+from subreplay.simulation.pulsar.service_model import Empirical, InTurn, Service
+
+SLEEP_OVERHEAD = 157_000
+"""A sleep lasts so much longer (ns, the median of 60,000)."""
+_MULTIPLIER, _INCREMENT, _MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1
+
+
+def build_service(one: Application, records: int) -> Service:
+    """Exponential times of the application's mean: those of its seed for so many records, else any such ones."""
+    mean = one.service_us * 1_000
+    if one.seed is None or not records:
+        return Empirical((*(-mean * math.log1p(-q / 1_000) for q in range(1_000)), mean * 9.2))
+    times = (-math.log(1 - value) * mean + SLEEP_OVERHEAD for value in generate_java_doubles(one.seed))
+    return InTurn(tuple(islice(times, records)))
+
+
+def generate_java_doubles(seed: int) -> Iterator[float]:
+    """What ``java.util.Random(seed).nextDouble()`` gives, one after the other."""
+    state = (seed ^ _MULTIPLIER) & _MASK
+    while True:
+        high = (state := (state * _MULTIPLIER + _INCREMENT) & _MASK) >> 22
+        low = (state := (state * _MULTIPLIER + _INCREMENT) & _MASK) >> 21
+        yield ((high << 27) + low) / (1 << 53)

@@ -1,0 +1,116 @@
+"""Recordings of either system, re-enacted or predicted: in words, and as plain figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from subreplay.conformance.fidelity import dispatch_prediction, fidelity_text
+from subreplay.conformance.fidelity.fidelity_measure import measure_fidelity
+from subreplay.conformance.fidelity_groups import group_prediction, group_text
+from subreplay.conformance.fidelity_groups.group_comparison import measure_agreement
+from subreplay.errors import ConfigError, InputError
+
+_BROKER_FILES: Final = ("broker_events.jsonl.gz", "broker_events.jsonl")
+_GROUP_FILES: Final = ("polls.jsonl.gz", "polls.jsonl")
+"""Files that a recording of the one and of the other system has."""
+
+
+@dataclass(frozen=True)
+class ReenactmentText:
+    """What a command says of a recording: ``lines`` for people, ``figures`` for programs."""
+
+    passed: bool
+    lines: tuple[str, ...]
+    figures: Mapping[str, object]
+
+
+def find_recordings(paths: Iterable[Path]) -> list[Path]:
+    """The recordings among ``paths``, and those in the folders; raises InputError for none."""
+    results: list[Path] = []
+    for path in paths:
+        inside = sorted({each.parent for name in (*_BROKER_FILES, *_GROUP_FILES) for each in path.rglob(name)})
+        if not inside:
+            raise InputError(
+                f"{path}: the path contains no recording. The folder of a recording has a file "
+                f"{_BROKER_FILES[0]} (Pulsar) or {_GROUP_FILES[0]} (Kafka)."
+            )
+        results += inside
+    return results
+
+
+def is_group(folder: Path) -> bool:
+    """Whether a recording is of a Kafka group."""
+    return any((folder / name).exists() for name in _GROUP_FILES)
+
+
+def reenact_recording(folder: Path, profile: str | None = None) -> ReenactmentText:
+    """Re-enact a recording and compare; raises as ``fidelity`` and ``agreement``, and ConfigError for a ``profile``
+    that a group cannot have."""
+    if not is_group(folder):
+        result = measure_fidelity(folder, profile)
+        figures = {
+            "profile": result.profile,
+            "dispatches": result.compared,
+            "same_consumer_percent": result.same_consumer,
+        }
+        return ReenactmentText(result.passed, tuple(fidelity_text.format_lines(result)), figures)
+    _reject_profile(folder, profile)
+    results = measure_agreement(folder)
+    counts = {
+        "generations": results.generations._asdict(),
+        "records": results.records._asdict(),
+        "commits": results.commits._asdict(),
+        "again": results.redelivered._asdict(),
+        "unseen": results.undelivered._asdict(),
+    }
+    figures = {"profile": results.policy, "same_consumer_percent": results.same_consumer, **counts}
+    return ReenactmentText(results.passed, tuple(group_text.format_lines(results)), figures)
+
+
+@dataclass(frozen=True)
+class PredictionText:
+    """What is said of a prediction: the cells of a line in the table of its system."""
+
+    group: bool
+    cells: tuple[str, ...]
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """The cells by the names of their columns."""
+        return dict(
+            zip(
+                group_text.PREDICTION_COLUMNS if self.group else fidelity_text.PREDICTION_COLUMNS,
+                self.cells,
+                strict=True,
+            )
+        )
+
+
+def predict_recording(folder: Path, profile: str | None = None) -> PredictionText:
+    """Predict a recording from its plan and compare; raises as ``reenact_recording``."""
+    if not is_group(folder):
+        return PredictionText(
+            False, fidelity_text.format_cells(dispatch_prediction.predict_dispatches(folder, profile))
+        )
+    _reject_profile(folder, profile)
+    return PredictionText(True, group_text.format_cells(group_prediction.predict_group(folder)))
+
+
+def format_tables(results: Sequence[PredictionText]) -> Iterable[str]:
+    """The lines of a Markdown table for each system."""
+    for group, head in ((True, group_text.PREDICTION_COLUMNS), (False, fidelity_text.PREDICTION_COLUMNS)):
+        rows = [one.cells for one in results if one.group == group]
+        if rows:
+            yield from (f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
+            yield ""
+
+
+def _reject_profile(folder: Path, profile: str | None) -> None:
+    if profile is not None:
+        raise ConfigError(
+            f"--profile {profile} does not apply to {folder.name}: it is a recording of a Kafka group, "
+            "and its scenario names the release. Omit --profile."
+        )
