@@ -107,7 +107,7 @@ def test_a_blocked_interval_is_found(folder):
 
     assert held.intervals_found == len(held.intervals) == 1
     assert held.found == held.recorded
-    assert held.more == ()
+    assert held.only_replayed == ()
 
 
 @named("s7b")
@@ -156,7 +156,7 @@ def test_an_exclusive_successor_begins_at_once(folder):
     (d,) = result(folder).dispatchers
 
     assert d.switches == ()
-    assert result(folder).error(1.0) < 100  # ms: no second
+    assert result(folder).find_time_error(1.0) < 100  # ms: no second
 
 
 @pytest.mark.long

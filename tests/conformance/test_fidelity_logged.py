@@ -90,7 +90,7 @@ def test_of_two_consumers_of_one_name_the_other_one_is_the_wrong_one(folder, tmp
     assert main(["fidelity", str(tmp_path)]) == 1
     shown = capsys.readouterr().out
     assert "guarantee: the same consumer for 99.9 %" in shown
-    assert "went to twin in the recording, to twin (2) in the re-enactment" in shown
+    assert "went to twin in the recording and to twin (2) in the re-enactment" in shown
 
 
 SWITCHES = {"4.0.8": {"c-z": (0, False), "c-b": (BY_RULE, True)}, "4.2.4": {}}

@@ -120,9 +120,9 @@ def test_the_version_folder_or_the_option_picks_the_profile(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("weather.jsonl", "{}\n", "no golden file that is understood"),
+        ("weather.jsonl", "{}\n", "does not say what the cases are about"),
         ("partitioner.jsonl", "", "contains no case"),
-        ("partitioner.jsonl", "{", "not JSON lines"),
+        ("partitioner.jsonl", "{", "not in the JSON Lines format"),
         ("partitioner.jsonl", "[1]\n", "is not a JSON object"),
         ("partitioner.jsonl.gz", "not gzip", "cannot be read"),
     ],
@@ -146,7 +146,7 @@ def test_a_program_is_told_of_every_file(tmp_path, capsys):
     assert main(["conformance", str(tmp_path), "--json", "--quiet"]) == 2
     passed, failed = json.loads(capsys.readouterr().out)["files"]
     assert (passed["passed"], passed["failed"]) == (300, 0)
-    assert "no golden file" in failed["error"]
+    assert "does not say what the cases are about" in failed["error"]
 
 
 def test_a_case_that_is_not_understood_has_failed(tmp_path):
@@ -159,5 +159,5 @@ def test_a_case_that_is_not_understood_has_failed(tmp_path):
 
 
 def test_a_folder_without_golden_files_is_an_error(tmp_path):
-    with pytest.raises(InputError, match="file in this folder"):
+    with pytest.raises(InputError, match="contains no .*jsonl"):
         list_golden_files([tmp_path])
