@@ -159,5 +159,5 @@ def test_a_case_that_is_not_understood_has_failed(tmp_path):
 
 
 def test_a_folder_without_golden_files_is_an_error(tmp_path):
-    with pytest.raises(InputError, match="contains no .*jsonl"):
+    with pytest.raises(InputError, match=r"contains no .*jsonl"):
         list_golden_files([tmp_path])
