@@ -103,6 +103,7 @@ distclean: clean ## remove .venv too
 # Java comes first, as the quickest to fail. A .venv that is half made, or was moved here, is made anew.
 $(READY): pyproject.toml constraints.txt .ci/find-python .ci/with-java .ci/fetch_jars.py
 	@$(SPARK)
+	@test ! -L .venv || { echo ".venv is a link; remove it, or set up the checkout that it names"; exit 1; }
 	@$(BIN)/pip --version 2>/dev/null | grep -qF '$(CURDIR)/.venv/' || { \
 		python=$$(sh .ci/find-python $(PYTHON)) && echo "Making .venv with $$python ..." && \
 		"$$python" -m venv --clear .venv; }

@@ -2,8 +2,8 @@
 # MAGIC %md
 # MAGIC # Find a violation
 # MAGIC
-# MAGIC A subscription broke its guarantees twice in 4,000 messages. This notebook goes from the verdict to the windows, to
-# MAGIC the consumer and the cause, and to the history of one message.
+# MAGIC A subscription broke its guarantees twice in 4,000 messages. This notebook goes from the verdict to the windows,
+# MAGIC to the consumer and the cause, and to the history of one message.
 # MAGIC
 # MAGIC On Databricks, install the wheel of `subreplay` on the cluster first. Elsewhere this file is a plain Python
 # MAGIC program: `python notebooks/02_find_a_violation.py`.

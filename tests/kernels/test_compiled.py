@@ -36,10 +36,10 @@ def twice(x):
 
 
 def test_what_was_kept_is_good_only_while_no_file_changes_that_the_kernel_sees(monkeypatch):
-    before = compiled(twice)._cache._cache_file._source_stamp
+    before = compiled(twice)._cache._cache_file._version
     monkeypatch.setattr(module, "digest_visible_sources", lambda _: "of other files")
 
-    assert compiled(twice)._cache._cache_file._source_stamp != before
+    assert compiled(twice)._cache._cache_file._version != before
 
 
 @compiled

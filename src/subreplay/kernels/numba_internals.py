@@ -61,10 +61,13 @@ event.register("numba:compile", _CompilationListener())
 
 
 def bind_cache_to_digest(dispatcher: Any, digest: str) -> str:
-    """Have what was compiled and kept on disk be good only while ``digest`` is the same. Returns the path of the file
-    that tells what is kept."""
+    """Make compiled code on disk valid only while ``digest`` stays the same; return the path of its index.
+
+    The digest becomes part of the version of the index. Numba compares that before it unpickles the entries, which may
+    name modules of the package that no longer exist.
+    """
     cache_file = dispatcher._cache._cache_file
-    cache_file._source_stamp = (cache_file._source_stamp, digest)
+    cache_file._version = f"{cache_file._version} {digest}"
     return str(cache_file._index_path)
 
 
