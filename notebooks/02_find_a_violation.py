@@ -43,8 +43,8 @@ if "display" not in globals():
 # MAGIC %md
 # MAGIC ## Break two guarantees
 # MAGIC
-# MAGIC The broker of the bundled recording kept all guarantees. The next cell moves one delivery to a consumer that does
-# MAGIC not own its key, and delivers one message again a second after its acknowledgement.
+# MAGIC The broker of the bundled recording kept all guarantees. The next cell moves one delivery to a consumer that
+# MAGIC does not own its key, and delivers one message again a second after its acknowledgement.
 
 # COMMAND ----------
 
@@ -141,8 +141,8 @@ for line in trace.trace_message(engine, run, message, last=50):
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC The history of its key, with the latest twenty deliveries: `subreplay explain --key`. Pass the key as plain text;
-# MAGIC the output shows it as the run shows keys.
+# MAGIC The history of its key, with the latest twenty deliveries: `subreplay explain --key`. Pass the key as plain
+# MAGIC text; the output shows it as the run shows keys.
 
 # COMMAND ----------
 
