@@ -16,7 +16,7 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test quick slow oldest-numba brokers stores cluster bench bench-compare bench-against check docs messages fmt wheel clean distclean
+.PHONY: help setup run demo test quick slow oldest-numba brokers stores cluster bench bench-compare bench-against check docs docs-update messages fmt wheel clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -79,7 +79,12 @@ check: $(READY) docs ## lint (ruff), types (mypy), import contracts (import-lint
 	@$(BIN)/codespell src docs jobs conf *.md
 
 docs: $(READY) ## build the documentation into build/docs; a broken link or a page that no menu names fails
+	@$(BIN)/python -m tests.docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
+
+docs-update: $(READY) ## write the generated pages and what commands on pages print
+	@$(BIN)/python -m tests.docs
+	@SUBREPLAY_SNAPSHOTS=write $(BIN)/python -m pytest -q tests/docs/test_commands.py
 
 messages: $(READY) ## print every string that a user may see, with its place
 	@$(BIN)/python -m tests.language messages

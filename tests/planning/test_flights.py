@@ -1,4 +1,4 @@
-"""The story of docs/guides/planning.md on real skew, which says exactly these figures."""
+"""The story of docs/guides/planning-example.md on real skew, which says exactly these figures."""
 
 from __future__ import annotations
 

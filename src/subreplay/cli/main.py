@@ -5,6 +5,8 @@ failed, 130 interrupted."""
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -273,16 +275,37 @@ command()(conformance.fidelity)
 
 @command()
 def demo(
+    incident: Annotated[
+        Literal["hung-consumer", "offset-reset"] | None,
+        typer.Argument(help="Audit a reported incident instead of the recording: of Pulsar, of Kafka."),
+    ] = None,
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for tables and report.")] = Path("build/demo"),
     engine: Engine = None,
 ) -> int:
-    """Ingest, audit and replay the bundled recording of a real broker."""
+    """Audit the bundled recording of a real broker and replay its traffic under other subscriptions."""
     bundled = files("subreplay.demo")
+    if incident is not None:
+        with as_file(bundled / "incidents" / incident) as folder:
+            run_file = _copy_incident(folder, out_dir / incident / "input")
+        return _run("audit", load_run(run_file, None, None, str(out_dir / incident), engine=engine))
     with as_file(bundled / "recording") as recording:
         output = {"output": {"tables": f"{out_dir}/tables", "report": f"{out_dir}/report"}}
         sources.ingest_folder(recording, f"{out_dir}/input", "pulsar-recording", "delta", output, Options())
     with as_file(bundled / "demo.yaml") as run_file:
         return _run("audit", load_run(run_file, None, f"{out_dir}/input", str(out_dir), engine=engine))
+
+
+def _copy_incident(folder: Path, to: Path) -> Path:
+    """Copy the tables of an incident and its run file, which then names their new place; returns the run file."""
+    run_file = to / "audit.yaml"
+    try:
+        shutil.copytree(folder, to, dirs_exist_ok=True)
+        run_file.write_text(
+            run_file.read_text(encoding="utf-8").replace("INPUT", json.dumps(str(to))), encoding="utf-8"
+        )
+    except OSError as error:
+        raise failures.describe_os_error(error, to, "write") from error
+    return run_file
 
 
 @command(name="config")

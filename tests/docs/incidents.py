@@ -1,7 +1,7 @@
-"""The docs page *Incidents*: public reports with the command and the answer, and the tickets that findings look like.
+"""The pages of incidents: public reports with the command and the answer, and the tickets that findings look like.
 
-It is made of ``incidents.yaml`` of the package, of the cases in ``tests/incidents`` and of what people reported
-(``tests/incidents/reports.yaml``). ``python -m tests.support.incidents_page`` writes it.
+They are made of ``incidents.yaml`` of the package, of the cases in ``tests/incidents`` and of what people reported
+(``tests/incidents/reports.yaml``). ``python -m tests.docs`` writes them.
 """
 
 from __future__ import annotations
@@ -13,25 +13,34 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from markdown.extensions.toc import slugify
 
 from subreplay.audit.explain.incidents import Circumstance, Incident, incidents, ticket_url
 
 ROOT: Final = Path(__file__).parents[2]
 CASES: Final = ROOT / "tests" / "incidents"
-PAGE: Final = ROOT / "docs" / "incidents" / "index.md"
 SYSTEMS: Final = {"pulsar": "Pulsar", "kafka": "Kafka", "files": "Files"}
 MOST_SHOWN: Final = 3  # sentences of an answer
 INTRODUCTION: Final = """\
 # Incidents
 
-This page helps you to recognise an incident. It lists public reports of Pulsar and Kafka users, each with the command
-that answers it and what subreplay answers. Then it lists the upstream tickets that a finding may look like, with the
-releases that fix them. The reports are rebuilt as small inputs with invented names; a test runs each command.
+After reading this page you can tell whether somebody reported what you see. It lists public reports of Pulsar and Kafka
+users. Each one leads to the command that answers it and to the answer. [Tickets](tickets.md) lists the upstream tickets
+that a finding may look like, with the releases that fix them.
 
-The page is generated (`python -m tests.support.incidents_page`).
+The reports are rebuilt as small inputs with invented names; a test runs each command. Two of them come with the
+package: `subreplay demo hung-consumer` (Pulsar) and `subreplay demo offset-reset` (Kafka).
+"""
+OF_SYSTEM: Final = """\
+# {name}: what people reported
+
+After reading this page you know how subreplay answers each report: the command, the verdict, the findings and sentences
+of the answer. In a clone, `tests/data/incidents.tar.xz` has the inputs, each in a folder with its run file.
 """
 TICKETS: Final = """\
-## Tickets that findings look like
+# Tickets that findings look like
+
+After reading this page you know which upstream tickets subreplay recognises, and what fixes each one.
 
 An audit names a ticket beside a finding, e.g. *looks like apache/pulsar#23870, fixed in 4.0.3*. It does so only where
 the rule, the policy, the profile (a release line) and all circumstances of the entry fit. It is a hint, no proof: a
@@ -40,16 +49,18 @@ are those that upstream names.
 """
 
 
-def page() -> str:
-    """The page as Markdown."""
+def pages() -> dict[str, str]:
+    """Each page by its path below ``docs``."""
     reports = yaml.safe_load((CASES / "reports.yaml").read_text(encoding="utf-8"))
-    parts = [INTRODUCTION]
+    listed, found = [INTRODUCTION], {}
     for system, name in SYSTEMS.items():
         cases = [case for case in _cases() if case.startswith(f"{system}/") and case in reports]
-        parts += [f"## {name}: what people reported\n"] if cases else []
-        parts += ["\n".join(_case(case, reports[case])) for case in cases]
-    parts += [TICKETS, *("\n".join(_ticket(incident)) for incident in incidents())]
-    return "\n".join(parts)
+        titles = [reports[case]["title"] for case in cases]
+        listed += [f"## {name}\n", *(f"- [{title}]({system}.md#{slugify(title, '-')})" for title in titles), ""]
+        parts = [OF_SYSTEM.format(name=name), *("\n".join(_case(case, reports[case])) for case in cases)]
+        found[f"incidents/{system}.md"] = "\n".join(parts)
+    found["incidents/tickets.md"] = "\n".join([TICKETS, *("\n".join(_ticket(incident)) for incident in incidents())])
+    return {"incidents/index.md": "\n".join(listed), **found}
 
 
 def _cases() -> list[str]:
@@ -59,7 +70,7 @@ def _cases() -> list[str]:
 def _case(case: str, report: Mapping[str, Any]) -> Iterator[str]:
     """A report, the command, the answer."""
     expected = yaml.safe_load((CASES / f"{case}.yaml").read_text(encoding="utf-8"))
-    yield f"### {report['title']}\n"
+    yield f"## {report['title']}\n"
     reported = " ".join(_link(ticket) for ticket in report.get("tickets", ()))
     yield _filled(f"{report['saw']} {f'({reported})' if reported else ''}".strip()) + "\n"
     yield "```sh"
@@ -96,7 +107,7 @@ def _commands(case: str) -> list[str]:
 
 
 def _ticket(incident: Incident) -> Iterator[str]:
-    yield f"### {incident.title}\n"
+    yield f"## {incident.title}\n"
     yield _filled(f"{_link(incident.ticket)} ({incident.attribution}). {incident.releases} {incident.advice}") + "\n"
     codes = ", ".join(f"`{code.name}`" for code in incident.codes)
     under = f"{_any(incident.policies)} with {_any(incident.profiles)}"
@@ -136,7 +147,3 @@ def _filled(text: str, width: int = 120) -> str:
         else:
             line = f"{line} {word}".strip()
     return "\n".join([*lines, line])
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
