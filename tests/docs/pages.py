@@ -47,7 +47,7 @@ class Block:
 
 def pages() -> list[Path]:
     """Every page that people read."""
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+    return [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")), *sorted(DOCS.rglob("*.md"))]
 
 
 def name(page: Path) -> str:

@@ -103,6 +103,17 @@ def test_the_readme_has_at_most_ten_kilobytes() -> None:
     assert (ROOT / "README.md").stat().st_size <= MOST_BYTES
 
 
+def test_the_readme_of_the_package_has_absolute_addresses_and_no_notes() -> None:
+    tomllib = pytest.importorskip("tomllib")
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    text = TEXTS[ROOT / "README.md"]
+    for step in settings["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(step["pattern"], step["replacement"], text)
+    assert "<!--" not in text
+    assert re.findall(r"\]\((?!https://)[^)]+\)", text) == []
+    assert "subreplay/main/.github/incident.png)" in text
+
+
 def test_the_readme_begins_with_make_run_and_make_test_for_a_clone() -> None:
     first = TEXTS[ROOT / "README.md"][:2_500]
     assert re.search(r"^make run\b.*\nmake test\b", first, re.MULTILINE)
