@@ -208,6 +208,6 @@ def test_a_mistake_in_a_run_file_is_one_sentence_with_its_line(tmp_path, monkeyp
 
 def test_a_membership_that_the_driver_cannot_fold_is_refused(monkeypatch):
     monkeypatch.setattr(input_statistics, "MOST_EVENTS", 2)
-    assert input_statistics.bounded([{}, {}]) == [{}, {}]
-    with pytest.raises(InputError, match="leave out rows of events assigned"):
-        input_statistics.bounded([{}, {}, {}])
+    assert input_statistics.check_event_count([{}, {}]) == [{}, {}]
+    with pytest.raises(InputError, match="leave out rows of events assigned, lost"):
+        input_statistics.check_event_count([{}, {}, {}])

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from subreplay.adapters import ADAPTERS
-from subreplay.audit.acts import Reset, acts_of, acts_seen
+from subreplay.audit.acts import Reset, find_acts, list_seen_acts
 from subreplay.audit.codes import Code, Exemption, drop_exempt, find_exemption
 from subreplay.audit.explain.causes import Causes
 from subreplay.audit.explain.findings import Explainer
-from subreplay.audit.sums import acts as counts_of_acts
+from subreplay.audit.sums import sum_acts as counts_of_acts
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.columns import NEVER
 from subreplay.semantics.policies import make_policy
@@ -94,7 +94,7 @@ def test_a_nack_after_a_reset_is_no_violation():
 
 def explained(judge, tables):
     rows = audit_by(judge, tables).to_batches()
-    return [row for batch in Explainer(judge, "sub").violations(rows) for row in batch.to_pylist()]
+    return [row for batch in Explainer(judge, "sub").explain_violations(rows) for row in batch.to_pylist()]
 
 
 AT = (START + 112 * STEP) * 1_000  # between the last acknowledgement and the leave
@@ -165,9 +165,9 @@ def test_a_seek_is_named_with_its_consumer_instant_and_position():
     tables = history(LOG, OWNS + AGAIN)
     judge = replace(judge_of(RANGE, tables, NOTHING_TOLD), spans=())
     sums = sums_by(judge, tables)
-    (seen,) = acts_seen({-1: ()}, counts_of_acts(sums))
+    (seen,) = list_seen_acts({-1: ()}, counts_of_acts(sums))
     assert (seen.title, seen.acknowledged, seen.redelivered, seen.first) == ("Seek", 4, 4, ("1:1",))
-    assert seen.sentence.startswith("consumer C1 sought back (its own code) before ")
+    assert seen.sentence.startswith("consumer C1 sought back (in its own code) before ")
 
 
 def failing(policy, log, story, terms=NOTHING_TOLD, change=lambda tables: tables):
@@ -291,7 +291,7 @@ def test_causes_name_the_act_and_sums_count_it():
     rows = audit_by(judge, tables)
     again = rows.filter(pa.array(rows["codes"].to_numpy() & Code.DUP_DELIVERY.bit != 0))
     causes = Causes(judge)
-    cause = set(causes.of(again, Code.DUP_DELIVERY, causes.epochs(again)).to_pylist())
+    cause = set(causes.find_causes(again, Code.DUP_DELIVERY, causes.number_epochs(again)).to_pylist())
     assert len(cause) == 1
     assert "consumer C1 left at 2023-11-14T22:13:21" in cause.pop()
     assert {find_exemption(Code.DUP_DELIVERY, exemptions) for exemptions in again["excuses"].to_pylist()} == {
@@ -336,11 +336,11 @@ def test_a_skipped_backlog_keeps_nobody_waiting_and_names_its_cause():
 def test_acts_of_several_partitions_at_one_time_are_one_act():
     reset = Reset(AT, "reset", by="operator")
     timeline = fold(SHARED, "+C1")
-    acts = {partition: acts_of(timeline, (reset,)) for partition in (0, 1)}
+    acts = {partition: find_acts(timeline, (reset,)) for partition in (0, 1)}
     rows = [
         {"pane": AT, "consumer": f"{partition} 5:{partition}", "messages": 2, "redelivered": 3} for partition in (0, 1)
     ]
-    (seen,) = acts_seen(acts, rows)
+    (seen,) = list_seen_acts(acts, rows)
     assert (seen.title, seen.acknowledged, seen.redelivered) == ("Cursor reset", 4, 6)
     assert seen.sentence.endswith("; 6 redelivered from 0/5:0, 1/5:1 on, 4 of them acknowledged before")
     assert seen.sentence.startswith("operator reset the cursor at ")
@@ -356,7 +356,7 @@ def seen_in(policy, tables):
     rows = audit_by(judge, tables)
     sums = sums_by(judge, tables)
     acts = {scope.partition: judge.acts(one.timeline) for scope, one in judge.dispatchers.items()}
-    seen = [(one.title, one.acknowledged, one.redelivered) for one in acts_seen(acts, counts_of_acts(sums))]
+    seen = [(one.title, one.acknowledged, one.redelivered) for one in list_seen_acts(acts, counts_of_acts(sums))]
     fails = drop_exempt(rows["codes"].to_numpy(), rows["excuses"].to_numpy()) & judge.promised
     return seen, {code.name for code in Code if (fails & code.bit).any()}
 

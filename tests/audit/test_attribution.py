@@ -1,11 +1,11 @@
 """Every finding says whose doing it is."""
 
-from subreplay.audit.attribution import _OF_CODES, find_party
+from subreplay.audit.attribution import _PARTY_OF_CODE, find_party
 from subreplay.audit.codes import Code, Exemption
 
 
 def test_every_rule_names_a_party_of_its_own():
-    assert set(_OF_CODES) == set(Code)
+    assert set(_PARTY_OF_CODE) == set(Code)
 
 
 def test_a_cursor_that_was_reset_is_the_operators_doing():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from subreplay.adapters.canonical import to_table
-from subreplay.audit.checkpoint import BASIS, OPEN, Checkpoint, packed, read, unpacked, written
+from subreplay.audit.checkpoint import BASIS, OPEN, Checkpoint, decode_text, encode_text, pack_array, unpack_array
 from subreplay.errors import InputError
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column
 from subreplay.rows.model.words import IN_THE_CLEAR, KeyWords
@@ -24,12 +24,12 @@ EXTREMES = st.sampled_from([NEVER, UNKNOWN, -1, 0]) | st.integers(UNKNOWN, NEVER
 
 @given(arrays(np.int64, st.tuples(st.integers(0, 5), st.integers(1, 5)), elements=EXTREMES))
 def test_arrays_come_back_as_they_were_packed(array: Ints) -> None:
-    assert (unpacked(packed(array), *array.shape) == array).all()
+    assert (unpack_array(pack_array(array), *array.shape) == array).all()
 
 
 @given(st.text())
 def test_texts_come_back(text: str) -> None:
-    assert read(written(text)) == text
+    assert decode_text(encode_text(text)) == text
 
 
 def handed_on(tables: History, lookback: int, words: KeyWords | None = IN_THE_CLEAR) -> dict[str, Ints]:
@@ -48,7 +48,9 @@ def test_what_may_tell_keys_opens_under_the_secret_of_the_night_only() -> None:
     story = history("a1 b2", "+C1:1000 a1>C1 b2>C1")
     assert set(handed_on(story, NEVER, None)) == {OPEN, BASIS}
     assert {"instants.keys", "instants.slots", "log.streams"} <= set(handed_on(story, NEVER))
-    with pytest.raises(InputError, match=r"sealed under another keys\.secret; use the secret of that night"):
+    with pytest.raises(
+        InputError, match=r"sealed under another keys\.secret\. Set keys\.secret to the secret of that run"
+    ):
         handed_on(story, NEVER, KeyWords.of(False, "another"))
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from subreplay.audit.clocks import LAGS, Clocks, Shift, failing, may_be_off, shifts, sizes
+from subreplay.audit.clocks import LAGS, Clocks, ClockShift, count_failing, find_shifts, may_be_off, sizes
 from subreplay.audit.codes import Code, Exemption
 from subreplay.audit.passes.lags import Lags
 from subreplay.rows.model.columns import UNKNOWN
@@ -38,8 +38,8 @@ def moved(by: int, values: Sequence[int] = QUICK) -> list[int]:
     return [value + by for value in values]
 
 
-def found(*rows: dict[str, Any], least: int = SECOND) -> list[Shift]:
-    return [*shifts(rows, least)]
+def found(*rows: dict[str, Any], least: int = SECOND) -> list[ClockShift]:
+    return [*find_shifts(rows, least)]
 
 
 C1 = consumer("c1")
@@ -48,14 +48,16 @@ C1 = consumer("c1")
 @pytest.mark.parametrize("by", [-5 * SECOND, 5 * SECOND])
 def test_which_columns_a_clock_wrote(by: int) -> None:
     wrong = moved(by)
-    assert found(C1, consumer("c2", wrong)) == [Shift("c2", by, ALL)]
-    assert found(C1, consumer("c2", QUICK, wrong, wrong)) == [Shift("c2", by, CLIENT)]
-    assert found(C1, consumer("c2", QUICK, wrong)) == [Shift("c2", by, ("received_at",))]
-    assert found(C1, consumer("c2", QUICK, wrong, [])) == [Shift("c2", by, ("received_at",))]
+    assert found(C1, consumer("c2", wrong)) == [ClockShift("c2", by, ALL)]
+    assert found(C1, consumer("c2", QUICK, wrong, wrong)) == [ClockShift("c2", by, CLIENT)]
+    assert found(C1, consumer("c2", QUICK, wrong)) == [ClockShift("c2", by, ("received_at",))]
+    assert found(C1, consumer("c2", QUICK, wrong, [])) == [ClockShift("c2", by, ("received_at",))]
 
 
 def test_an_acknowledgement_before_the_dispatch_is_a_clock_and_a_late_one_may_be_work() -> None:
-    assert found(C1, consumer("c2", end=moved(-5 * SECOND))) == [Shift("c2", -5 * SECOND, ("acked_at", "nacked_at"))]
+    assert found(C1, consumer("c2", end=moved(-5 * SECOND))) == [
+        ClockShift("c2", -5 * SECOND, ("acked_at", "nacked_at"))
+    ]
     assert found(C1, consumer("c2", end=moved(5 * SECOND))) == []
 
 
@@ -65,7 +67,7 @@ def test_without_another_consumer_in_time_a_dispatch_before_its_message_may_be_t
 
 def test_two_clocks_are_two_shifts() -> None:
     rows = consumer("c1", moved(-5 * SECOND)), C1 | {"consumer": "c2"}, consumer("c3", moved(3 * SECOND))
-    assert found(*rows) == [Shift("c1", -5 * SECOND, ALL), Shift("c3", 3 * SECOND, ALL)]
+    assert found(*rows) == [ClockShift("c1", -5 * SECOND, ALL), ClockShift("c3", 3 * SECOND, ALL)]
 
 
 @pytest.mark.parametrize(
@@ -97,11 +99,11 @@ each = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: f"{folder.p
 def test_clocks_of_one_machine_agree_and_one_that_is_off_is_found(folder: Path) -> None:
     tables = ingested(folder).tables
     rows = lags(tables)
-    assert shifts(rows, SECOND) == ()
+    assert find_shifts(rows, SECOND) == ()
     busy = [row["consumer"] for row in rows if all(row[name]["count"] >= 100 for name in LAGS)]
     for by in (-5_000_000, 5_000_000) if len(busy) > 1 else ():
         for columns, written in ((OWN_LOG, ALL), (OWN_LOG[1:], CLIENT)):
-            told = shifts(lags(off(tables, busy[-1], by, columns)), SECOND)
+            told = find_shifts(lags(off(tables, busy[-1], by, columns)), SECOND)
             if not told:  # what another one holds back is late by something else each time
                 assert (by > 0, columns, "stuck" in folder.name) == (True, OWN_LOG, True)
                 continue
@@ -110,11 +112,11 @@ def test_clocks_of_one_machine_agree_and_one_that_is_off_is_found(folder: Path) 
             assert abs(shift - by * 1_000) < 50 * MS
 
 
-def counted(lags_of: dict[str, dict[str, list[int]]], least: int) -> list[dict[str, Any]]:
+def counted(split_lags: dict[str, dict[str, list[int]]], least: int) -> list[dict[str, Any]]:
     """Lags of consumers as they are counted by size."""
     return [
         {"consumer": who, "lag": name, "size": int(size), "messages": 1}
-        for who, of in lags_of.items()
+        for who, of in split_lags.items()
         for name in LAGS
         for size in np.searchsorted(sizes(least), of[name], "right")
     ]
@@ -135,7 +137,7 @@ consumers = st.dictionaries(st.sampled_from("abcd"), st.fixed_dictionaries(dict.
 @example({"a": dict.fromkeys(LAGS, QUICK), "b": dict.fromkeys(LAGS, moved(-SECOND))}, SECOND)
 def test_counts_of_lags_rule_no_clock_out_that_is_off(given: dict[str, dict[str, list[int]]], least: int) -> None:
     rows = [{"consumer": who} | {name: lag(of[name]) for name in LAGS} for who, of in given.items()]
-    assert may_be_off(counted(given, least), least) or not shifts(rows, least)
+    assert may_be_off(counted(given, least), least) or not find_shifts(rows, least)
 
 
 @pytest.mark.parametrize("late", [1 * MS, 400 * MS, -400 * MS, 20 * SECOND])
@@ -175,7 +177,7 @@ STANDINGS = dict.fromkeys(Code, RuleStatus.PROMISED)
 
 
 def test_what_is_broken_either_way_is_no_matter_of_clocks() -> None:
-    recorded = failing(
+    recorded = count_failing(
         [
             {"code": "KEY_ORDER", "excuse": Exemption.NONE, "count": 2},
             {"code": "KEY_ORDER", "excuse": Exemption.NONE, "count": 3},
@@ -185,7 +187,7 @@ def test_what_is_broken_either_way_is_no_matter_of_clocks() -> None:
         STANDINGS,
     )
     assert recorded == {Code.KEY_ORDER: 5, Code.WRONG_OWNER: 100}
-    clocks = Clocks((Shift("c2", -5 * SECOND, ALL),), recorded, {Code.KEY_ORDER: 1})
+    clocks = Clocks((ClockShift("c2", -5 * SECOND, ALL),), recorded, {Code.KEY_ORDER: 1})
     assert (clocks.explain, clocks.inconclusive) == ({Code.WRONG_OWNER}, True)
     assert clocks.sentence == (
         "the clock of c2 is 5.00 s behind the broker's: 105 findings as recorded, 1 with it corrected"
@@ -193,7 +195,11 @@ def test_what_is_broken_either_way_is_no_matter_of_clocks() -> None:
 
 
 def test_a_backlog_is_no_clock_that_is_ahead() -> None:
-    late, receipts, behind = Shift("c1", SECOND, ALL), Shift("c2", SECOND, ("received_at",)), Shift("c3", -SECOND, ALL)
+    late, receipts, behind = (
+        ClockShift("c1", SECOND, ALL),
+        ClockShift("c2", SECOND, ("received_at",)),
+        ClockShift("c3", -SECOND, ALL),
+    )
     worse = Clocks((late, receipts, behind), {Code.LOST: 1}, {Code.NOT_CONNECTED: 2})
     assert worse.likely == (receipts, behind)
     better = Clocks((late, receipts, behind), {Code.LOST: 2}, {Code.NOT_CONNECTED: 2})
@@ -201,6 +207,6 @@ def test_a_backlog_is_no_clock_that_is_ahead() -> None:
 
 
 def test_of_many_clocks_a_few_are_named() -> None:
-    many = Clocks(tuple(Shift(f"c{n}", n * SECOND, ALL) for n in range(1, 8)))
+    many = Clocks(tuple(ClockShift(f"c{n}", n * SECOND, ALL) for n in range(1, 8)))
     assert many.sentence.startswith("clocks differ from the broker's: c1 (1.00 s ahead of it), c2 (2.00 s ahead of it)")
     assert "c4 (4.00 s ahead of it) and 3 more: 0 findings" in many.sentence

@@ -24,11 +24,13 @@ RESTARTS = "+C1 a1>C1 a1? a1>C1*1 a1? -C1 +C1 a1>C1 a1? a1>C1*1 a1?"
 def test_a_count_that_starts_anew_is_named_and_the_message_is_found_once():
     tables = history("a1 a2", RESTARTS + " a2>C1 a2!")
     judge = judge_of(SHARED, tables, TWICE)
-    rows = [r for b in Explainer(judge, "s").violations(audit_by(judge, tables).to_batches()) for r in b.to_pylist()]
+    rows = [
+        r for b in Explainer(judge, "s").explain_violations(audit_by(judge, tables).to_batches()) for r in b.to_pylist()
+    ]
     (row,) = (row for row in rows if row["code"] == "DLQ_MISSED")
     assert "was delivered 4 times, last to C1" in row["explanation"]
-    assert "under a policy of 2 redeliveries" in row["explanation"]
-    assert "its redelivery count started anew once, and was last 1" in row["explanation"]
+    assert "the dead letter policy allows 2 redeliveries" in row["explanation"]
+    assert "its redelivery count restarted once, and was last 1" in row["explanation"]
     assert row["cause"] == Exemption.COUNT_RESTARTED.sentence
 
 
@@ -37,13 +39,15 @@ def test_a_count_that_starts_anew_is_named_and_the_message_is_found_once():
     [
         ("+C1 a1>C1 a1? a1>C1 a1? a1>C1 a1? a1>C1 a1?", "never rose above 0"),
         ("+C1 a1>C1 a1? a1>C1*1 a1? a1>C1*1 a1? a1>C1*1 a1?", "rose to 1 only"),
-        (RESTARTS + " -C1 +C1 a1>C1 a1?", "started anew 2 times, and was last 0"),
+        (RESTARTS + " -C1 +C1 a1>C1 a1?", "restarted 2 times, and was last 0"),
     ],
 )
 def test_the_sentence_says_what_became_of_the_count(story, count):
     tables = history("a1", story)
     judge = judge_of(SHARED, tables, TWICE)
-    rows = [r for b in Explainer(judge, "s").violations(audit_by(judge, tables).to_batches()) for r in b.to_pylist()]
+    rows = [
+        r for b in Explainer(judge, "s").explain_violations(audit_by(judge, tables).to_batches()) for r in b.to_pylist()
+    ]
     assert [r["explanation"].rpartition("its redelivery count ")[2].split(";")[0] for r in rows
             if r["code"] == "DLQ_MISSED"] == [count]  # fmt: skip
 
@@ -77,5 +81,5 @@ def test_letters_are_found_by_position():
     found = [{"topic": "t", "partition": 0} | dict(zip(names, r, strict=True)) for r in rows]
     letters = DeadLetters.of(pa.Table.from_pylist(found))
     asked = np.array([(0, 9, 2), (1, 5, -1), (1, 5, 0), (2, 0, -1)]).T
-    assert letters.published(Scope("t", 0), asked).tolist() == [10, 20, NEVER, NEVER]
-    assert letters.published(Scope("t", 1), asked).tolist() == [NEVER] * 4
+    assert letters.find_published(Scope("t", 0), asked).tolist() == [10, 20, NEVER, NEVER]
+    assert letters.find_published(Scope("t", 1), asked).tolist() == [NEVER] * 4

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.audit.codes import Code, Exemption
-from subreplay.audit.definitions.messages import dead_letters_behind
-from subreplay.audit.findings import violations_of
+from subreplay.audit.definitions.messages import find_late_dead_letters
+from subreplay.audit.findings import make_violations
 from subreplay.audit.routing import Routing
-from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS, STREAM, disorder, incomplete
-from subreplay.audit.rules.partitions import FIRST_MESSAGES, keyless_strays, keys_in_two_partitions
-from subreplay.audit.rules.ranges import sticky_ranges
+from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTER_ORDER, LETTERS, find_disorder, find_incomplete
+from subreplay.audit.rules.partitions import FIRST_MESSAGES, find_keyless_strays, find_keys_in_two_partitions
+from subreplay.audit.rules.ranges import find_range_findings
 from subreplay.audit.rules.registry import RULES, find_rule_statuses
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.partitioners import Part, Partitioners, Spell, Way
@@ -39,16 +39,16 @@ def first(partition: int, at: int, messages: int = 1, key: str | None = "k", pro
 class TestPartitions:
     def test_a_key_is_in_one_partition(self) -> None:
         rows = pa.Table.from_pylist([first(0, 3), first(1, 1, 7), first(2, 9, producer="q")], schema=FIRST_MESSAGES)
-        found = [*keys_in_two_partitions(rows)]
+        found = [*find_keys_in_two_partitions(rows)]
         assert [(f.scope, f.position) for f in found] == [(Scope("t", 0), (5, 3, -1)), (Scope("t", 2), (5, 9, -1))]
-        assert found[0].cause == "producer p changed its mind: its router or the number of partitions changed"
+        assert found[0].cause == "producer p changed its choice: its router or the number of partitions changed"
         assert found[1].cause == "producers p and q choose partitions differently"
 
     def test_what_is_known_of_the_partitioners_says_why(self) -> None:
         def cause(parts: tuple[Part, ...], *producers: str | None) -> str:
             shown = Partitioners(9, parts, 0, (), frozenset(), {}, 0, 2)
             rows = [first(0, 3, 7) | {"producer": producers[0]}, first(1, 6) | {"producer": producers[1]}]
-            (found,) = keys_in_two_partitions(pa.Table.from_pylist(rows, schema=FIRST_MESSAGES), shown)
+            (found,) = find_keys_in_two_partitions(pa.Table.from_pylist(rows, schema=FIRST_MESSAGES), shown)
             return found.cause
 
         java, boost = Way("JavaStringHash"), Way("BoostHash")
@@ -60,40 +60,40 @@ class TestPartitions:
         two = (Part(java, (Spell(5, 0),), 4, 4, ("p",)), Part(boost, (Spell(5, 0),), 5, 5, ("q",)))
         differ = "choose partitions differently: they hash keys by JavaStringHash and by BoostHash"
         assert cause(two, "p", "q") == f"producers p and q {differ}"
-        assert cause(two, "p", "p") == "producer p changed its mind: its router or the number of partitions changed"
+        assert cause(two, "p", "p") == "producer p changed its choice: its router or the number of partitions changed"
         unnamed = tuple(replace(part, producers=()) for part in two)
         some = "producers choose partitions differently: some hash keys by JavaStringHash, others by BoostHash"
         assert cause(unnamed, None, None) == some
 
     def test_the_night_after_tells_only_what_is_new(self) -> None:
         rows = [first(0, 1) | {"known": True}, first(1, 2, 9) | {"known": True}, first(2, 3, 99)]
-        (found,) = keys_in_two_partitions(pa.Table.from_pylist(rows, schema=FIRST_MESSAGES))
+        (found,) = find_keys_in_two_partitions(pa.Table.from_pylist(rows, schema=FIRST_MESSAGES))
         assert found.scope == Scope("t", 2)
-        assert [*keys_in_two_partitions(pa.Table.from_pylist(rows[:2], schema=FIRST_MESSAGES))] == []
+        assert [*find_keys_in_two_partitions(pa.Table.from_pylist(rows[:2], schema=FIRST_MESSAGES))] == []
 
     def test_messages_without_a_key_stay_where_their_producer_began(self) -> None:
         rows = [first(1, 1, key=None), first(0, 2, key=None), first(0, 3, key=None, producer="q")]
         frame = pa.Table.from_pylist(rows, schema=FIRST_MESSAGES)
-        assert [f.position for f in keyless_strays(Routing(2, "SinglePartition"), frame)] == [(5, 2, -1)]
-        assert [*keyless_strays(Routing(2), frame)] == []
+        assert [f.position for f in find_keyless_strays(Routing(2, "SinglePartition"), frame)] == [(5, 2, -1)]
+        assert [*find_keyless_strays(Routing(2), frame)] == []
 
 
 class TestRanges:
     def test_slots_nobody_asked_for_are_a_gap_from_when_it_opens(self) -> None:
-        found = [*sticky_ranges(fold(STICKY, "+C1[0-9] +C2[10-65535] -C1"))]
+        found = [*find_range_findings(fold(STICKY, "+C1[0-9] +C2[10-65535] -C1"))]
         assert [(f.code, f.slot, f.epoch) for f in found] == [(Code.STICKY_GAP, 10, 1), (Code.STICKY_GAP, 0, 3)]
         assert "slots 10..65535 had no owner" in found[0].explanation
         assert found[1].explanation.endswith("until the end")
         assert found[1].cause.startswith("epoch 3: C1 left")
 
     def test_slots_asked_for_twice_are_an_overlap(self) -> None:
-        (found,) = sticky_ranges(fold(STICKY, "+C1[0-65535] +C2[5-9]"))
+        (found,) = find_range_findings(fold(STICKY, "+C1[0-65535] +C2[5-9]"))
         assert (found.code, found.consumer, found.slot) == (Code.STICKY_OVERLAP, "C2", 5)
         assert found.evidence == ("C1 serves 0..65535",)
 
     def test_full_cover_is_neither_and_other_policies_have_no_such_ranges(self) -> None:
-        assert [*sticky_ranges(fold(STICKY, "+C1[0-9] +C2[10-65535]"))][1:] == []
-        assert [*sticky_ranges(fold(make_policy("pulsar.key_shared.auto_split", "pulsar-4.0"), "+C1"))] == []
+        assert [*find_range_findings(fold(STICKY, "+C1[0-9] +C2[10-65535]"))][1:] == []
+        assert [*find_range_findings(fold(make_policy("pulsar.key_shared.auto_split", "pulsar-4.0"), "+C1"))] == []
 
 
 def given_up(entry: int, count: int = 3, nacked: bool = True, acked: bool = False) -> dict[str, Any]:
@@ -111,8 +111,8 @@ def judged(exhausted: list[dict[str, Any]], letters: list[dict[str, Any]]) -> li
     arrived = {row["origin_entry"] for row in letters}
     missing = [row for row in exhausted if row["entry"] not in arrived]
     found = [
-        *incomplete(pa.Table.from_pylist(missing, schema=EXHAUSTED).to_batches(), 3),
-        *disorder(pa.Table.from_pylist(letters, schema=LETTERS).to_batches()),
+        *find_incomplete(pa.Table.from_pylist(missing, schema=EXHAUSTED).to_batches(), 3),
+        *find_disorder(pa.Table.from_pylist(letters, schema=LETTERS).to_batches()),
     ]
     return [(f.code, f.position[1], f.exemption) for f in found]
 
@@ -141,15 +141,15 @@ class TestDeadLetters:
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=12), st.sampled_from([1, 3, 100]))
 def test_dead_letters_are_found_out_of_order_as_the_definition_says(told: list[tuple[str, int]], rows: int) -> None:
     letters = [letter(entry, of, key) for entry, (key, of) in enumerate(told)]
-    table = pa.Table.from_pylist(letters, schema=LETTERS).sort_by([(name, "ascending") for name in STREAM])
-    found = [f.explanation.split()[3] for f in disorder(table.to_batches(rows))]
-    assert sorted(found) == sorted(f"9:{position[1]}" for position in dead_letters_behind(letters))
+    table = pa.Table.from_pylist(letters, schema=LETTERS).sort_by([(name, "ascending") for name in LETTER_ORDER])
+    found = [f.explanation.split()[2] for f in find_disorder(table.to_batches(rows))]
+    assert sorted(found) == sorted(f"9:{position[1]}" for position in find_late_dead_letters(letters))
 
 
 @pytest.mark.parametrize(("terms", "rows"), [(Terms(max_redeliveries=3), 1), (Terms(), 0)])
 def test_they_become_rows_of_the_violations_table_where_the_rule_applies(terms: Terms, rows: int) -> None:
-    found = incomplete(pa.Table.from_pylist([given_up(7)], schema=EXHAUSTED).to_batches(), 3)
-    table = violations_of(found, "sub", RULES, find_rule_statuses(SHARED, terms))
+    found = find_incomplete(pa.Table.from_pylist([given_up(7)], schema=EXHAUSTED).to_batches(), 3)
+    table = make_violations(found, "sub", RULES, find_rule_statuses(SHARED, terms))
     assert table.schema == VIOLATIONS
     assert [(r["code"], r["verdict"], r["entry"]) for r in table.to_pylist()] == [
         ("DLQ_INCOMPLETE", "invalid", 7)

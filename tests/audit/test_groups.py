@@ -15,7 +15,7 @@ from subreplay.adapters import Options
 from subreplay.adapters.kafka_recording.adapter import read
 from subreplay.audit.codes import Code, Exemption, find_exemption
 from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
-from subreplay.audit.explain.causes import NOT_COMMITTED, OF_GROUP, Causes
+from subreplay.audit.explain.causes import GROUP_ENDING_CAUSES, NOT_COMMITTED_CAUSES, Causes
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.needs import Need
 from subreplay.semantics.policies import make_policy
@@ -52,7 +52,7 @@ def test_recordings_are_valid_and_nothing_is_rejected(name):
     ],
 )
 def test_k_again_1_every_record_that_comes_again_has_its_recorded_cause(name, again):
-    assert audit_of(name).causes == {OF_GROUP[ending]: count for ending, count in again.items()}
+    assert audit_of(name).causes == {GROUP_ENDING_CAUSES[ending]: count for ending, count in again.items()}
 
 
 @pytest.mark.row("K-AGAIN-1")
@@ -77,8 +77,8 @@ def test_k_again_1_why_it_was_not_committed_is_told_where_commits_tell_it(story,
     rows = audit_by(judge, tables)
     again = rows.filter(pa.array(rows["codes"].to_numpy() & Code.REDELIVERED.bit != 0))
     causes = Causes(judge)
-    assert causes.of(again, Code.REDELIVERED, causes.epochs(again)).to_pylist() == [
-        OF_GROUP[ending] + NOT_COMMITTED[why]
+    assert causes.find_causes(again, Code.REDELIVERED, causes.number_epochs(again)).to_pylist() == [
+        GROUP_ENDING_CAUSES[ending] + NOT_COMMITTED_CAUSES[why]
     ]
 
 
@@ -207,7 +207,7 @@ def test_the_next_night_knows_what_was_committed_before():
 def test_k_commit_2_a_commit_that_goes_back_names_the_commit_before_it_and_who_made_it(batch_rows):
     tables = history("a1 a2 a3 a4", "+C1 =C1 C1!2 C1!3 -C1 +C2 =C2 C2!1 C2!2 C2!1")
     judge = judge_of(RANGE, tables)
-    rows = Explainer(judge, "s").violations(audit_by(judge, tables, batch_rows).to_batches())
+    rows = Explainer(judge, "s").explain_violations(audit_by(judge, tables, batch_rows).to_batches())
     found = [r["explanation"] for b in rows for r in b.to_pylist() if r["code"] == "COMMIT_BACK"]
     assert [re.sub(r" at [\d:.]+", "", words) for words in found] == [
         "C2 committed offset 1, after C1's 3",

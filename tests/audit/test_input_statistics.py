@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from subreplay.audit import input_statistics as statistics
-from subreplay.audit.input_statistics import Facts, InputStatistics, input_statistics, lacking_altogether
+from subreplay.audit.input_statistics import InputFacts, InputStatistics, find_all_lacking, input_statistics
 from subreplay.audit.needs import Need
 from subreplay.audit.passes.beginning import FirstServed
 from subreplay.errors import InputError
@@ -59,7 +59,7 @@ def looked_at(
     folded = members(pa.Table.from_batches([rows_of("membership", events)]))
     numbers = {"membership": pa.Table.from_pylist([{"valid": True, "count": len(events)}], NUMBERS)}
     return input_statistics(
-        Facts("t", **facts), summaries, numbers, folded, None, ["messages", "membership", "deliveries"]
+        InputFacts("t", **facts), summaries, numbers, folded, None, ["messages", "membership", "deliveries"]
     )
 
 
@@ -93,7 +93,7 @@ def test_extents_positions_and_who_was_served() -> None:
 def test_tables_without_a_row_lack_what_rules_need() -> None:
     found = looked_at([], [], [], sampled=True)
     assert found.lacking >= {Need.MEMBERSHIP, Need.COMMITS, Need.EVERY_DELIVERY, Need.ACKNOWLEDGEMENTS}
-    assert Need.SOME_MESSAGE in lacking_altogether(found)
+    assert Need.SOME_MESSAGE in find_all_lacking(found)
     assert (found.first, found.last, found.end, found.plain, found.constant) == (UNKNOWN, UNKNOWN, UNKNOWN, True, False)
     assert found.extent == {"first": 0, "last": 0, "messages": 0, "deliveries": 0}
 

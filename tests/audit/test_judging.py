@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pytest
 
 from subreplay.audit import audited, explaining, judging, sums
-from subreplay.audit.checkpoint import checkpoints
+from subreplay.audit.checkpoint import make_checkpoints
 from subreplay.audit.explain.findings import Explainer
-from subreplay.audit.explaining import Counting, CountWords, WordsOf
+from subreplay.audit.explaining import FindingCounting, FindingExplainer, OtherFindingCounter
 from subreplay.audit.judge import Judge
 from subreplay.audit.judging import JudgeRows
 from subreplay.audit.passes.loads import Span
@@ -27,7 +27,7 @@ from tests.support.pure import judge_of, judged_log, log_of, sums_of
 
 WIDTH = 5_000_000_000
 SPAN = Span(WIDTH, WIDTH)
-COUNTING = Counting(SPAN, 4 * WIDTH, 2, 50)
+COUNTING = FindingCounting(SPAN, 4 * WIDTH, 2, 50)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_a_task_splits_judged_rows_into_findings_sums_and_state(log: pa.Table, t
     found = outputs(JudgeRows(mine, "s", str(tmp_path))(external_merge(blocks, BY_POSITION)), judging.OUTPUTS)
     expected = judged_log(mine, log)
     is_row = expected["checkpoint"].is_null()
-    published = audited.deliveries(audited.published(expected.filter(is_row), "s", mine))
+    published = audited.drop_state_rows(audited.make_audited_rows(expected.filter(is_row), "s", mine))
     assert found["audited"].equals(published)
     assert published.schema == AUDITED
     assert found["findings"].equals(expected.filter(pc.and_(is_row, pc.not_equal(expected["codes"], 0))))
@@ -68,7 +68,7 @@ def test_a_task_splits_judged_rows_into_findings_sums_and_state(log: pa.Table, t
     assert found["sums"].sort_by([("consumer", "ascending"), ("pane", "ascending")]).num_rows
     assert rows_of(found["sums"]) == rows_of(sums_of(mine, log))
     state = expected.filter(expected["checkpoint"].is_valid()).combine_chunks()
-    assert checkpoints(found["state"]).equals(column(state, "checkpoint"))
+    assert make_checkpoints(found["state"]).equals(column(state, "checkpoint"))
     assert found["state"].select(["topic", "partition"]).equals(state.select(["topic", "partition"]))
     assert bool(len(found["state"])) == carries
 
@@ -85,23 +85,25 @@ def test_a_task_writes_the_columns_that_it_is_asked_for(log: pa.Table) -> None:
 def test_findings_of_tasks_in_words_are_counted_as_all_at_once(log: pa.Table) -> None:
     mine = judge()
     rows = judged_log(replace(mine, findings_only=True), log).filter(pc.field("codes") != 0)
-    words = WordsOf(Explainer(mine, "s"), COUNTING)
+    words = FindingExplainer(Explainer(mine, "s"), COUNTING)
     at_once = outputs(words(rows.to_batches()), explaining.OUTPUTS)
     tasks = [outputs(words(rows.slice(begin, 7).to_batches()), explaining.OUTPUTS) for begin in range(0, len(rows), 7)]
     together = {name: pa.concat_tables(task[name] for task in tasks) for name in explaining.OUTPUTS}
-    published = audited.deliveries(audited.published(rows, "s", mine))
-    expected = pa.Table.from_batches(Explainer(mine, "s").violations(audited.worth_words(published, mine).to_batches()))
+    published = audited.drop_state_rows(audited.make_audited_rows(rows, "s", mine))
+    expected = pa.Table.from_batches(
+        Explainer(mine, "s").explain_violations(audited.select_explained(published, mine).to_batches())
+    )
     assert rows_of(at_once["violations"]) == rows_of(together["violations"]) == rows_of(expected)
-    assert at_once["counts"].equals(sums.finding_counts(published, mine.applicable, WIDTH))
-    for name, adding in (("counts", sums.adding_counts()), ("panes", sums.adding_panes())):
+    assert at_once["counts"].equals(sums.count_by_window(published, mine.applicable, WIDTH))
+    for name, adding in (("counts", sums.make_count_adder()), ("panes", sums.make_pane_adder())):
         adding.add(together[name])
         assert rows_of(adding.together()) == rows_of(at_once[name])
-    worst: Callable[[pa.Table], sums.Rows] = partial(sums.worst, few=2, width=4 * WIDTH, most=50)
+    worst: Callable[[pa.Table], sums.Rows] = partial(sums.select_worst, per_window=2, width=4 * WIDTH, most=50)
     assert worst(together["first"]) == worst(at_once["first"]) == worst(expected)
 
 
 def test_findings_in_words_are_counted_alike() -> None:
-    none = outputs(CountWords(COUNTING)([]), explaining.OUTPUTS)
+    none = outputs(OtherFindingCounter(COUNTING)([]), explaining.OUTPUTS)
     assert not any(map(len, none.values()))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from subreplay.adapters.canonical import to_table
 from subreplay.audit import lost_letters
-from subreplay.audit.definitions.messages import dead_letters_behind, never_arrived
+from subreplay.audit.definitions.messages import find_late_dead_letters, find_missing_dead_letters
 from subreplay.audit.terms import Terms
 from subreplay.engine.interface import Dataset
 from subreplay.engine.local.engine import LocalEngine
@@ -79,14 +79,14 @@ def test_letters_are_judged_as_the_definitions_say(seed: int, most: int, monkeyp
         | {name: letter[name] for name in POSITION}
         for letter in letters
     ]  # fmt: skip
-    expected = never_arrived(deliveries, as_origin, 2)
+    expected = find_missing_dead_letters(deliveries, as_origin, 2)
     assert {tuple(row[name] for name in POSITION): row["verdict"] == "invalid" for row in lost} == expected
     assert len(lost) == len(expected) > 0
     keys = {tuple(m[name] for name in POSITION): m["key"] for m in messages}
     assert all(row["key"] == judge.words.word(keys[tuple(row[name] for name in POSITION)]) for row in lost)
     until = [letter for letter in as_origin if letter["date"] <= DAY.date() and letter["key"] is not None]
     origin_of = {tuple(letter[name] for name in POSITION): letter for letter in until}
-    late = [origin_of[position] for position in dead_letters_behind(until)]
+    late = [origin_of[position] for position in find_late_dead_letters(until)]
     assert sorted(row["entry"] for row in told.to_pylist() if row["code"] == "DLQ_ORDER") == sorted(
         letter["origin_entry"] for letter in late if letter["date"] == DAY.date()
     )

@@ -12,8 +12,8 @@ import pytest
 
 from subreplay.adapters.canonical import to_table
 from subreplay.audit import sums
-from subreplay.audit.clock_lags import CorrectedTimes
-from subreplay.audit.clocks import LAGS, QUANTILES, Shift
+from subreplay.audit.clock_lags import TimeCorrection
+from subreplay.audit.clocks import LAGS, QUANTILES, ClockShift
 from subreplay.engine.interface import Dataset
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.pipeline import measurements
@@ -79,7 +79,7 @@ def test_keys_that_were_scattered_are_counted_as_at_once(few_held: None) -> None
     rows = as_audited(judged(Random(7)))
     with LocalEngine(1) as engine:
         found = measurements.count_scattered_keys(engine, dealt(engine, rows))
-    assert found == sums.scattered_keys(rows)
+    assert found == sums.count_scattered_keys(rows)
     assert 0 < found[0] <= found[1] == 60
 
 
@@ -124,7 +124,7 @@ def test_deliveries_are_sampled_with_the_sizes_of_their_messages() -> None:
 
 
 def test_times_are_corrected_by_the_clock_that_wrote_them() -> None:
-    shifts = (Shift("c1", 10, LAGS["dispatch"]), Shift("c2", -3, LAGS["end"]))
+    shifts = (ClockShift("c1", 10, LAGS["dispatch"]), ClockShift("c2", -3, LAGS["end"]))
     of = dict.fromkeys(("ledger", "entry", "batch_index", "kind", "seq", "partition"), 0) | {"topic": "t"}
     given = [
         {"consumer": "c1", "at": 100, "received_at": 110, "acked_at": None, "nacked_at": 130},
@@ -135,11 +135,11 @@ def test_times_are_corrected_by_the_clock_that_wrote_them() -> None:
         {"consumer": None, "at": 100, "received_at": None, "acked_at": None, "nacked_at": None},
     ]  # fmt: skip
     rows = pa.Table.from_pylist([of | row for row in given], LOG)
-    (batch,) = CorrectedTimes(shifts)(rows.to_batches())
+    (batch,) = TimeCorrection(shifts)(rows.to_batches())
     assert batch.schema == LOG
     names = ("at", "received_at", "acked_at", "nacked_at")
     assert [tuple(row[name] for name in names) for row in batch.to_pylist()] == [
         (90, 100, None, 120), (UNKNOWN, None, 110, None), (100, 110, 123, 133), (100, 100, 123, None),
         (90, 90, None, None), (100, None, None, None),
     ]  # fmt: skip
-    assert [*CorrectedTimes(())(rows.slice(5).to_batches())] == rows.slice(5).to_batches()
+    assert [*TimeCorrection(())(rows.slice(5).to_batches())] == rows.slice(5).to_batches()

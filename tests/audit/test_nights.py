@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from subreplay.audit.codes import Code, find_exemption, mask
 from subreplay.audit.rules import undelivered as undelivered_rules
-from subreplay.audit.rules.undelivered import MIDNIGHT
+from subreplay.audit.rules.undelivered import DAY_END_MARGIN
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.columns import NEVER
 from subreplay.semantics.policies import make_policy
@@ -41,7 +41,7 @@ OF_MESSAGES = mask({Code.PRODUCER_ORDER, Code.DUP_PUBLISH, Code.DIVERGENT_ID, Co
     steps=st.lists(st.integers(100, 130), min_size=1, max_size=4, unique=True),
     receipts=st.booleans(),
     batch_rows=st.sampled_from([1, 3, 1000]),
-    settles=st.sampled_from([0, MIDNIGHT]),
+    settles=st.sampled_from([0, DAY_END_MARGIN]),
 )
 def test_nights_equal_the_whole(
     kind: str, told: tuple[str, str], terms: Terms, steps: list[int], receipts: bool, batch_rows: int, settles: int
@@ -50,7 +50,7 @@ def test_nights_equal_the_whole(
     tables = published_just_in_time(history(log, f"{story} ~12 +C8"))  # all that can be told of a loss, the end can
     ends = [(START + step * STEP + STEP // 2) * 1000 for step in sorted(steps)] + [NEVER - 1]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(undelivered_rules, "MIDNIGHT", settles)
+        patched.setattr(undelivered_rules, "DAY_END_MARGIN", settles)
         nights = audit_nights(POLICIES[kind], tables, ends, terms, batch_rows, receipts)
     whole = audit_by(with_receipts(judge_of(POLICIES[kind], tables, terms), receipts), tables)
     same(nights, whole, lasting=mask({Code.LOST}))

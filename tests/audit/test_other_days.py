@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.audit import other_days
-from subreplay.audit.other_days import WAS_OPEN, EntryFilter, entry_hashes, keep_wanted, lowest_entries
+from subreplay.audit.other_days import WAS_OPEN, EntryFilter, find_lowest_entries, hash_entries, keep_wanted
 from subreplay.rows.model.tables import COMMIT, DELIVERY, LOG, MESSAGE
 from subreplay.rows.sorted_blocks import BY_POSITION, GROUP, external_merge, shuffle_blocks
 from tests.support.properties import examples
@@ -102,11 +102,11 @@ def test_a_filter_drops_nothing_that_is_wanted(lines: list[Line], many: bool) ->
     named = as_log([x for x in lines if x.kind == WAS_OPEN or (x.of == DAY and x.kind != MESSAGE)]).to_batches(3)
     if many:
         lowest = dict(firsts)
-        for row in chain.from_iterable(each.to_pylist() for each in lowest_entries(named, bounds)):
+        for row in chain.from_iterable(each.to_pylist() for each in find_lowest_entries(named, bounds)):
             lowest[row["partition"]] = (row["ledger"], row["entry"])  # it is before the first
         kept = EntryFilter.of(lowest)
     else:
-        hashes = [each.column(GROUP).to_numpy() for each in entry_hashes(named, bounds)]
+        hashes = [each.column(GROUP).to_numpy() for each in hash_entries(named, bounds)]
         kept = EntryFilter.of(firsts, np.concatenate([*hashes, np.empty(0, np.int64)]))
     earlier = [line for line in lines if line.of == EARLIER]
     (batch,) = as_log(earlier).combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], LOG)]
@@ -121,4 +121,4 @@ def test_a_task_names_no_more_entries_than_a_filter_has(monkeypatch: pytest.Monk
     monkeypatch.setattr(other_days, "MOST_ENTRIES", 2)
     monkeypatch.setattr("subreplay.rows.model.columns.MOST_BYTES", 1)  # of each batch
     log = as_log([Line(0, 1, entry, -1, DELIVERY, DAY) for entry in range(9)])
-    assert sum(len(each) for each in entry_hashes(log.to_batches(1), EntryFilter.of({}))) == 3
+    assert sum(len(each) for each in hash_entries(log.to_batches(1), EntryFilter.of({}))) == 3

@@ -50,7 +50,10 @@ def test_no_change_after_a_receipt_explains_it():
     judge = judge_of(SHARED, tables := receipts(history("a1", "+C1 +C2 a1>C1 a1>C2 -C2"), {}))
     rows = audit_by(judge, tables)
     causes = Causes(judge)
-    assert causes.of(rows, Code.REDELIVERED, causes.epochs(rows)).to_pylist() == ["unexplained"] * rows.num_rows
+    assert (
+        causes.find_causes(rows, Code.REDELIVERED, causes.number_epochs(rows)).to_pylist()
+        == ["unexplained"] * rows.num_rows
+    )
 
 
 def test_a_message_that_never_came_is_counted_where_nothing_else_can_be_decided():

@@ -15,7 +15,7 @@ from subreplay.audit import retractions
 from subreplay.engine.interface import Dataset
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.pipeline import retractions as pipeline
-from subreplay.rows.model.tables import VIOLATIONS, WITHDRAWN
+from subreplay.rows.model.tables import RETRACTED_FINDINGS, VIOLATIONS
 from subreplay.rows.model.words import position
 
 FIRST, ORIGIN = date(2026, 1, 1), datetime(2026, 1, 2, tzinfo=timezone.utc)
@@ -70,7 +70,7 @@ def expected(tables: dict[str, list[Row]], before: list[Row]) -> set[tuple[Any, 
             continue
         for at, what in corrections(row, given, tables):
             shown = str(at.replace(tzinfo=None)).rstrip("0") if at.microsecond else str(at.replace(tzinfo=None))
-            words = f"{position(*about[1:4])} was told {row['code']} on {row['date']} {what} at {shown}"
+            words = f"{position(*about[1:4])} was reported as {row['code']} on {row['date']} {what} at {shown}"
             found.add((*about, at, words))
     return found
 
@@ -116,9 +116,9 @@ def test_findings_are_retracted_as_by_loops(
     with LocalEngine(1) as engine:
         day = [to_table(name, rows[name]) for name in ("deliveries", "messages", "membership")]
         reported = dealt(engine, pa.Table.from_pylist(rows["violations"], VIOLATIONS))
-        retracted = engine.of(pa.Table.from_pylist(before, WITHDRAWN))
+        retracted = engine.of(pa.Table.from_pylist(before, RETRACTED_FINDINGS))
         tables = engine.tables(str(tmp_path))
-        new = tables.new("withdrawn", WITHDRAWN, {"subscription": "s"})
+        new = tables.new("withdrawn", RETRACTED_FINDINGS, {"subscription": "s"})
         given = dealt(engine, day[0]), dealt(engine, day[1]), day[2]
         counted = pipeline.retract(engine, reported, retracted, *given, new)
         tables.commit(new)
@@ -134,7 +134,7 @@ def test_findings_are_retracted_as_by_loops(
     for row in counted:
         positions = sorted(about[:4] for about in mine if about[4:6] == (row["code"], row["told"]))
         assert row["count"] == len(positions)
-        assert [tuple(p.values()) for p in row["positions"]] == positions[: retractions.NAMED]
+        assert [tuple(p.values()) for p in row["positions"]] == positions[: retractions.MOST_SHOWN_POSITIONS]
 
 
 def retractions_of_none(batches: Any) -> Any:

@@ -8,8 +8,8 @@ import pytest
 
 from subreplay.audit.routing import (
     Routing,
-    misrouted,
-    out_of_publication_order,
+    find_misrouted,
+    find_out_of_order,
 )
 from subreplay.hashing.producer_routing import JAVA_STRING_HASH, MURMUR3_32_HASH, choose_partition
 
@@ -22,7 +22,7 @@ def sent(keys, scheme=JAVA_STRING_HASH, count=4):
 
 
 def check(routing, keys, producers, partitions):
-    return misrouted(routing, pa.array(keys, pa.binary()), pa.array(producers), np.array(partitions))
+    return find_misrouted(routing, pa.array(keys, pa.binary()), pa.array(producers), np.array(partitions))
 
 
 @pytest.mark.row("L-ROUTE-1")
@@ -36,7 +36,7 @@ def test_l_route_1_in_either_mode_a_key_decides_and_one_elsewhere_is_told(mode, 
     found = check(Routing(4, mode, scheme), KEYS, ["p"] * 40, partitions)
 
     assert np.flatnonzero(found.wrong).tolist() == [7]
-    assert found.words(7) == f"{scheme} sends its key to partition {right} of 4, but it is in {partitions[7]}"
+    assert found.describe(7) == f"{scheme} sends its key to partition {right} of 4, but it is in {partitions[7]}"
 
 
 def _base64(key):
@@ -67,7 +67,7 @@ def test_l_route_2_single_partition_keeps_the_keyless_messages_of_a_producer_tog
     producers = ["p", "q", "p", "q", "p"]
     found = check(Routing(4, "SinglePartition"), [None] * 5, producers, [1, 3, 1, 3, 2])
     assert np.flatnonzero(found.wrong).tolist() == [4]
-    assert found.words(4) == "its producer keeps messages without a key in partition 1, but it is in 2"
+    assert found.describe(4) == "its producer keeps messages without a key in partition 1, but it is in 2"
 
 
 @pytest.mark.row("L-ROUTE-2")
@@ -79,7 +79,7 @@ def test_l_route_2_round_robin_may_put_a_keyless_message_anywhere_and_custom_rou
 def test_a_partition_that_does_not_exist_is_always_wrong():
     found = check(Routing(4, "CustomPartition"), [b"k", None], ["p", "p"], [4, 3])
     assert found.wrong.tolist() == [True, False]
-    assert found.words(0) == "partition 4 does not exist: the topic has 4"
+    assert found.describe(0) == "partition 4 does not exist: the topic has 4"
 
 
 @pytest.mark.row("L-ROUTE-3")
@@ -87,18 +87,18 @@ def test_l_route_3_keyed_messages_keep_their_order_per_key_and_partition():
     keys = pa.array([b"a", b"b", b"a", b"a", b"a"])
     producers = pa.array(["p", "p", "p", "q", "p"])
     partitions = pa.array([0, 0, 0, 0, 1])
-    late = out_of_publication_order(np.array([2, 1, 1, 0, 0]), keys, producers, partitions)
+    late = find_out_of_order(np.array([2, 1, 1, 0, 0]), keys, producers, partitions)
     assert late.tolist() == [False, False, True, False, False]  # only the second of a's in partition 0 from p
 
 
 @pytest.mark.row("L-ROUTE-3")
 def test_l_route_3_a_producer_without_keys_keeps_its_order():
     producers = pa.array(["p", "q", "p", "p", "q", "p"])
-    late = out_of_publication_order(np.array([5, 0, 6, 4, 1, 6]), producers)
+    late = find_out_of_order(np.array([5, 0, 6, 4, 1, 6]), producers)
     assert late.tolist() == [False, False, False, True, False, False]  # 6 twice is a resent message
 
 
 def test_nothing_is_wrong_with_nothing():
     nothing = pa.array([], pa.binary())
     assert check(Routing(4, "SinglePartition"), [], pa.array([], pa.string()), np.zeros(0, int)).wrong.tolist() == []
-    assert out_of_publication_order(np.zeros(0, np.int64), nothing).tolist() == []
+    assert find_out_of_order(np.zeros(0, np.int64), nothing).tolist() == []

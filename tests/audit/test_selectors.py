@@ -10,7 +10,15 @@ import pytest
 
 from subreplay.audit.codes import Code
 from subreplay.audit.context import Dispatcher
-from subreplay.audit.selectors import FEW, MOST_COMPARED, OtherTimelines, OwnerFit, OwnerFits, best_fit, other_selectors
+from subreplay.audit.selectors import (
+    FEWEST_MISSED,
+    MOST_COMPARED,
+    OtherTimelines,
+    OwnerFit,
+    OwnerFits,
+    find_best_fit,
+    list_other_selectors,
+)
 from subreplay.rows.model.columns import Ints
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
@@ -35,7 +43,7 @@ def fit(run: Policy, broker: Policy, astray: int = 0, rows: int = 900, story: st
     for part in np.array_split(np.arange(rows), 3):
         fits.add(facts(hashes[part], at[part], session[part]), codes[part])
     counted = fits.rows()
-    return best_fit(run, (dict(zip(counted, row, strict=True)) for row in zip(*counted.values(), strict=True)))
+    return find_best_fit(run, (dict(zip(counted, row, strict=True)) for row in zip(*counted.values(), strict=True)))
 
 
 def facts(hashes: Any, at: Ints, session: Ints) -> pa.Table:
@@ -92,7 +100,7 @@ def test_consumers_of_equal_names_count_as_one() -> None:
     assert found.others[0][1] == "pulsar-2.10"
 
 
-@pytest.mark.parametrize("astray", [0, 1, FEW - 1, FEW, 60, 450])
+@pytest.mark.parametrize("astray", [0, 1, FEWEST_MISSED - 1, FEWEST_MISSED, 60, 450])
 def test_deliveries_that_went_astray_fit_nobody(astray: int) -> None:
     ring = make_policy(RING, "pulsar-4.0")
     assert fit(ring, ring, astray=astray) is None
@@ -117,7 +125,7 @@ def test_only_the_first_deliveries_of_a_dispatcher_are_compared() -> None:
 @pytest.mark.parametrize("name", ["pulsar.shared", "pulsar.key_failover", "kafka.range"])
 def test_where_any_consumer_may_be_served_or_a_group_decides_there_are_no_others(name: str) -> None:
     profile = "kafka-4.0" if name.startswith("kafka") else "pulsar-4.0"
-    assert list(other_selectors(make_policy(name, profile))) == []
+    assert list(list_other_selectors(make_policy(name, profile))) == []
 
 
 def test_the_sentence_names_what_to_set() -> None:

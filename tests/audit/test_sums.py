@@ -43,10 +43,10 @@ def test_the_worst_of_all_are_those_of_the_first_of_each_part(
     found = table(rows)
     few = VIOLATIONS.empty_table()
     for part in parts(found, cuts):
-        few = sums.first(pa.concat_tables([few, part]), 2, WIDTH, most)
-    of_parts = pa.concat_tables(sums.first(part, 2, WIDTH, most) for part in parts(found, cuts))
-    for chosen in (few, of_parts, sums.first(of_parts, 2, WIDTH, most)):
-        assert sums.worst(chosen, 2, WIDTH, most) == sums.worst(found, 2, WIDTH, most)
+        few = sums.select_first(pa.concat_tables([few, part]), 2, WIDTH, most)
+    of_parts = pa.concat_tables(sums.select_first(part, 2, WIDTH, most) for part in parts(found, cuts))
+    for chosen in (few, of_parts, sums.select_first(of_parts, 2, WIDTH, most)):
+        assert sums.select_worst(chosen, 2, WIDTH, most) == sums.select_worst(found, 2, WIDTH, most)
     assert all(counted["counts"] <= 5 * most for counted in few["code"].value_counts().to_pylist())
 
 
@@ -59,12 +59,12 @@ def test_failing_findings_counted_by_part_add_up_to_those_of_all(
     found = table(rows)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(groups, "MOST_HELD", held)
-        adding = sums.adding_panes()
+        adding = sums.make_pane_adder()
         for part in parts(found, cuts):
-            adding.add(sums.panes(part, 5 * SECOND))
-    together, at_once = adding.together(), sums.panes(found, 5 * SECOND)
-    of_all = sums.violations(at_once, 10 * SECOND, 5 * SECOND)
-    assert sums.violations(together, 10 * SECOND, 5 * SECOND) == of_all
+            adding.add(sums.count_panes(part, 5 * SECOND))
+    together, at_once = adding.together(), sums.count_panes(found, 5 * SECOND)
+    of_all = sums.sum_violations(at_once, 10 * SECOND, 5 * SECOND)
+    assert sums.sum_violations(together, 10 * SECOND, 5 * SECOND) == of_all
     assert sum(together["count"].to_pylist()) == sum(row["verdict"] != "valid" for row in rows)
     assert len(together) == len(at_once)
 

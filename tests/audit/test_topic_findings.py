@@ -12,7 +12,7 @@ import pytest
 
 from subreplay.audit import topic_findings
 from subreplay.audit.routing import Routing
-from subreplay.audit.rules.partitions import FIRST_MESSAGES, keyless_strays, keys_in_two_partitions
+from subreplay.audit.rules.partitions import FIRST_MESSAGES, find_keyless_strays, find_keys_in_two_partitions
 from subreplay.audit.topic_findings import MESSAGE_COLUMNS, FindingRows
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.pipeline import topic_findings as pipeline
@@ -81,16 +81,16 @@ def test_keys_and_strays_are_found_as_by_loops(
     rows = messages(draws, 40, spread)
     reported = {(mine.words.word(b"k1"), 2), (mine.words.word(b"k2"), 3)}
     in_partitions = pa.array([partition for _, partition in reported], pa.int32())
-    earlier = pa.table({"topic": ["t"] * 2, "partition": in_partitions, "key": [key for key, _ in reported]})
+    earlier = pa.make_table({"topic": ["t"] * 2, "partition": in_partitions, "key": [key for key, _ in reported]})
     expected = FindingRows("s", mine.rule_statuses)
     with LocalEngine(1) as engine:
         parts = [pa.Table.from_pylist(rows[begin::3], FIELDS) for begin in range(3)]
         log = engine.together([engine.of(part) for part in parts])
         keys = pipeline.keys_in_two_partitions(engine, log, mine, "s", engine.of(earlier)).table()
         strays = pipeline.keyless_strays(engine, log, mine, "s").table()
-    of_keys = keys_in_two_partitions(firsts(rows, "key", mine.words, reported))
+    of_keys = find_keys_in_two_partitions(firsts(rows, "key", mine.words, reported))
     assert keys.schema == strays.schema == VIOLATIONS
-    assert rows_of(keys) == rows_of(expected.table(of_keys))
+    assert rows_of(keys) == rows_of(expected.make_table(of_keys))
     of_producers = firsts(rows, "producer", mine.words, set())
-    assert rows_of(strays) == rows_of(expected.table(keyless_strays(mine.terms.routing, of_producers)))
+    assert rows_of(strays) == rows_of(expected.make_table(find_keyless_strays(mine.terms.routing, of_producers)))
     assert bool(len(keys)) == bool(len(strays)) == bool(spread)

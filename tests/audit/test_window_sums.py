@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from subreplay.audit import sums, window_sums
-from subreplay.audit.explaining import Counting
+from subreplay.audit.explaining import FindingCounting
 from subreplay.audit.passes.loads import ALL_TIME, LOADS_OF_RUN, Span
 from subreplay.engine.interface import Dataset, NewRows, Tables
 from subreplay.engine.local.engine import LocalEngine
@@ -55,12 +55,12 @@ def loads(draws: Random) -> pa.Table:
 
 def test_loads_of_many_windows_are_assigned_as_by_the_driver(tmp_path: Path) -> None:
     given, intervals = loads(Random(1)), [(-60, 70, 2), (50, 400, 3)]
-    expected = sums.loads(given, SPAN)
+    expected = sums.sum_loads(given, SPAN)
     with LocalEngine(1) as engine:
         tables = engine.tables(str(tmp_path))
         new = tables.new("assignments", window_sums.ASSIGNMENTS, {"subscription": "s"})
         pipeline.write_assignments(engine, dealt(engine, given), SPAN, intervals, new)
-        assert plain(written(tables, new)) == plain(sums.assignments(expected, intervals, SPAN.width))
+        assert plain(written(tables, new)) == plain(sums.make_assignments(expected, intervals, SPAN.width))
         assert pipeline.loads_by_window(dealt(engine, given), SPAN).equals(expected)
 
 
@@ -74,21 +74,21 @@ def test_many_findings_are_counted_by_window_as_by_the_driver(tmp_path: Path) ->
     whose = {"consumer": ["c1", "c2", None], "code": ["LOST", "SKIP"]}
     counts = [pa.Table.from_pylist(drawn(window=range(0, 300, 60), excuse=[0, 3], **whose), sums.COUNTS) for _ in "ab"]
     panes = pa.Table.from_pylist(drawn(pane=range(0, 200, 20), cause=["x", "y"], **whose), sums.PANES)
-    every = [sums.adding_counts() for _ in counts]
+    every = [sums.make_count_adder() for _ in counts]
     for adding, each in zip(every, counts, strict=True):
         adding.add(each)
     expected = pa.concat_tables([adding.together() for adding in every])
-    of_panes = sums.adding_panes()
+    of_panes = sums.make_pane_adder()
     of_panes.add(panes)
     with LocalEngine(1) as engine:
         tables = engine.tables(str(tmp_path))
         new = tables.new("finding_counts", sums.COUNTS, {"subscription": "s"})
         coarser = pipeline.write_finding_counts(engine, [dealt(engine, each) for each in counts], 120, new)
         assert plain(written(tables, new)) == plain(expected)
-        assert sums.coarser(pa.concat_tables(coarser), 120) == sums.coarser(expected, 120)
+        assert sums.widen_counts(pa.concat_tables(coarser), 120) == sums.widen_counts(expected, 120)
         new = tables.new("violations_by_window", window_sums.VIOLATIONS_BY_WINDOW, {"subscription": "s"})
         pipeline.write_violations_by_window(engine, [dealt(engine, panes)], SPAN, new)
-        assert plain(written(tables, new)) == plain(sums.violations(of_panes.together(), *SPAN))
+        assert plain(written(tables, new)) == plain(sums.sum_violations(of_panes.together(), *SPAN))
 
 
 @pytest.mark.parametrize("most", [0, 1_000])
@@ -96,7 +96,7 @@ def test_the_findings_of_a_report_are_the_same_however_many_there_are(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "MOST_FIRST", most)
-    draws, counting = Random(3), Counting(SPAN, 10_000_000_000, 2, 20)
+    draws, counting = Random(3), FindingCounting(SPAN, 10_000_000_000, 2, 20)
     said = {
         "date": ORIGIN.date(),
         "subscription": "s",
@@ -116,4 +116,4 @@ def test_the_findings_of_a_report_are_the_same_however_many_there_are(
     with LocalEngine(1) as engine:
         first = pipeline.first_findings(engine, [dealt(engine, found)], counting)
     assert len(first) < len(found)
-    assert sums.worst(first, 2, counting.width, 20) == sums.worst(found, 2, counting.width, 20)
+    assert sums.select_worst(first, 2, counting.width, 20) == sums.select_worst(found, 2, counting.width, 20)

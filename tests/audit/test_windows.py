@@ -73,7 +73,7 @@ def test_loads(width: int, slide: int, few: int, monkeypatch: pytest.MonkeyPatch
     for part in (rows[:30], rows[30:50], rows[50 : len(given)], rows[len(given) :]):
         counting.add(facts(part), codes(part))
     mine = counting.together()
-    assert rows_of(sums.loads(mine, Span(width, slide))) == expected
+    assert rows_of(sums.sum_loads(mine, Span(width, slide))) == expected
 
 
 def test_comparisons_of_selectors_are_added_up() -> None:
@@ -81,7 +81,7 @@ def test_comparisons_of_selectors_are_added_up() -> None:
     rows = [{field.name: row.get(field.name, 0 if not field.nullable else None) for field in LOAD} for row in counted]
     mine = pa.Table.from_pylist([*rows, rows[0] | {"selector": None}], pa.schema(list(LOAD)))
     expected = [{"selector": "a", "outside": 4, "at_owner": 2}, {"selector": "b", "outside": 9, "at_owner": 4}]
-    assert sums.fits(mine) == expected
+    assert sums.sum_fits(mine) == expected
 
 
 def test_violations_that_fail_are_counted_by_window_code_consumer_and_cause() -> None:
@@ -98,7 +98,7 @@ def test_violations_that_fail_are_counted_by_window_code_consumer_and_cause() ->
             expected.update((start, *by) for start in starts(at, 6, 2))
     columns = [(verdict, origin + timedelta(seconds=at), *by) for verdict, at, *by in rows]
     found = pa.table([*map(list, zip(*columns, strict=True))], schema=VIOLATIONS)
-    counted = sums.violations(sums.panes(found, 2 * second), 6 * second, 2 * second).to_pylist()
+    counted = sums.sum_violations(sums.count_panes(found, 2 * second), 6 * second, 2 * second).to_pylist()
     of_windows = {
         (round(row["window_start"].timestamp()), row["code"], row["consumer"], row["cause"], row["count"])
         for row in counted
@@ -122,4 +122,4 @@ def test_keys_that_several_consumers_had_in_one_epoch_are_counted() -> None:
             had.setdefault(key, {}).setdefault(epoch, set()).add(consumer)
     scattered = sum(any(len(of_epoch) > 1 for of_epoch in epochs.values()) for epochs in had.values())
     assert 0 < scattered < len(had)
-    assert sums.scattered_keys(rows) == (scattered, len(had))
+    assert sums.count_scattered_keys(rows) == (scattered, len(had))

@@ -32,7 +32,6 @@ def test_the_chapter_says_what_the_figures_beside_it_say():
     told = json.loads((DOCS / "assets" / "figures.json").read_text(encoding="utf-8"))
     text = (DOCS / "explanation" / "performance.md").read_text(encoding="utf-8")
     assert "\n".join(sizing.lines(told)) in text
-    assert "\n".join(sizing.driver_lines(told)) in text
 
 
 def test_the_driver_table_has_the_largest_audit_by_stage_and_the_share_without_tasks():

@@ -15,7 +15,7 @@ from typing import Any, Final
 import yaml
 from markdown.extensions.toc import slugify
 
-from subreplay.audit.explain.incidents import Circumstance, Incident, incidents, ticket_url
+from subreplay.audit.explain.incidents import Circumstance, Incident, load_incidents, make_ticket_url
 
 ROOT: Final = Path(__file__).parents[2]
 CASES: Final = ROOT / "tests" / "incidents"
@@ -59,7 +59,9 @@ def pages() -> dict[str, str]:
         listed += [f"## {name}\n", *(f"- [{title}]({system}.md#{slugify(title, '-')})" for title in titles), ""]
         parts = [OF_SYSTEM.format(name=name), *("\n".join(_case(case, reports[case])) for case in cases)]
         found[f"incidents/{system}.md"] = "\n".join(parts)
-    found["incidents/tickets.md"] = "\n".join([TICKETS, *("\n".join(_ticket(incident)) for incident in incidents())])
+    found["incidents/tickets.md"] = "\n".join(
+        [TICKETS, *("\n".join(_ticket(incident)) for incident in load_incidents())]
+    )
     return {"incidents/index.md": "\n".join(listed), **found}
 
 
@@ -134,7 +136,7 @@ def _any(names: tuple[str, ...]) -> str:
 
 
 def _link(ticket: str) -> str:
-    return f"[{ticket}]({ticket_url(ticket)})"
+    return f"[{ticket}]({make_ticket_url(ticket)})"
 
 
 def _filled(text: str, width: int = 120) -> str:

@@ -35,7 +35,7 @@ RESULTS: Final[Mapping[str, pa.Schema]] = {
     "violations": tables.VIOLATIONS,
     "violations_by_window": VIOLATIONS_BY_WINDOW,
     "finding_counts": COUNTS,
-    "withdrawn": tables.WITHDRAWN,
+    "withdrawn": tables.RETRACTED_FINDINGS,
     "audited": tables.AUDITED,
     "assignments": ASSIGNMENTS,
     "epochs": EPOCHS,

@@ -4,34 +4,21 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from subreplay.engine.interface import Engine, TableSource
 from subreplay.engine.local.engine import LocalEngine
-from subreplay.engine.spark.engine import SparkEngine
 from subreplay.errors import InputError
 from subreplay.rows.conditions import field
 from subreplay.rows.sorted_blocks import Order
 from tests.adapters.delta_logs import add, begun, committed
-from tests.engine.trivial import (
-    IN_SCOPES,
-    NUMBERS,
-    RUNS,
-    as_log,
-    count_rows,
-    doubled,
-    evens_and_sums,
-    fails,
-    read_part,
-    scopes_of,
-)
+from tests.engine.trivial import NUMBERS, RUNS, doubled, evens_and_sums, fails, read_part, scopes_of
 
 SUMS = pa.schema([("total", pa.int64())])
 OUTPUTS = {"even": NUMBERS, "rows": NUMBERS, "sum": SUMS}
@@ -90,44 +77,6 @@ def test_rows_of_a_scope_are_together_and_in_order(engine: Engine, n: int, tmp_p
     assert sum(runs["rows"].to_pylist()) == n
     sums = runs.group_by("partition").aggregate([("rows", "sum")]).to_pylist()
     assert {row["partition"]: row["rows_sum"] for row in sums} == dict(enumerate(np.bincount(partitions).tolist()))
-
-
-@pytest.mark.parametrize("n", [100, 300_000])
-def test_what_is_to_be_sorted_is_read_in_any_order_with_all_rows_and_columns(engine: Engine, n: int) -> None:
-    found = engine.of(numbers(n)).split(as_log, {"one": IN_SCOPES, "other": IN_SCOPES})
-    rows = found["one"].in_any_order().table()
-    assert rows.schema == IN_SCOPES.schema
-    assert rows.sort_by("n")["n"].to_pylist() == list(range(n))
-    assert rows.sort_by("n")["topic"].to_pylist() == numbers(n)["word"].to_pylist()
-    assert rows["absent"].null_count == n
-
-
-@pytest.mark.spark
-def test_rows_of_the_same_scopes_are_sorted_by_no_more_tasks_than_scopes(spark: SparkSession) -> None:
-    with closing(SparkEngine(spark)) as engine, more_partitions(spark, 8):
-        found = engine.of(numbers(100)).split(as_log, {"one": IN_SCOPES, "other": IN_SCOPES})
-        tasks = engine.sorted([found["one"], found["other"]], IN_SCOPES).map(count_rows, NUMBERS).table()
-    assert len(tasks) == 3
-    assert sum(tasks["n"].to_pylist()) == 200
-
-
-@pytest.mark.spark
-def test_few_rows_of_many_tasks_are_read_by_one_task_where_they_are_kept(spark: SparkSession) -> None:
-    with closing(SparkEngine(spark)) as engine:
-        rows = engine.parts([1, 3, 5, 7], read_part, NUMBERS).split(evens_and_sums, OUTPUTS)["rows"]
-        assert rows.map(count_rows, NUMBERS).table()["n"].to_pylist() == [8]
-        engine.kept.keeps = False
-        assert rows.map(count_rows, NUMBERS).table()["n"].to_pylist() == [2, 2, 2, 2]
-
-
-@contextmanager
-def more_partitions(spark: SparkSession, count: int) -> Iterator[None]:
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", count)
-    try:
-        yield
-    finally:
-        spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
 def test_rows_of_an_output_table_replace_those_of_the_same_run(engine: Engine, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from subreplay.errors import InputError
 from subreplay.kernels.compiled import compiled
-from subreplay.rows.sorted_blocks import Order
 
 NUMBERS = pa.schema([pa.field("n", pa.int64()), pa.field("word", pa.string())])
 
@@ -28,28 +27,6 @@ def evens_and_sums(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.
         yield "even", batch.filter(pc.equal(pc.bit_wise_and(batch["n"], 1), 0))
         yield "rows", batch
     yield "sum", pa.RecordBatch.from_pydict({"total": [total]})
-
-
-def as_log(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The numbers as rows ``IN_SCOPES`` of three scopes, twice."""
-    for batch in batches:
-        given = {
-            "topic": batch["word"],
-            "partition": pc.cast(pc.bit_wise_and(batch["n"], 0), pa.int32()),
-            "n": batch["n"],
-        }
-        for name in ("one", "other"):
-            yield name, pa.RecordBatch.from_pydict(given)
-
-
-IN_SCOPES = Order(
-    pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("n", pa.int64()), ("absent", pa.int64())]), ("n",)
-)
-
-
-def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One row of each task: how many it has."""
-    yield pa.RecordBatch.from_pydict({"n": [sum(batch.num_rows for batch in batches)], "word": [None]}, schema=NUMBERS)
 
 
 def fails(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

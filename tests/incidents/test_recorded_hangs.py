@@ -59,12 +59,12 @@ def test_a_consumer_that_the_broker_blocked_at_its_limit_is_named_although_nobod
     [
         (
             "i7_reset_cursor_admin",
-            "Operator reset the cursor at 2026-11-28T18:45:42.932000Z to what was published from "
+            "Operator reset the cursor at 2026-11-28T18:45:42.932000Z to messages published from "
             "2026-11-28T18:45:33.903000Z on; 368 redelivered from 3:353 on, 361 of them acknowledged before",
         ),
         (
             "i8_seek_by_consumer",
-            "Consumer m1 sought at 2026-11-28T18:45:42.800000Z to what was published from "
+            "Consumer m1 sought at 2026-11-28T18:45:42.800000Z to messages published from "
             "2026-11-28T18:45:34.784000Z on; 288 redelivered from 7:287 on, 286 of them acknowledged before",
         ),
         (

@@ -55,6 +55,9 @@ PHRASES: Final[dict[str, str]] = {
 }
 """A pattern of words in a visible string, and what to say instead."""
 
+STORED: Final = frozenset({"TOLD_DIFFERS", "excuse", "excuses", "held_until", "withdrawn"})
+"""Rule codes, tables and columns that users query, so that their names stay."""
+
 _PHRASE: Final = re.compile(rf"(?<![\w-])(?:{'|'.join(PHRASES)})(?![\w-])", re.IGNORECASE)
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SENTENCE: Final = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z{])")
@@ -67,9 +70,10 @@ def find_replaced_names(package: Path = PACKAGE) -> Iterator[str]:
         yield from _explain(place, path.stem)
         seen: set[str] = set()
         for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
-            if token.type == tokenize.NAME and not keyword.iskeyword(token.string) and token.string not in seen:
-                seen.add(token.string)
-                yield from _explain(f"{place}:{token.start[0]}", token.string)
+            name = token.string
+            if token.type == tokenize.NAME and not keyword.iskeyword(name) and name not in seen | STORED:
+                seen.add(name)
+                yield from _explain(f"{place}:{token.start[0]}", name)
 
 
 def _explain(place: str, name: str) -> Iterator[str]:

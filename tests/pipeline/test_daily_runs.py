@@ -193,8 +193,8 @@ def test_what_comes_after_all_is_withdrawn_by_name(tmp_path: Path) -> None:
         ("LOST", 1, first, second), ("SKIP", 2, first, second),
     }  # fmt: skip
     why = {row["code"]: row["explanation"] for row in rows}
-    assert why["LOST"].startswith(f"1:1 was told LOST on {first} and was delivered to C1 at {second}")
-    jumped = f"1:2 was told SKIP on {first} and 1:1, which it had jumped over, was delivered to C1 at {second}"
+    assert why["LOST"].startswith(f"1:1 was reported as LOST on {first} and was delivered to C1 at {second}")
+    jumped = f"1:2 was reported as SKIP on {first} and 1:1, which it had jumped over, was delivered to C1 at {second}"
     assert why["SKIP"].startswith(jumped)
     facts = {fact["label"]: (fact["value"], fact["note"]) for fact in report["facts"]}
     assert facts[f"Withdrawn: LOST of {first}"] == ("1", "came after all: 1:1")
@@ -299,7 +299,7 @@ def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees
         reported = [{"topic": "t", "key": key, "partition": partition} for key, partition in known]
         columns = pa.schema([VIOLATIONS.field(name) for name in ("topic", "partition", "key")])
         earlier = engine.of(pa.Table.from_pylist(reported, columns)) if known else None
-        ranges = topic_findings.of_ranges(judge, "sub", since).to_pylist()
+        ranges = topic_findings.find_range_violations(judge, "sub", since).to_pylist()
         found = [*ranges, *keys_in_two_partitions(engine, log, judge, "sub", earlier).table().to_pylist()]
         return sorted((row["key"] or row["code"], row["partition"]) for row in found)
 

@@ -9,7 +9,7 @@ import polars as pl
 import yaml
 
 from subreplay.adapters import ADAPTERS
-from subreplay.audit.definitions.messages import dead_letters_behind, never_arrived
+from subreplay.audit.definitions.messages import find_late_dead_letters, find_missing_dead_letters
 from subreplay.cli.main import main
 from tests.support.recordings import Recording
 from tests.support.tables import table_of
@@ -29,11 +29,11 @@ def test_an_audit_finds_what_the_definitions_of_dead_letters_say(tmp_path: Path)
     dlq = table_of(tmp_path, "violations").filter(of_dead_letters).to_dicts()
     tables = ADAPTERS["pulsar-recording"](folder).tables
     letters = [_letter(m) for m in tables["messages"].to_pylist() if m["origin"]]
-    missing = never_arrived(tables["deliveries"].to_pylist(), letters, 3)
+    missing = find_missing_dead_letters(tables["deliveries"].to_pylist(), letters, 3)
     assert missing == {(int(lost[0]), int(lost[1]), -1): True}
     assert {_position(r): r["verdict"] == "invalid" for r in dlq if r["code"] == "DLQ_INCOMPLETE"} == missing
     behind = {_position(m): tuple(m[f"origin_{name}"] for name in POSITION) for m in letters}
-    late = [behind[position] for position in dead_letters_behind(letters)]
+    late = [behind[position] for position in find_late_dead_letters(letters)]
     assert sorted(_position(r) for r in dlq if r["code"] == "DLQ_ORDER") == sorted(late) != []
     counts = table_of(tmp_path, "finding_counts").filter(of_dead_letters).group_by("code").agg(pl.sum("count"))
     assert dict(counts.iter_rows()) == {"DLQ_INCOMPLETE": 1, "DLQ_ORDER": len(late)}

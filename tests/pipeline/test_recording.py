@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from subreplay.audit.checkpoint import Checkpoint, checkpoints
+from subreplay.audit.checkpoint import Checkpoint, make_checkpoints
 from subreplay.cli.main import main
 from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.hashing.murmur3 import murmur3_32_array
@@ -84,7 +84,7 @@ def explained(steady: Path, capsys: pytest.CaptureFixture[str]) -> Explained:
 def test_the_life_of_a_message_that_others_held_back(explained: Explained) -> None:
     code, said, _ = explained("--message", f"{TOPIC}:5:760")
     assert code == 0
-    assert "5:760  held back by 3 others, last by 5:" in said
+    assert "5:760  blocked by 3 others, last by 5:" in said
     assert "delivered to c3\n" in said
     snapshot("explain_message.txt", said)
 
@@ -134,7 +134,7 @@ def test_keys_leave_as_digests_only(steady: Path) -> None:
     audited = table_of(steady, "audited")
     assert not audited["key"].str.starts_with("Order").any()
     keys = {*DeltaTable(steady / "in/messages").to_pyarrow_table(columns=["key"])["key"].to_pylist()}
-    state = checkpoints(DeltaTable(steady / "tables/state").to_pyarrow_table())
+    state = make_checkpoints(DeltaTable(steady / "tables/state").to_pyarrow_table())
     numbers = {number for array in Checkpoint([state]).arrays().values() for number in array.flatten().tolist()}
     for known in (compute_key_identities(pa.array(sorted(keys))), murmur3_32_array(pa.array(sorted(keys)))):
         assert not numbers & set(known.tolist())

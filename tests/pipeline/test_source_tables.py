@@ -109,7 +109,7 @@ def test_of_a_sample_nobody_can_say_what_was_lost(tmp_path: Path) -> None:
     run["traffic"]["deliveries"] = {"path": str(tmp_path / "in/deliveries"), "format": "parquet", "sampled": True}
     found = audited_by(tmp_path, run)
     assert {found.status[code] for code in ("LOST", "UNSEEN", "UNACKED")} == {"not applicable"}
-    assert found.notes["LOST"] == "the deliveries are a sample of all"
+    assert found.notes["LOST"] == "the deliveries are only a sample"
     assert found.status["KEY_TWO_OWNERS"] == "violated"
 
 

@@ -76,7 +76,7 @@ def rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.usefixtures("rows")
 def test_the_life_of_a_message_that_others_held_back(audited: Audited) -> None:
     lines = audited.message(f"{TOPIC}:5:760")
-    assert any("5:760  held back by 3 others, last by 5:" in line for line in lines)
+    assert any("5:760  blocked by 3 others, last by 5:" in line for line in lines)
     snapshot("explain_message.txt", "\n".join([*lines, ""]))
 
 

@@ -131,7 +131,7 @@ def test_a_rejected_delivery_is_not_a_lost_message(tmp_path: Path) -> None:
     found = audited(tmp_path, changed(tables, "deliveries", 1, redelivery_count=-1), tolerate={"deliveries": 0.5})
     assert (found.code, found.status["LOST"]) == (3, "unknown")
     assert found.report["doubts"] == [
-        "LOST may be none: a row of the deliveries that may be of this message is in quarantine"
+        "LOST may be none: a delivery row that may belong to this message is in quarantine"
     ]
 
 
@@ -182,7 +182,7 @@ def test_of_keys_that_no_message_has_no_rule_says_that_it_found_nothing(
     assert (by_producer.status["KEY_ORDER"], by_producer.notes["MIXED_BATCH"]) == ("clean", "no message has a key")
     written(tmp_path / "none", changed(keyless, "messages", producer=None))
     assert main(["audit", "--config", str(tmp_path / "none/run.yaml"), "--out", str(tmp_path / "none")]) == 2
-    assert "the messages do not tell their keys; map them" in capsys.readouterr().err
+    assert "the messages do not record their keys; map them" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("steps", "day"), [(700_000, "2023-11-15 "), (70, "")], ids=["two days", "one day"])

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from subreplay.adapters.canonical import to_table
 from subreplay.audit.routing import Routing
-from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS, STREAM
+from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTER_ORDER, LETTERS
 from subreplay.audit.rules.partitions import FIRST_MESSAGES
 from subreplay.audit.terms import Terms
 from subreplay.config.run import parse
@@ -522,7 +522,7 @@ def letters(c: Capture) -> pa.Table:
         | {"published": m["publish_time"] * 1000, "judged": True}
         for m in c.letters
     ]
-    return pa.Table.from_pylist(rows, schema=LETTERS).sort_by([(name, "ascending") for name in STREAM])
+    return pa.Table.from_pylist(rows, schema=LETTERS).sort_by([(name, "ascending") for name in LETTER_ORDER])
 
 
 def position(row: Row) -> tuple[int, ...]:

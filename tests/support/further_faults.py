@@ -228,7 +228,7 @@ def deliver_before_the_publication(c: Capture, rng: Random) -> Expected:
 
 
 def deliver_again_for_no_cause(c: Capture, rng: Random) -> Expected:
-    """A message comes again with a higher redelivery count, though nobody gave it back, timed out or left."""
+    """A message is redelivered with a higher redelivery count, although no consumer nacked it, timed out or left."""
     d = rng.choice([d for d in c.once if acked(d) - at(d) > 10 and c.steady(at(d), acked(d))])
     again = d | {"redelivery_count": d["redelivery_count"] + 1}
     put(again, "delivered", at(d) + 5)

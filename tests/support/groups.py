@@ -15,7 +15,7 @@ from subreplay.adapters.kafka_recording.adapter import read
 from subreplay.audit.codes import Code, Exemption, find_exemption
 from subreplay.audit.explain.causes import Causes
 from subreplay.audit.needs import Need
-from subreplay.audit.rules.assignments import GroupStory, assignment_findings
+from subreplay.audit.rules.assignments import GroupEvents, find_assignment_findings
 from subreplay.rows.model.rows import RuleStatus
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.membership import build_dispatcher_events
@@ -72,18 +72,18 @@ def audit_ingested(it: Ingested, lacking: frozenset[Need] = frozenset()) -> Audi
         for code, counted in ((Code.REDELIVERED, found.causes), (Code.LOST, found.lost)):
             mine = rows.filter(pa.array(codes & code.bit != 0))
             if mine.num_rows:
-                counted.update(causes.of(mine, code, causes.epochs(mine)).to_pylist())
+                counted.update(causes.find_causes(mine, code, causes.number_epochs(mine)).to_pylist())
         story = _story(it, topic, tables)
         told_of = (
             (f.code.name, Exemption(f.exemption).name if f.exemption else "")
-            for f in assignment_findings(policy, story)
+            for f in find_assignment_findings(policy, story)
         )
         found.findings.update(told_of)
     return found
 
 
-def _story(it: Ingested, topic: str, tables: dict[str, pa.Table]) -> GroupStory:
+def _story(it: Ingested, topic: str, tables: dict[str, pa.Table]) -> GroupEvents:
     here = tables["membership"].to_pylist()
     elsewhere = it.tables["membership"].filter(pc.not_equal(it.tables["membership"]["topic"], topic)).to_pylist()
     partitions = sorted(set(tables["messages"]["partition"].to_pylist()))
-    return GroupStory.of(build_dispatcher_events(here, [(topic, n) for n in partitions]), here, elsewhere)
+    return GroupEvents.from_rows(build_dispatcher_events(here, [(topic, n) for n in partitions]), here, elsewhere)

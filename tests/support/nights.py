@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.audit.checkpoint import STATE_OF_RUN, state_rows
+from subreplay.audit.checkpoint import STATE_OF_RUN, make_state_rows
 from subreplay.audit.judge import Judge
-from subreplay.audit.other_days import carried_rows, keep_wanted, open_rows
+from subreplay.audit.other_days import keep_wanted, make_carried_rows, make_open_rows
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.columns import UNKNOWN, column
 from subreplay.rows.model.tables import LOG
@@ -45,7 +45,7 @@ def audit_nights(
         rows = judged_log(judge, night, batch_rows)
         there = column(rows, "checkpoint").is_valid()
         nights.append(rows.filter(pc.invert(there)))
-        state = state_rows(rows.filter(there))
+        state = make_state_rows(rows.filter(there))
         begin = end + 1
     return nights
 
@@ -58,7 +58,11 @@ def _until(membership: pa.Table, end: int) -> pa.Array:
 
 def log_of_night(parts: Sequence[pa.Table], state: pa.Table, batch_rows: int) -> pa.Table:
     """The log that a night judges: of parts of a log what it wants, and what the night before handed on."""
-    steps = (open_rows(state.to_batches()), carried_rows(state.to_batches()), *(part.to_batches() for part in parts))
+    steps = (
+        make_open_rows(state.to_batches()),
+        make_carried_rows(state.to_batches()),
+        *(part.to_batches() for part in parts),
+    )
     blocks = chain.from_iterable(shuffle_blocks(step, BY_POSITION) for step in steps)
     ordered = external_merge(sorted(blocks, key=lambda block: (block.scope, block.first_key)), BY_POSITION)
     return pa.Table.from_batches(keep_wanted(pa.Table.from_batches(ordered, LOG).to_batches(batch_rows)), LOG)

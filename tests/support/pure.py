@@ -17,7 +17,7 @@ from subreplay.audit.judge import Judge
 from subreplay.audit.needs import Need
 from subreplay.audit.passes.beginning import FirstServed, Position, beginnings
 from subreplay.audit.passes.loads import Given
-from subreplay.audit.sessions import with_unknown_consumers
+from subreplay.audit.sessions import add_unknown_consumers
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.columns import UNKNOWN
 from subreplay.rows.model.rows import Scope
@@ -104,7 +104,7 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     unknown = find_unknown_consumers(served, membership)
     told = collect_ownership_events(membership)
     folded = plan("", policy, events, told).timelines
-    others = {s: with_unknown_consumers(s, e, unknown) for s, e in events.items()} if unknown else {}
+    others = {s: add_unknown_consumers(s, e, unknown) for s, e in events.items()} if unknown else {}
     would_be = {s: Dispatcher.of(timeline) for s, timeline in plan("", policy, others).timelines.items()}
     dispatchers = {
         s: Dispatcher.of(timeline, None, would_be.get(s), find_abandonment_time(policy, told.get(s, ()), events[s]))

@@ -1,17 +1,18 @@
-"""The audit of one subscription: what was delivered is held against what its policy promises.
+"""Audit one subscription: compare the deliveries with the guarantees of its policy.
 
-A log is read twice. The first pass goes through it by position: ``passes.facts`` puts each delivery beside its message,
-its owner and its epoch. The rows are then sorted by time, and the second pass, ``passes.timed``, looks at order,
-holding, permits and who was active. ``judge`` drives both passes, and ``checkpoint`` hands their state from one run of
-a date to the next. ``judging`` and ``explaining`` are the steps that an engine runs, ``sums`` counts what tasks found,
-and ``window_sums`` puts many counts into windows. The rules stand in ``rules``, a file for each family, their codes in
-``codes``; ``explain`` puts findings into words, and ``definitions`` states the rules once more, slowly, for the tests.
+An audit reads a log twice. The first pass reads it by position: ``passes.facts`` joins each delivery with its message,
+its owner and its epoch. Then the rows are sorted by time, and the second pass, ``passes.timed``, checks order,
+outstanding messages, permits and active consumers. ``judge`` runs both passes, and ``checkpoint`` carries their state
+from one daily run to the next. An engine runs the steps in ``judging`` and ``explaining``. ``sums`` counts the findings
+of tasks, and ``window_sums`` groups many counts by window. ``rules`` has a module for each family of rules, and
+``codes`` their codes. ``explain`` explains findings, and ``definitions`` defines the rules a second time, slowly, for
+the tests.
 
-Before all this, ``beginning``, ``clocks``, ``rejects`` and ``sessions`` say what the data cannot tell, so that a gap in
-the data is not taken for a broken promise. Nothing here knows an engine; ``pipeline`` says which rows go through which
-step.
+Before both passes, ``beginning``, ``clocks``, ``rejects`` and ``sessions`` find what the data do not contain, so that
+missing data do not look like a broken guarantee. No module here depends on an engine. ``pipeline`` decides which rows
+go through which step.
 
-``subreplay.audit(…)``, to which the package lends its name, is ``subreplay.api.audit``.
+``subreplay.audit(…)``, a call of this package, is ``subreplay.api.audit``.
 """
 
 import sys

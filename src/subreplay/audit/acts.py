@@ -1,12 +1,13 @@
-"""Acts of operators and clients after which a broker delivers messages again: a reset of the cursor or of a group's
-offsets, a seek, expired offsets, an unload of the topic. Or after which it never delivers them: a skipped or cleared
-backlog, and messages that expire.
+"""Find acts of operators and clients that change what a broker delivers.
 
-A run declares acts (``Terms.resets``), or evidence does. Others are recognised by what they leave in the deliveries.
-First, an instant at which the broker had nobody to deliver to: all consumers had left, the active one subscribed again,
-or a group was empty. Then, from a position on, everything that had been acknowledged is redelivered in order, with
-redelivery count 0. ``passes.patterns`` looks for this while the log is read by position; a single message that is
-redelivered after its acknowledgement does not have it.
+A broker delivers messages again after a reset of the cursor or of a group's offsets, a seek, expired offsets, or an
+unload of the topic. It does not deliver messages after a skipped or cleared backlog, or if they expire.
+
+A run declares acts (``Terms.resets``), or the data record them. Others are recognized by their pattern in the
+deliveries. First, there is an instant at which the broker had no consumer: all consumers had left, the active one
+subscribed again, or a group was empty. Then, from a position on, every acknowledged message is redelivered in order,
+with redelivery count 0. ``passes.patterns`` looks for this while it reads the log by position. A single message that is
+redelivered after its acknowledgement does not match.
 """
 
 from __future__ import annotations
@@ -24,22 +25,24 @@ from subreplay.semantics.timelines.timeline import Epoch, Timeline
 
 Kind = Literal["reset", "seek", "unload", "expired", "skip", "ttl"]
 Position = tuple[int, int, int]
-SECOND: Final = 1_000_000_000
-TOGETHER: Final = 1 * SECOND
-"""Within which time (ns) consumers that a broker disconnects at once have all left."""
-RETURN: Final = 60 * SECOND
-"""Within which time (ns) a client that the broker disconnected subscribes again."""
-NEAR: Final = 60 * SECOND
-"""How far (ns) the declared instant of an act may be from the one at which consumers left."""
-RETENTION: Final = 7 * DAY
-"""How long offsets of an empty group are kept by default (``offsets.retention.minutes``, KIP-211)."""
+SECOND_NS: Final = 1_000_000_000
+DISCONNECT_TIME: Final = 1 * SECOND_NS
+"""The time (ns) within which all consumers leave that a broker disconnects at once."""
+RETURN_TIME: Final = 60 * SECOND_NS
+"""The time (ns) within which a disconnected client subscribes again."""
+DECLARED_TOLERANCE: Final = 60 * SECOND_NS
+"""The largest distance (ns) between the declared instant of an act and the instant at which consumers left."""
+OFFSET_RETENTION: Final = 7 * DAY
+"""How long (ns) offsets of an empty group are kept by default (``offsets.retention.minutes``, KIP-211)."""
 
 
 @dataclass(frozen=True)
 class Reset:
-    """An act that is declared or recorded: when (ns), of which kind, and from where on messages are delivered anew: a
-    position, or what was published from a time (ns) on; neither: everything, and after an unload what was outstanding.
-    ``partition`` None: on all of them. ``by`` says whose act it was."""
+    """A declared or recorded act: its instant (ns), its kind, and the messages that are delivered again.
+
+    These start at a position or at a publication time (ns). Without either, all messages are delivered again, or after
+    an unload, the outstanding ones. ``partition`` None: on all partitions. ``by`` names the actor.
+    """
 
     at: int
     kind: Kind = "reset"
@@ -50,12 +53,12 @@ class Reset:
 
 
 class Act(NamedTuple):
-    """An instant (ns): what was delivered by then may be delivered anew after it.
+    """An instant (ns): messages that were delivered before it may be delivered again after it.
 
-    ``until`` is when the next consumer came. ``how`` says what the membership shows: nothing, that all consumers
+    ``until`` is the instant of the next join. ``how`` is what the membership shows: nothing, that all consumers
     ``left`` or subscribed ``again`` on their connections, that the ``active`` one did, or that a ``group`` was empty.
-    ``sought``: the deliveries show that a consumer sought back while it owned its partition.
-    ``declared`` is None for an act that only the deliveries can show.
+    ``sought``: the deliveries show that a consumer sought back while it owned its partition. ``declared`` is None for
+    an act that only the deliveries show.
     """
 
     at: int
@@ -65,23 +68,24 @@ class Act(NamedTuple):
     declared: Reset | None = None
 
     @property
-    def named(self) -> bool:
-        """Whether it is known without the pattern in the deliveries."""
+    def is_named(self) -> bool:
+        """Whether the act is known without a pattern in the deliveries."""
         return self.declared is not None or self.how == "again"
 
-    def words(self, acknowledged: bool = True) -> str:
-        """The act in words; ``acknowledged``: messages were redelivered that had been."""
+    def describe(self, acknowledged: bool = True) -> str:
+        """Describe the act. ``acknowledged``: acknowledged messages were redelivered."""
         when = instant(self.at)
         if self.declared is not None:
-            return _declared(self.declared)
+            return _describe_declared(self.declared)
         if self.how == "group":
-            came = "nobody has come back" if self.until == NEVER else f"its first member came at {instant(self.until)}"
-            cause = "an operator reset its offsets, or its application sought back (a seek)"
-            if self.until - self.at >= RETENTION:
+            came = "no member has joined "
+            "since" if self.until == NEVER else f"its first member joined at {instant(self.until)}"
+            cause = "an operator reset its offsets, or its application sought back"
+            if self.until - self.at >= OFFSET_RETENTION:
                 cause = f"its offsets had expired (offsets.retention.minutes), {cause}"
-            return f"the group was empty from {when}, {came} and began below the committed offset: {cause}"
+            return f"the group was empty from {when}, {came} and then read from below the committed offset: {cause}"
         if self.how == "sought":
-            return f"consumer {self.consumers[0]} sought back (its own code) before {when}"
+            return f"consumer {self.consumers[0]} sought back (in its own code) before {when}"
         who = "consumers " + ", ".join(self.consumers)
         if len(self.consumers) == 1 or len(self.consumers) > MOST_NAMED:
             who = (
@@ -99,23 +103,24 @@ class Act(NamedTuple):
             return f"{happened}: the topic was unloaded, or the broker closed {'it' if one else 'them'}"
         return f"{happened}: an operator reset the cursor, a consumer sought back, or the cursor was lost"
 
-    def skipped(self) -> str:
-        """The act in words, of a group that began behind messages that were published while it was empty."""
-        cause = "an operator reset its offsets forward, or its application sought forward (a seek)"
-        if self.until - self.at >= RETENTION:
+    def describe_skip(self) -> str:
+        """Describe the act of a group that started after messages that were published while it was empty."""
+        cause = "an operator reset its offsets forward, or its application sought forward"
+        if self.until - self.at >= OFFSET_RETENTION:
             cause = f"its offsets had expired (offsets.retention.minutes) and auto.offset.reset is latest, {cause}"
-        return f"the group was empty from {instant(self.at)} to {instant(self.until)} and began behind it: {cause}"
+        empty = f"the group was empty from {instant(self.at)} to {instant(self.until)}"
+        return f"{empty} and then started reading after these messages: {cause}"
 
 
-_VERBS: Final = {
+_EVENTS: Final = {
     "reset": "the cursor was reset", "seek": "a consumer sought back", "unload": "the topic was unloaded",
     "expired": "the committed offsets expired", "skip": "the backlog was skipped", "ttl": "messages expired",
 }  # fmt: skip
 
 
-_DONE: Final = {
+_VERBS_OF_ACTOR: Final = {
     "reset": "reset the cursor", "seek": "sought", "unload": "unloaded the topic",
-    "expired": "let the committed offsets expire", "skip": "skipped the backlog", "ttl": "let messages expire",
+    "expired": "expired the committed offsets", "skip": "skipped the backlog", "ttl": "expired messages",
 }  # fmt: skip
 
 
@@ -125,18 +130,18 @@ _TITLES: Final = {
 }  # fmt: skip
 
 
-def _declared(reset: Reset) -> str:
+def _describe_declared(reset: Reset) -> str:
+    """Describe a declared act."""
     forward = reset.kind in ("skip", "ttl")
     to = "" if reset.to is None else f"{', before' if forward else ' to'} {position(*reset.to)}"
     if reset.to_time is not None and not forward:
-        to += f" to what was published from {instant(reset.to_time)} on"
-    act = f"{reset.by} {_DONE[reset.kind]}" if reset.by else _VERBS[reset.kind]
+        to += f" to messages published from {instant(reset.to_time)} on"
+    act = f"{reset.by} {_VERBS_OF_ACTOR[reset.kind]}" if reset.by else _EVENTS[reset.kind]
     return f"{act} at {instant(reset.at)}{to}"
 
 
-class Seen(NamedTuple):
-    """An act, from which positions on messages were redelivered, how many of them had been ``acknowledged``, and how
-    many there were in all."""
+class SeenAct(NamedTuple):
+    """An act, the first redelivered positions, and the numbers of ``acknowledged`` and of all redelivered messages."""
 
     act: Act
     first: tuple[str, ...]
@@ -145,7 +150,7 @@ class Seen(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What it was, in two or three words."""
+        """A title of two or three words."""
         if self.act.declared is not None:
             return _TITLES[self.act.declared.kind]
         if self.act.how == "sought":
@@ -156,21 +161,21 @@ class Seen(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The act, and what it had redelivered."""
+        """A sentence with the act and its redelivered messages."""
         where = ", ".join(self.first[:MOST_NAMED]) + (", …" if len(self.first) > MOST_NAMED else "")
         what = f"{self.redelivered:,} redelivered from {where} on"
         of_these = f", {self.acknowledged:,} of them acknowledged before" if self.acknowledged else ""
-        return f"{self.act.words(bool(self.acknowledged))}; {what}{of_these}"
+        return f"{self.act.describe(bool(self.acknowledged))}; {what}{of_these}"
 
 
 MOST_NAMED: Final = 4
-"""Positions of one act that are named."""
+"""The largest number of named positions of one act."""
 
 
-def acts_seen(acts: Mapping[int, Sequence[Act]], rows: Sequence[Mapping[str, Any]]) -> Iterator[Seen]:
-    """The acts that ``rows`` (``sums.acts``) count; ``acts`` are those of each partition. One on several partitions is
-    one act."""
-    last: Seen | None = None
+def list_seen_acts(acts: Mapping[int, Sequence[Act]], rows: Sequence[Mapping[str, Any]]) -> Iterator[SeenAct]:
+    """Yield the acts that ``rows`` (``sums.sum_acts``) count. ``acts`` are those of each partition. An act on several
+    partitions is yielded once."""
+    last: SeenAct | None = None
     for row in rows:
         partition, first, *consumer = row["consumer"].split(" ", 2)
         if consumer:
@@ -178,14 +183,14 @@ def acts_seen(acts: Mapping[int, Sequence[Act]], rows: Sequence[Mapping[str, Any
         else:
             act = next(act for act in acts[int(partition)] if act.at == row["pane"])
         where = first if partition == "-1" else f"{partition}/{first}"
-        seen = Seen(act, (where,), row["messages"], row["redelivered"])
+        seen = SeenAct(act, (where,), row["messages"], row["redelivered"])
         if (
             last is not None
             and (last.act.how, *consumer) == (act.how, *last.act.consumers[: len(consumer)])
-            and act.at <= last.act.at + NEAR
+            and act.at <= last.act.at + DECLARED_TOLERANCE
         ):
             counts = last.acknowledged + seen.acknowledged, last.redelivered + seen.redelivered
-            last = Seen(last.act, (*last.first, where), *counts)
+            last = SeenAct(last.act, (*last.first, where), *counts)
             continue
         if last is not None:
             yield last
@@ -194,53 +199,58 @@ def acts_seen(acts: Mapping[int, Sequence[Act]], rows: Sequence[Mapping[str, Any
         yield last
 
 
-def acts_of(timeline: Timeline, resets: Sequence[Reset] = (), known: bool = True) -> tuple[Act, ...]:
-    """The acts of a dispatcher, in order: those that ``resets`` declare, and, where its membership is ``known``, the
-    instants at which there may be one."""
-    of_membership = _of_group if timeline.policy.serving == "polled" else _of_dispatcher
-    found = [*of_membership(timeline)] if known else []
+def find_acts(timeline: Timeline, resets: Sequence[Reset] = (), known: bool = True) -> tuple[Act, ...]:
+    """Return the acts of a dispatcher in order: the declared ``resets`` and, if its membership is ``known``, the
+    instants of possible acts."""
+    find_candidates = _find_empty_groups if timeline.policy.serving == "polled" else _find_disconnects
+    found = [*find_candidates(timeline)] if known else []
     partition = timeline.scope.partition
     for reset in sorted(resets, key=lambda one: one.at):
         if reset.partition not in (None, partition):
             continue
-        near = [act for act in found if act.declared is None and act.at - NEAR <= reset.at <= _end(act) + NEAR]
+        near = [
+            act
+            for act in found
+            if act.declared is None and act.at - DECLARED_TOLERANCE <= reset.at <= _end_of_act(act) + DECLARED_TOLERANCE
+        ]
         if near:
-            nearest = min(near, key=lambda act: max(act.at - reset.at, reset.at - _end(act), 0))
+            nearest = min(near, key=lambda act: max(act.at - reset.at, reset.at - _end_of_act(act), 0))
             found[found.index(nearest)] = nearest._replace(declared=reset)
         else:
             found.append(Act(reset.at, reset.at, "nothing", (), reset))
     return tuple(sorted(found, key=lambda act: act.at))
 
 
-def _end(act: Act) -> int:
+def _end_of_act(act: Act) -> int:
+    """Return the instant of the next join, or of the act if no consumer joined."""
     return act.at if act.until == NEVER else act.until
 
 
-def _of_dispatcher(timeline: Timeline) -> list[Act]:
-    """Where all consumers had left, and where the active one left and came back."""
+def _find_disconnects(timeline: Timeline) -> list[Act]:
+    """Find instants at which all consumers had left, or at which the active one left and returned."""
     epochs, found = timeline.epochs, list[Act]()
-    here: set[int] = set()
+    connected: set[int] = set()
     gone: list[tuple[int, int, str, str | None]] = []  # when, index, name, instance
     for epoch in epochs[1:]:
         for consumer in epoch.left:
-            here.discard(consumer.index)
+            connected.discard(consumer.index)
             gone.append((epoch.start.at, consumer.index, consumer.name, consumer.instance))
         if epoch.joined is not None:
-            here.add(epoch.joined.index)
+            connected.add(epoch.joined.index)
         if not epoch.left:
             continue
         at = epoch.start.at
-        joins = _joins_after(epochs, epoch.index, at + RETURN)
-        if not here:
-            together = [one for one in gone if one[0] >= at - TOGETHER]
+        joins = _list_joins(epochs, epoch.index, at + RETURN_TIME)
+        if not connected:
+            together = [one for one in gone if one[0] >= at - DISCONNECT_TIME]
             again = {(one.name, one.instance) for one in (e.joined for e in joins) if one is not None}
-            if found and found[-1].how == "active" and found[-1].at >= at - TOGETHER:
+            if found and found[-1].how == "active" and found[-1].at >= at - DISCONNECT_TIME:
                 found.pop()  # the others left with it
             same = all(one[3] is not None and one[2:] in again for one in together)
             names = tuple(dict.fromkeys(one[2] for one in together))
-            found.append(Act(at, _next_join(epochs, epoch.index), "again" if same else "left", names))
+            found.append(Act(at, _find_next_join(epochs, epoch.index), "again" if same else "left", names))
         elif timeline.policy.routing == "partition":
-            before = _owner(timeline, epoch.index - 1)
+            before = _find_owner(timeline, epoch.index - 1)
             for consumer in epoch.left:
                 back = [
                     e for e in joins
@@ -252,22 +262,24 @@ def _of_dispatcher(timeline: Timeline) -> list[Act]:
     return found
 
 
-def _of_group(timeline: Timeline) -> Iterator[Act]:
-    """Where a Kafka group had no member; one that asked to join before the last one left was there."""
-    here: set[int] = set()
+def _find_empty_groups(timeline: Timeline) -> Iterator[Act]:
+    """Yield the times without a member of a Kafka group. A member that requested to join before the last one left ends
+    none."""
+    connected: set[int] = set()
     for epoch in timeline.epochs[1:]:
-        here.difference_update(consumer.index for consumer in epoch.left)
+        connected.difference_update(consumer.index for consumer in epoch.left)
         if epoch.joined is not None:
-            here.add(epoch.joined.index)
-        if epoch.left and not here:
+            connected.add(epoch.joined.index)
+        if epoch.left and not connected:
             following = [e for e in timeline.epochs[epoch.index + 1 :] if e.joined is not None and e.cause is not None]
-            asked = min((e.cause.since.at for e in following if e.cause is not None), default=NEVER)
-            if asked > epoch.start.at:
+            requested = min((e.cause.since.at for e in following if e.cause is not None), default=NEVER)
+            if requested > epoch.start.at:
                 until = following[0].start.at if following else NEVER
                 yield Act(epoch.start.at, until, "group", tuple(consumer.name for consumer in epoch.left))
 
 
-def _joins_after(epochs: Sequence[Epoch], index: int, until: int) -> list[Epoch]:
+def _list_joins(epochs: Sequence[Epoch], index: int, until: int) -> list[Epoch]:
+    """Return the epochs after an index in which a consumer joined, up to an instant."""
     found = []
     for epoch in epochs[index + 1 :]:
         if epoch.start.at > until:
@@ -277,11 +289,13 @@ def _joins_after(epochs: Sequence[Epoch], index: int, until: int) -> list[Epoch]
     return found
 
 
-def _next_join(epochs: Sequence[Epoch], index: int) -> int:
+def _find_next_join(epochs: Sequence[Epoch], index: int) -> int:
+    """Return the instant of the next join; ``NEVER`` if there is none."""
     return next((epoch.start.at for epoch in epochs[index + 1 :] if epoch.joined is not None), NEVER)
 
 
-def _owner(timeline: Timeline, epoch: int) -> int:
+def _find_owner(timeline: Timeline, epoch: int) -> int:
+    """Return the owner of a partition in an epoch."""
     if epoch < 0:
         return NOBODY
     slots = np.array([timeline.policy.space[0]])

@@ -1,4 +1,4 @@
-"""Whose doing a finding is, as far as the data show: a first answer to whom to ask."""
+"""Attribute a finding to a party, as far as the data show it: the first one to contact."""
 
 from __future__ import annotations
 
@@ -68,8 +68,7 @@ UNASSIGNED: Final[Party] = "coordinator"
 def find_party(
     code: Code, exemption: Exemption = Exemption.NONE, of_group: bool = False, sought: bool = False
 ) -> Party:
-    """Whose doing a finding is; ``of_group``: of a Kafka consumer group, ``sought``: the act behind it is a seek. Where
-    no member owns the partition, it is that of ``UNASSIGNED``."""
+    """Return the party that caused a finding. ``of_group``: a Kafka group; ``sought``: a declared seek explains it."""
     if sought and exemption is Exemption.RESET:
         return "consumer application"
     by_group = _PARTY_IN_GROUP.get(code) if of_group else None

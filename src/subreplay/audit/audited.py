@@ -1,4 +1,4 @@
-"""Table ``audited``, made of judged rows. Times are in ns, but for those of type timestamp."""
+"""Build table ``audited`` from judged rows. Times are in ns, except those of type timestamp."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from subreplay.rows.model.columns import DAY, ints
 from subreplay.rows.model.tables import JUDGED, nullable_parts
 
 
-def published(rows: pa.Table, subscription: str, judge: Judge) -> pa.Table:
-    """``JUDGED`` rows as table ``audited``: without hashes of keys, times also as timestamps. Parts of structs may be
-    null in it: Spark knows no row without a struct whose parts must be there."""
+def make_audited_rows(rows: pa.Table, subscription: str, judge: Judge) -> pa.Table:
+    """Convert ``JUDGED`` rows to table ``audited``: without hashes of keys, and with times also as timestamps.
+
+    Fields of structs may be null in it, because Spark reads a missing struct as one with null fields.
+    """
     delivered, at, stored = rows["delivered"], rows["at"], rows["published"]
     found = rows.drop_columns(["key_id", "hash"])
     found = found.cast(pa.schema([field.with_type(nullable_parts(field.type)) for field in found.schema]))
@@ -23,8 +25,8 @@ def published(rows: pa.Table, subscription: str, judge: Judge) -> pa.Table:
     day = pc.divide(pc.if_else(delivered, at, stored), DAY).cast(pa.int32()).cast(pa.date32())
     more = {
         "subscription": pa.repeat(subscription, len(rows)),
-        "delivered_at": _time(at, delivered),
-        "published_at": _time(stored, pc.greater(stored, 0)),
+        "delivered_at": _to_timestamps(at, delivered),
+        "published_at": _to_timestamps(stored, pc.greater(stored, 0)),
         "date": day,
     }
     for name, values in more.items():
@@ -32,18 +34,18 @@ def published(rows: pa.Table, subscription: str, judge: Judge) -> pa.Table:
     return found
 
 
-def _time(at: pa.ChunkedArray, where: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Times as timestamps, null elsewhere."""
+def _to_timestamps(at: pa.ChunkedArray, where: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Convert times to timestamps; null for other rows."""
     return pc.if_else(where, pc.divide(at, 1_000), None).cast(pa.timestamp("us", "UTC"))
 
 
-def deliveries(rows: pa.Table) -> pa.Table:
-    """Judged rows without those that hold state."""
+def drop_state_rows(rows: pa.Table) -> pa.Table:
+    """Drop the judged rows that carry state."""
     return rows.filter(rows["checkpoint"].is_null()).drop_columns(["checkpoint"])
 
 
-def worth_words(rows: pa.Table, judge: Judge) -> pa.Table:
-    """Rows with a finding that fails, or that is kept as an example."""
+def select_explained(rows: pa.Table, judge: Judge) -> pa.Table:
+    """Select rows with a finding that fails or that is kept as an example."""
     failing = drop_exempt(ints(rows, "codes"), ints(rows, "excuses")) & judge.promised
-    worth = rows.filter(pa.array((failing | ints(rows, "shown")) != 0, pa.bool_()))
-    return worth.select([name for name in JUDGED.names if name in rows.column_names])
+    explained = rows.filter(pa.array((failing | ints(rows, "shown")) != 0, pa.bool_()))
+    return explained.select([name for name in JUDGED.names if name in rows.column_names])

@@ -1,4 +1,4 @@
-"""Measure the lags that the times of consumers show, by an exchange of them in order, and correct the times of a log
+"""Measure the lags in the times of consumers, by a sorted exchange, and correct the times of a log
 (``audit.clocks``)."""
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.audit.clocks import LAGS, QUANTILES, Shift
+from subreplay.audit.clocks import LAGS, QUANTILES, ClockShift
 from subreplay.rows.groups import AddingUp, in_groups, with_columns
 from subreplay.rows.model.columns import UNKNOWN, Ints, as_schema, flags, ints
 from subreplay.rows.sorted_blocks import grouped
 
 COLUMNS: Final = ("delivered", "consumer", "nth", "published", "due", "at", "received", "by_receipt", "acked")
-"""Columns of table ``audited``."""
-IN_ORDER: Final = grouped(
+"""The columns of table ``audited`` that this module reads."""
+LAG_ROWS: Final = grouped(
     pa.schema(
         [
             pa.field("consumer", pa.string()),
@@ -29,42 +29,45 @@ IN_ORDER: Final = grouped(
     ),
     then=("lag",),
 )
-"""Lags of consumers."""
+"""Lags of consumers in order."""
 COUNTS: Final = pa.schema([("consumer", pa.string()), ("kind", pa.int8()), ("count", pa.int64())])
-"""How many lags of each kind a consumer has."""
-CHOSEN: Final = pa.schema([("consumer", pa.string()), ("kind", pa.int8()), ("rank", pa.int64()), ("lag", pa.int64())])
-"""Lags by their rank among those of a consumer and kind."""
+"""The number of lags of each consumer and kind."""
+QUANTILE_ROWS: Final = pa.schema(
+    [("consumer", pa.string()), ("kind", pa.int8()), ("rank", pa.int64()), ("lag", pa.int64())]
+)
+"""Lags by their rank within a consumer and kind."""
 Counts = Mapping[tuple[str, int], int]
 
 
-def lags_of(judged: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Split rows of table ``audited`` into ``lags``, which are ``IN_ORDER``, and the ``counts`` of them."""
-    adding = _adding_counts()
+def split_lags(judged: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Split rows of table ``audited`` into ``lags`` (``LAG_ROWS``) and their ``counts``."""
+    adding = _make_counter()
     for batch in judged:
         rows = pa.Table.from_batches([batch]).select(COLUMNS)
         rows = rows.filter(pc.and_(rows["delivered"], rows["consumer"].is_valid()))
-        for kind, (known, lag) in enumerate(_lags(rows)):
-            mine = pa.table({"consumer": rows["consumer"], "kind": pa.array(np.full(len(rows), kind), pa.int8())})
-            adding.add(mine.append_column("count", pa.array(known.astype(np.int64))))
-            there = mine.append_column("lag", pa.array(lag)).filter(pa.array(known))
-            yield from (("lags", each) for each in in_groups(there, IN_ORDER, ("consumer", "kind")))
+        for kind, (known, lag) in enumerate(_measure_lags(rows)):
+            selected = pa.table({"consumer": rows["consumer"], "kind": pa.array(np.full(len(rows), kind), pa.int8())})
+            adding.add(selected.append_column("count", pa.array(known.astype(np.int64))))
+            present = selected.append_column("lag", pa.array(lag)).filter(pa.array(known))
+            yield from (("lags", each) for each in in_groups(present, LAG_ROWS, ("consumer", "kind")))
     yield from (("counts", each) for each in adding.together().combine_chunks().to_batches())
 
 
-def counts_of(counts: pa.Table) -> Counts:
-    """``COUNTS`` of all tasks, by consumer and number of a lag."""
-    adding = _adding_counts()
+def merge_counts(counts: pa.Table) -> Counts:
+    """Add up the ``COUNTS`` of all tasks, by consumer and kind of lag."""
+    adding = _make_counter()
     adding.add(counts)
     rows = adding.together().to_pylist()
     return {(row["consumer"], row["kind"]): row["count"] for row in rows}
 
 
 @dataclass(frozen=True, eq=False)
-class QuantilesOf:
-    """A step: lags in order -> ``CHOSEN``, those that are at the quantiles; ``counts`` are of all consumers.
+class QuantilePicker:
+    """A step: sorted lags -> ``QUANTILE_ROWS``, the lags at the quantiles. ``counts`` are those of all consumers.
 
-    A quantile of ``n`` lags is the least of them whose rank is at least its share of ``n``: what ``percentile_approx``
-    says of few."""
+    A quantile of ``n`` lags is the smallest lag whose rank is at least its share of ``n``, as ``percentile_approx``
+    computes it for small numbers.
+    """
 
     counts: Counts
 
@@ -76,71 +79,77 @@ class QuantilesOf:
             of = np.asarray(names.indices, np.int64) * len(LAGS) + batch["kind"].to_numpy()
             found = []
             for number in np.unique(of).tolist():
-                whose = names.dictionary[number // len(LAGS)].as_py(), number % len(LAGS)
-                mine, seen = lags[of == number], before.get(whose, 0)
-                chosen = [rank for rank in set(ranks(self.counts[whose])) if seen < rank <= seen + len(mine)]
-                found += [(*whose, rank, int(mine[rank - seen - 1])) for rank in sorted(chosen)]
-                before[whose] = seen + len(mine)
+                consumer_and_kind = names.dictionary[number // len(LAGS)].as_py(), number % len(LAGS)
+                selected, seen = lags[of == number], before.get(consumer_and_kind, 0)
+                chosen = [
+                    rank
+                    for rank in set(find_ranks(self.counts[consumer_and_kind]))
+                    if seen < rank <= seen + len(selected)
+                ]
+                found += [(*consumer_and_kind, rank, int(selected[rank - seen - 1])) for rank in sorted(chosen)]
+                before[consumer_and_kind] = seen + len(selected)
             if found:
-                columns = zip(CHOSEN, zip(*found, strict=True), strict=True)
-                yield pa.RecordBatch.from_arrays([pa.array(values, f.type) for f, values in columns], schema=CHOSEN)
+                columns = zip(QUANTILE_ROWS, zip(*found, strict=True), strict=True)
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array(values, f.type) for f, values in columns], schema=QUANTILE_ROWS
+                )
 
 
-def ranks(count: int) -> list[int]:
-    """The ranks of ``QUANTILES`` among so many, from 1."""
+def find_ranks(count: int) -> list[int]:
+    """Return the ranks of ``QUANTILES`` among ``count`` values, starting at 1."""
     return [max(1, math.ceil(share * count)) for share in QUANTILES]
 
 
-def by_consumer(counts: Counts, chosen: pa.Table) -> list[dict[str, Any]]:
-    """The lags of each consumer, as ``clocks.shifts`` takes them."""
+def group_by_consumer(counts: Counts, chosen: pa.Table) -> list[dict[str, Any]]:
+    """Group the lags by consumer, as ``clocks.find_shifts`` needs them."""
     lag_of = {(row["consumer"], row["kind"], row["rank"]): row["lag"] for row in chosen.to_pylist()}
     rows = []
     for consumer in sorted({consumer for consumer, _ in counts}):
         row: dict[str, Any] = {"consumer": consumer}
         for kind, name in enumerate(LAGS):
             count = counts[consumer, kind]
-            lags = [lag_of[consumer, kind, rank] for rank in ranks(count)] if count else None
+            lags = [lag_of[consumer, kind, rank] for rank in find_ranks(count)] if count else None
             row[name] = {"count": count, "lags": lags}
         rows.append(row)
     return rows
 
 
 @dataclass(frozen=True)
-class CorrectedTimes:
-    """A step: ``LOG`` rows as they would be if some clocks had been right."""
+class TimeCorrection:
+    """A step: ``LOG`` rows with corrected times of consumers whose clocks are off."""
 
-    shifts: tuple[Shift, ...]
+    shifts: tuple[ClockShift, ...]
 
     def __call__(self, log: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in log:
-            there = set(batch.schema.names)
-            if "consumer" not in there or batch["consumer"].null_count == batch.num_rows:
+            present = set(batch.schema.names)
+            if "consumer" not in present or batch["consumer"].null_count == batch.num_rows:
                 yield batch
                 continue
             rows = pa.Table.from_batches([batch])
             moved = {
                 name: pc.subtract(rows[name], pa.array(self._shift(rows, name)))
                 for name in ("received_at", "acked_at", "nacked_at")
-                if name in there
+                if name in present
             }
             at = ints(rows, "at")
-            by_receipt = flags(rows, "by_receipt") if "by_receipt" in there else np.zeros(len(at), np.bool_)
+            by_receipt = flags(rows, "by_receipt") if "by_receipt" in present else np.zeros(len(at), np.bool_)
             shift = np.where(by_receipt, self._shift(rows, "received_at"), self._shift(rows, "at"))
             moved["at"] = pa.array(np.where(at == UNKNOWN, at, at - shift))
             for found in with_columns(rows, moved).combine_chunks().to_batches():
                 yield as_schema(found, batch.schema)
 
     def _shift(self, rows: pa.Table, column: str) -> Ints:
-        """By how much the clock is off that wrote a column, in ns."""
-        mine = [shift for shift in self.shifts if column in shift.columns]
-        by = np.array([*(shift.by for shift in mine), 0], np.int64)
-        which = pc.index_in(rows["consumer"], pa.array([shift.consumer for shift in mine], pa.string()))
-        off: Ints = by[np.asarray(pc.fill_null(which, len(mine)))]
+        """Return the clock offset (ns) of the consumer that wrote a column."""
+        selected = [shift for shift in self.shifts if column in shift.columns]
+        by = np.array([*(shift.by for shift in selected), 0], np.int64)
+        which = pc.index_in(rows["consumer"], pa.array([shift.consumer for shift in selected], pa.string()))
+        off: Ints = by[np.asarray(pc.fill_null(which, len(selected)))]
         return off
 
 
-def _lags(rows: pa.Table) -> Sequence[tuple[np.ndarray, Ints]]:
-    """Of each of ``LAGS``, which rows have it, and how long it is."""
+def _measure_lags(rows: pa.Table) -> Sequence[tuple[np.ndarray, Ints]]:
+    """Return, for each of ``LAGS``, which rows have it and its length."""
     at, received, acked = (ints(rows, name) for name in ("at", "received", "acked"))
     dispatched = (ints(rows, "nth") == 0) & (ints(rows, "published") > 0)
     return (
@@ -150,12 +159,14 @@ def _lags(rows: pa.Table) -> Sequence[tuple[np.ndarray, Ints]]:
     )
 
 
-def _adding_counts() -> AddingUp:
-    adding = AddingUp(_counted)
+def _make_counter() -> AddingUp:
+    """Return an accumulator of ``COUNTS``."""
+    adding = AddingUp(_count_lags)
     adding.add(COUNTS.empty_table())
     return adding
 
 
-def _counted(rows: pa.Table) -> pa.Table:
+def _count_lags(rows: pa.Table) -> pa.Table:
+    """Add up counts by consumer and kind."""
     found = rows.group_by(["consumer", "kind"], use_threads=False).aggregate([("count", "sum")])
     return found.rename_columns(COUNTS.names).cast(COUNTS)

@@ -1,7 +1,7 @@
-"""The vocabulary of the rules: codes, excuses, and what a rule says of itself.
+"""Define the codes of the rules, the exemptions, and the properties of a rule.
 
-A delivery carries its findings as one integer, a bit per code, and why they do not fail as another, a bit per excuse:
-each excuse names the codes it can excuse, so two columns hold everything.
+A delivery carries its findings as one integer (a bit for each code) and their exemptions as another (a bit for each
+exemption). Each exemption names the codes that it covers, so two columns are enough.
 """
 
 from __future__ import annotations
@@ -79,9 +79,11 @@ class Code(IntEnum):
 
 
 class Exemption(IntEnum):
-    """Why a finding of a promised rule does not fail the run; the value is the bit in a delivery's ``exemptions``.
+    """The reason why a finding of a promised rule does not fail the run. The value is the bit in a delivery's
+    ``excuses``.
 
-    Most say that the finding is legal. One that is ``inconclusive`` says that the data cannot tell: *unknown*.
+    With most exemptions the finding is legal. With an ``inconclusive`` one, the data do not show whether it is:
+    *unknown*.
     """
 
     NONE = 0
@@ -127,20 +129,22 @@ class Exemption(IntEnum):
 
     @property
     def bit(self) -> int:
-        """The bit of this excuse; none for ``NONE``."""
+        """The bit of this exemption; 0 for ``NONE``."""
         return 1 << self.value if self.value else 0
 
     @property
     def sentence(self) -> str:
+        """The reason, as a clause."""
         return _EXEMPTIONS[self][0]
 
     @property
     def inconclusive(self) -> bool:
+        """Whether the data do not show whether the finding is legal."""
         return self in _INCONCLUSIVE
 
     @property
     def codes(self) -> frozenset[Code]:
-        """The codes it can excuse."""
+        """The codes that it covers."""
         return _EXEMPTIONS[self][1]
 
 
@@ -148,19 +152,19 @@ _OWNERSHIP: Final = frozenset({Code.KEY_TWO_OWNERS, Code.BEFORE_PREDECESSOR_ACK}
 _EXEMPTIONS: Final[Mapping[Exemption, tuple[str, frozenset[Code]]]] = {
     Exemption.NONE: ("", frozenset()),
     Exemption.CLOSING: (
-        "the earlier holder was being closed at that instant, when a broker may already have taken its messages back",
+        "the earlier consumer was being closed at that instant, so the broker may already have taken back its messages",
         _OWNERSHIP,
     ),
     Exemption.READ_BEFORE_JOIN: (
-        "the message was read before its new owner joined, and this profile holds back only later ones",
+        "the message was read before its new owner joined, and this profile blocks only later ones",
         _OWNERSHIP,
     ),
     Exemption.MEMBERSHIP_INCOMPLETE: (
-        "a consumer that the membership does not know received messages, so owners cannot be told",
+        "a consumer that is missing from the membership received messages, so the owners are not known",
         frozenset({Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.STARVED}),
     ),
     Exemption.WHOLE_BATCH_REDELIVERED: (
-        "without batch-index acknowledgements a whole batch is redelivered, acknowledged messages too",
+        "without batch-index acknowledgements the broker redelivers a whole batch, including its acknowledged messages",
         frozenset({Code.DUP_DELIVERY}),
     ),
     Exemption.DELAYED: (
@@ -168,7 +172,7 @@ _EXEMPTIONS: Final[Mapping[Exemption, tuple[str, frozenset[Code]]]] = {
         frozenset({Code.KEY_ORDER}),
     ),
     Exemption.IN_TRANSITION: (
-        "a membership change was under way at that instant, when a broker may already have taken messages back",
+        "a membership change was under way at that instant, so the broker may already have taken back messages",
         frozenset({Code.DUP_OUTSTANDING}),
     ),
     Exemption.WHOLE_BATCH: (
@@ -177,7 +181,7 @@ _EXEMPTIONS: Final[Mapping[Exemption, tuple[str, frozenset[Code]]]] = {
     ),
     Exemption.EXPIRED: ("it was older than the topic's time to live", frozenset({Code.LOST})),
     Exemption.PART_OF_CHUNKS: (
-        "it is a part of a chunked message, which reaches the application only as a whole",
+        "it is one chunk of a message, and only the whole message reaches the application",
         frozenset({Code.LOST}),
     ),
     Exemption.COMPACTED: (
@@ -185,7 +189,7 @@ _EXEMPTIONS: Final[Mapping[Exemption, tuple[str, frozenset[Code]]]] = {
         frozenset({Code.LOST, Code.UNKNOWN_MESSAGE}),
     ),
     Exemption.DEDUPLICATED: (
-        "it is a second copy, which deduplication keeps from being delivered",
+        "it is a second copy, which the broker's deduplication drops",
         frozenset({Code.LOST}),
     ),
     Exemption.LAST_ATTEMPT: (
@@ -193,16 +197,15 @@ _EXEMPTIONS: Final[Mapping[Exemption, tuple[str, frozenset[Code]]]] = {
         frozenset({Code.DLQ_INCOMPLETE, Code.DLQ_MISSED}),
     ),
     Exemption.FILTERED: (
-        "it lies outside of the ranges that its reader asked for, which skips it (row P-KR-1)",
+        "it is outside the key ranges of its reader, which skips it (row P-KR-1)",
         frozenset({Code.LOST, Code.UNSEEN}),
     ),
     Exemption.INCOMPLETE_CHUNKS: (
-        "it is the last chunk of a chunked message, which a client acknowledges by itself where chunks are missing and "
-        "the message expired",
+        "it is the last chunk of a message with missing chunks, which the client acknowledges once the message expired",
         frozenset({Code.LOST}),
     ),
     Exemption.READ_TWICE: (
-        "it was to come again, and was sent twice within 10 ms: two reads of what was given back had found it",
+        "it was sent twice within 10 ms, because two reads of the redelivery queue both found it",
         frozenset({Code.DUP_OUTSTANDING}),
     ),
     Exemption.DELIVERED_EARLIER: (
@@ -214,19 +217,19 @@ _EXEMPTIONS: Final[Mapping[Exemption, tuple[str, frozenset[Code]]]] = {
         frozenset({Code.UNKNOWN_MESSAGE}),
     ),
     Exemption.JOINED_EARLIER: (
-        "it is not recorded who had joined before the data begin",
+        "the data do not record which consumers joined before the data begin",
         frozenset({Code.NOT_CONNECTED, Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.STARVED, Code.COMMIT_NOT_OWNER}),
     ),
     Exemption.SHARED_NAME: (
-        "several consumers of that name were connected, and no instance tells whose queue it was",
+        "several consumers with that name were connected, and no instance id identifies the one that received it",
         frozenset({Code.OVER_PERMITS}),
     ),
     Exemption.NOBODY_JOINED: (
-        "the membership of this topic partition begins after its deliveries, or has nobody join",
+        "the membership of this topic partition begins after its deliveries, or contains no join",
         frozenset({Code.NOT_CONNECTED, Code.NEVER_JOINED, Code.COMMIT_NOT_OWNER}),
     ),
     Exemption.SOUGHT_BACK: (
-        "the application had sought back to it, or before it",
+        "the application sought back to it or to an earlier message",
         frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.COMMIT_BACK}),
     ),
     Exemption.REFUSED: (
@@ -234,24 +237,25 @@ _EXEMPTIONS: Final[Mapping[Exemption, tuple[str, frozenset[Code]]]] = {
         frozenset({Code.COMMIT_NOT_OWNER}),
     ),
     Exemption.LEFT_UNAWARE: (
-        "the earlier owner had left the group (max.poll.interval.ms, or its session timed out) and did not know yet",
+        "the earlier owner had been removed from the group (max.poll.interval.ms or session timeout) and did not know "
+        "it yet",
         frozenset({Code.TWO_OWNERS}),
     ),
     Exemption.SEEKS_NOT_RECORDED: (
-        "whether the application had sought back is not recorded",
+        "the data do not record whether the application sought back",
         frozenset({Code.COMMIT_BACK, Code.DUP_DELIVERY}),
     ),
     Exemption.PRIORITIES_NOT_RECORDED: (
-        "the membership does not tell priority levels, which decide who is active",
+        "the membership does not record priority levels, which decide the active consumer",
         frozenset({Code.WRONG_OWNER, Code.STARVED}),
     ),
     Exemption.RESET: (
-        "the cursor or the offsets had been reset, a consumer had sought, or messages were skipped or expired",
+        "the cursor or the offsets were reset, a consumer called seek, or messages were skipped or expired",
         _OWNERSHIP | {Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.COMMIT_BACK, Code.LOST, Code.UNSEEN},
     ),
     Exemption.BATCH_INDEX_ACKS_UNKNOWN: (
-        "batch-index acknowledgements may be off, so that a whole batch is redelivered (they are on by default since "
-        "4.1, PIP-391; topic.batch_index_acks says whether they are on)",
+        "batch-index acknowledgements may be off, and then a whole batch is redelivered (on by default since 4.1, "
+        "PIP-391; set topic.batch_index_acks)",
         frozenset({Code.DUP_DELIVERY}),
     ),
     Exemption.ABORTED: (
@@ -259,53 +263,55 @@ _EXEMPTIONS: Final[Mapping[Exemption, tuple[str, frozenset[Code]]]] = {
         frozenset({Code.LOST}),
     ),
     Exemption.MAY_BE_ABORTED: (
-        "it could be a record of an aborted transaction, which a read_committed group skips: a marker follows it "
-        "(column aborted, or subscription.isolation: read_uncommitted, says)",
+        "it may belong to an aborted transaction, which a read_committed group skips, because a marker follows it "
+        "(provide column aborted or set subscription.isolation)",
         frozenset({Code.LOST}),
     ),
     Exemption.RESENT: (
-        "the topic was unloaded, and its producer sent again what was not confirmed",
+        "the topic was unloaded, and its producer resent the unconfirmed messages",
         frozenset({Code.DUP_PUBLISH}),
     ),
     Exemption.DISCONNECTS_UNCOUNTED: (
-        "its consumers left without a negative acknowledgement, and a disconnect does not raise the count",
+        "its consumers disconnected without a negative acknowledgement, and a disconnect does not increase the "
+        "redelivery count",
         frozenset({Code.DLQ_MISSED}),
     ),
     # These two excuse nothing: they explain
     Exemption.COUNT_RESTARTED: (
-        "its redelivery count started anew, as it does when consumers disconnect: reconsumeLater counts in the message",
+        "its redelivery count restarted at 0, as it does when consumers disconnect; reconsumeLater keeps the count in "
+        "the message",
         frozenset(),
     ),
     Exemption.NOT_READ_YET: (
-        "the group began to read its partition behind it (auto.offset.reset is latest)",
+        "the group started reading its partition after it (auto.offset.reset is latest)",
         frozenset(),
     ),
     # What a row in quarantine could explain: a join or a leave changes owners, ends sessions and what they held
     Exemption.MEMBERSHIP_REJECTED: (
-        "a row of the membership before it is in quarantine",
+        "an earlier membership row is in quarantine",
         _OWNERSHIP
         | {Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.DUP_OUTSTANDING, Code.SKIP, Code.LOST, Code.OVER_PERMITS}
         | {Code.COMMIT_NOT_OWNER},
     ),
     Exemption.MEMBER_REJECTED: (
-        "a row of the membership that may be of this consumer is in quarantine",
+        "a membership row that may belong to this consumer is in quarantine",
         frozenset({Code.NOT_CONNECTED, Code.NEVER_JOINED}),
     ),
     # ... a delivery or an acknowledgement of the message itself: it came, came earlier, or had ended
     Exemption.DELIVERY_REJECTED: (
-        "a row of the deliveries that may be of this message is in quarantine",
+        "a delivery row that may belong to this message is in quarantine",
         frozenset(
             {Code.LOST, Code.UNSEEN, Code.KEY_ORDER, Code.PARTITION_ORDER, Code.DUP_DELIVERY, Code.DUP_OUTSTANDING}
         ),
     ),
     # ... one of another message: what another consumer held had ended, what was jumped over had come
     Exemption.DELIVERIES_REJECTED: (
-        "a row of the deliveries of this topic partition is in quarantine",
+        "a delivery row of this topic partition is in quarantine",
         _OWNERSHIP | {Code.SKIP, Code.OVER_PERMITS, Code.COMMIT_BACK, Code.COMMIT_AHEAD},
     ),
     # ... a message: its producer had started anew, or had begun elsewhere
     Exemption.MESSAGES_REJECTED: (
-        "a row of the messages of this topic partition is in quarantine",
+        "a message row of this topic partition is in quarantine",
         frozenset({Code.PRODUCER_ORDER, Code.DUP_PUBLISH, Code.UNKNOWN_MESSAGE}),
     ),
     Exemption.LETTERS_REJECTED: (
@@ -329,7 +335,7 @@ _INCONCLUSIVE: Final = frozenset(
     }
 )
 LEGAL: Final = tuple(e for e in Exemption if e and not e.inconclusive)
-"""The excuses whose findings do not fail."""
+"""The exemptions whose findings do not fail."""
 
 
 _PREFERRED: Final = (
@@ -340,11 +346,11 @@ _PREFERRED: Final = (
 
 
 LAST_CHUNK: Final = 1 << 62
-"""A bit beside those of excuses, which excuses nothing: a message that was never delivered is the last of chunks."""
+"""A bit beside those of the exemptions: an undelivered message is the last chunk of a message."""
 
 
 def drop_left_truncated(exemptions: Ints) -> Ints:
-    """Excuses without those of data that begin in mid-life, where a row in quarantine could be what is missing."""
+    """Drop the exemptions for left-truncated data where a quarantined row may be what is missing."""
     left = exemptions.copy()
     for rejected, earlier in _PREFERRED:
         left &= ~np.where(exemptions & rejected.bit != 0, earlier.bit, 0)
@@ -352,17 +358,17 @@ def drop_left_truncated(exemptions: Ints) -> Ints:
 
 
 def find_exemption(code: Code, exemptions: int) -> Exemption:
-    """The first of a row's excuses that excuses ``code``; ``NONE`` if none does."""
+    """Return the first exemption of a row that covers ``code``; ``NONE`` if none does."""
     return next((e for e in Exemption if exemptions & e.bit and code in e.codes), Exemption.NONE)
 
 
 def mask(codes: frozenset[Code]) -> int:
-    """The bits of several codes."""
+    """Return the bits of several codes."""
     return sum(code.bit for code in codes)
 
 
 def drop_exempt(codes: Ints, exemptions: Ints) -> Ints:
-    """The findings of each row that no excuse of that row makes legal."""
+    """Drop the findings of each row that an exemption of the row makes legal."""
     left = codes.copy()
     for exemption in LEGAL:
         left &= ~np.where(exemptions & exemption.bit != 0, mask(exemption.codes), 0)
@@ -370,9 +376,9 @@ def drop_exempt(codes: Ints, exemptions: Ints) -> Ints:
 
 
 Kind = Literal["keyed", "unordered", "active", "filtered", "shared", "group"]
-"""How a policy serves its messages: ``keyed`` by slot and in order; ``unordered`` by slot where out-of-order delivery
-is allowed; ``active``, one consumer for the whole partition; ``filtered``, one consumer for some slots of it, while the
-others are skipped; ``shared``, anybody; ``group``, the member of a Kafka group that polls the partition."""
+"""How a policy serves its messages. ``keyed``: by slot and in order. ``unordered``: by slot, out-of-order delivery
+allowed. ``active``: one consumer for the whole partition. ``filtered``: one consumer for some slots; others are
+skipped. ``shared``: any consumer. ``group``: the member of a Kafka group that polls the partition."""
 EVERY: Final[frozenset[Kind]] = frozenset({"keyed", "unordered", "active", "filtered", "shared", "group"})
 KEYED: Final[frozenset[Kind]] = frozenset({"keyed"})
 ACTIVE: Final[frozenset[Kind]] = frozenset({"active", "group"})
@@ -391,29 +397,29 @@ _KINDS: Final[Mapping[tuple[str, bool], Kind]] = {
 _BY_SERVING: Final[Mapping[str, Kind]] = {"filtered": "filtered", "polled": "group"}
 
 
-def kind_of(policy: Policy) -> Kind:
-    """How ``policy`` serves its messages."""
+def classify_policy(policy: Policy) -> Kind:
+    """Return how ``policy`` serves its messages."""
     return _BY_SERVING.get(policy.serving) or _KINDS[policy.routing, policy.ordered]
 
 
 EvidenceColumn = Literal["order_witness", "owner_witness", "holder_witness", "twin", "skipped"]
-"""A column with the delivery or the message that stands against the one of a finding."""
+"""A column with the delivery or message that conflicts with the one of a finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: what it means, where that is written, and who promises or allows what it looks for.
+    """One rule: its meaning, its source, and the policies that promise or allow it.
 
-    ``sentence`` is a finding about a delivery or a message in words, with the names of columns (``explain.sentences``)
-    in braces; a rule about something else makes its sentences itself. ``evidence`` is the column that names the other
-    side of a finding, and ``cause`` what explains every finding of this rule by itself; where it is empty, an event
-    that explains the finding is looked for (``explain.causes``). ``by_row`` finds the deliveries (rows of ``FACTS``)
-    that break a rule which needs no more than one row and the terms; other rules are steps of the passes.
+    ``sentence`` is the text of a finding about a delivery or a message, with the names of columns
+    (``explain.sentences``) in braces. A rule about something else makes its own sentences. ``evidence`` is the column
+    with the other side of a finding. ``cause`` is a cause that applies to every finding of the rule; if it is empty,
+    ``explain.causes`` looks for an event. ``by_row`` finds the deliveries (rows of ``FACTS``) that break a rule, if one
+    row and the terms are enough. Other rules are steps of the passes.
 
-    ``promised`` and ``allowed`` name kinds of policies; for the others, and for policies outside ``only`` (names, empty
-    for all), it is not applicable. ``profiles`` says where a release stands otherwise than its kind.
-    ``needs`` is what it looks at besides messages. ``uncertain`` findings say that the data contradict
-    themselves: *unknown*, not *invalid*.
+    ``promised`` and ``allowed`` name kinds of policies. The rule is not applicable for other kinds, and for policies
+    outside ``only`` (names; empty means all). ``profiles`` names releases with another status than their kind.
+    ``needs`` is what the rule needs besides messages. ``uncertain`` findings mean that the data contradict each other:
+    *unknown*, not *invalid*.
     """
 
     code: Code
@@ -432,7 +438,7 @@ class Rule:
     uncertain: bool = False
 
     def verdict(self, rule_status: RuleStatus, exemption: Exemption = Exemption.NONE) -> Verdict:
-        """What a finding with that excuse says of the run."""
+        """Return the verdict of a finding with this exemption."""
         if rule_status is not RuleStatus.PROMISED or (exemption and not exemption.inconclusive):
             return Verdict.VALID
         return Verdict.UNKNOWN if self.uncertain or exemption.inconclusive else Verdict.INVALID

@@ -1,4 +1,4 @@
-"""What the rules know besides the log: plain values, fixed before the first row is read."""
+"""The context of the rules besides the log: plain values, fixed before the first row is read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from subreplay.audit.acts import Act, acts_of
+from subreplay.audit.acts import Act, find_acts
 from subreplay.audit.checkpoint import Arrays
-from subreplay.audit.codes import MANY, Exemption, kind_of
+from subreplay.audit.codes import MANY, Exemption, classify_policy
 from subreplay.audit.dead_letters import DeadLetters
 from subreplay.audit.needs import Need
-from subreplay.audit.rejects import Rejects
+from subreplay.audit.rejects import RejectedRows
 from subreplay.audit.sessions import Sessions
 from subreplay.audit.terms import Terms
 from subreplay.errors import InputError
@@ -26,7 +26,7 @@ from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.timeline import Timeline
 
 UNKNOWN_SIZE = -1
-"""The size of a receiver queue that nothing tells."""
+"""The size of a receiver queue that is not recorded."""
 
 # Whether a newcomer waits until all that was read before it joined is acknowledged, and may itself get what was
 # (`PersistentStickyKeyDispatcherMultipleConsumers.recentlyJoinedConsumers`); elsewhere hashes wait one by one.
@@ -42,11 +42,11 @@ BATCH_INDEX_ACKS: Final[ProfileTable[bool | None]] = ProfileTable(
 
 @dataclass(frozen=True)
 class Dispatcher:
-    """What is known of one topic partition's dispatcher: who was connected, and who owned what.
+    """The dispatcher of one topic partition: which consumers were connected, and what each of them owned.
 
-    ``receiver_queues``: receiver queues by consumer's label, where they are not those of the membership, because the
-    deliveries are predicted. ``other``: as it may have been, where the membership lacks somebody (see
-    ``sessions.with_unknown_consumers``). ``abandoned``: see ``semantics.timelines.recorded_ownership.abandoned``.
+    ``receiver_queues``: receiver queue sizes by consumer label, if they are not those of the membership, because the
+    deliveries are predicted. ``other``: the possible state if the membership lacks a consumer (see
+    ``sessions.add_unknown_consumers``). ``abandoned``: see ``semantics.timelines.recorded_ownership.abandoned``.
     """
 
     timeline: Timeline
@@ -68,12 +68,12 @@ class Dispatcher:
 
     @cached_property
     def starts(self) -> Ints:
-        """When each epoch begins, ns."""
+        """The start of each epoch, ns."""
         return np.array([epoch.start.at for epoch in self.timeline.epochs], np.int64)
 
     @cached_property
     def occupied(self) -> Ints:
-        """The epochs in which somebody is connected."""
+        """The epochs with a connected consumer."""
         joined, left = self.timeline.presence_epochs
         epochs = len(self.timeline.epochs)
         change = np.bincount(joined, minlength=epochs + 1) - np.bincount(left, minlength=epochs + 1)
@@ -95,8 +95,8 @@ class Dispatcher:
 
     @property
     def queue_sizes(self) -> Ints:
-        """How many messages each consumer queues, ``UNKNOWN_SIZE`` where its membership does not tell: those of its
-        receiver queue, and on a partition as many again, which the client of the whole topic has taken over."""
+        """The receiver queue size of each consumer, ``UNKNOWN_SIZE`` if it is not recorded. On a partition it is
+        doubled, because the client of the whole topic has a second queue."""
         if self.receiver_queues is not None:
             return np.array(
                 [self.receiver_queues.get(c.label, UNKNOWN_SIZE) for c in self.timeline.consumers], np.int64
@@ -112,17 +112,14 @@ class Dispatcher:
 
 @dataclass(frozen=True)
 class Context:
-    """What rules and passes are told.
+    """The context of rules and passes.
 
-    ``lacking``: what rules need and the data do not have.
-    ``horizon``: the end (ns) of the audited day, at which the state is handed to the next night; ``NEVER`` where all
-    there is is audited at once.
-    ``last``: the last delivery (ns) on any topic partition.
-    ``end``: the last instant (ns) of which anything is known: a publication, a delivery, a membership event.
-    ``uncovered``: the topic partitions of which the membership tells nothing yet when they were served.
-    ``rejects``: rows in quarantine, which could explain findings.
-    ``dead_letters``: which messages are on the dead letter topic.
-    ``words``: keys as they may leave the system, and the key that seals what goes from night to night.
+    ``lacking``: what rules need and the data do not contain. ``horizon``: the end (ns) of the audited day, at which the
+    next daily run takes over; ``NEVER`` if one run audits all data. ``last``: the last delivery (ns) on any topic
+    partition. ``end``: the last known instant (ns): a publication, a delivery or a membership event. ``uncovered``: the
+    topic partitions whose membership begins after their deliveries. ``rejects``: quarantined rows, which may explain
+    findings. ``dead_letters``: the messages on the dead letter topic. ``words``: the masking of keys, which also
+    encrypts the state between daily runs.
     """
 
     policy: Policy
@@ -132,20 +129,20 @@ class Context:
     horizon: int = NEVER
     last: int = UNKNOWN
     uncovered: frozenset[Scope] = frozenset()
-    rejects: Rejects = field(default_factory=Rejects)
+    rejects: RejectedRows = field(default_factory=RejectedRows)
     dead_letters: DeadLetters = field(default_factory=DeadLetters)
     words: KeyWords = IN_THE_CLEAR
     end: int = UNKNOWN
 
     def acts(self, timeline: Timeline) -> tuple[Act, ...]:
-        """Acts of operators and clients at a dispatcher; where its membership is not that of the broker, those that are
-        declared."""
+        """Return the acts of operators and clients at a dispatcher; only the declared ones if its membership is not
+        that of the broker."""
         known = not self.lacking & {Need.MEMBERSHIP, Need.EXACT_MEMBERSHIP}
-        return acts_of(timeline, self.terms.resets, known)
+        return find_acts(timeline, self.terms.resets, known)
 
     @property
     def batch_redelivery_bit(self) -> int:
-        """The bit of what explains that a batch is redelivered whole, acknowledged messages too; 0: nothing does."""
+        """The bit of the exemption for a batch that is redelivered as a whole; 0 for none."""
         known = self.terms.batch_index_acks
         known = BATCH_INDEX_ACKS.get(self.policy.profile) if known is None else known
         return (
@@ -156,63 +153,66 @@ class Context:
             else Exemption.WHOLE_BATCH_REDELIVERED.bit
         )
 
-    def drops(self, topic: str) -> bool:
-        """Whether a topic drops what nobody can take at once (row L-NONPERS-1)."""
+    def drops_messages(self, topic: str) -> bool:
+        """Return whether a topic drops messages that no consumer can receive at once (row L-NONPERS-1)."""
         persistent = self.terms.persistent
         return topic.startswith("non-persistent://") if persistent is None else not persistent
 
     @property
-    def receipts(self) -> bool:
-        """Whether all applications that acknowledged messages recorded what they received, so that a message nobody
-        received can be told."""
+    def has_receipts(self) -> bool:
+        """Whether all applications that acknowledged messages recorded their receipts, so that a missing receipt is
+        significant."""
         return Need.RECEIPTS not in self.lacking
 
     @property
-    def unranked(self) -> bool:
-        """Whether priority levels decide who is active, and the membership does not tell them (row P-FO-1)."""
+    def lacks_priorities(self) -> bool:
+        """Whether priority levels decide the active consumer and the membership does not record them (row P-FO-1)."""
         return Need.PRIORITIES in self.lacking and self.policy.routing == "partition"
 
     @property
-    def delays(self) -> bool:
-        """Whether delayed messages wait for their time; one active consumer gets them at once (row L-DELAY-1)."""
-        return kind_of(self.policy) in MANY
+    def has_delays(self) -> bool:
+        """Whether delayed messages wait for their time. A single active consumer receives them at once (row
+        L-DELAY-1)."""
+        return classify_policy(self.policy) in MANY
 
     @property
-    def individually(self) -> bool:
-        """Whether messages are acknowledged one by one: cumulative acknowledgements are ignored (row D-ACK-1)."""
-        return kind_of(self.policy) in MANY
+    def acks_individually(self) -> bool:
+        """Whether messages are acknowledged one by one, so that cumulative acknowledgements are ignored (row
+        D-ACK-1)."""
+        return classify_policy(self.policy) in MANY
 
     @property
-    def filters(self) -> bool:
-        """Whether a reader skips the messages of slots that are not its own."""
-        return kind_of(self.policy) == "filtered"
+    def filters_slots(self) -> bool:
+        """Whether a reader skips the messages of other slots."""
+        return classify_policy(self.policy) == "filtered"
 
     @property
-    def of_group(self) -> bool:
+    def is_group(self) -> bool:
         """Whether the consumers are members of a Kafka group."""
-        return kind_of(self.policy) == "group"
+        return classify_policy(self.policy) == "group"
 
     @property
     def waits_by_slot(self) -> bool:
-        """Whether a slot waits for its own messages only, not for all that was read before a join."""
+        """Whether a slot waits for its own messages only, not for all messages that were read before a join."""
         return not JOIN_WAITS_FOR_ALL.get(self.policy.profile, False)
 
     @property
     def stuck_after(self) -> int:
-        """How long a consumer may hold others back, ns."""
+        """How long (ns) a consumer may block others."""
         return NEVER if self.terms.stuck_after is None else self.terms.stuck_after
 
     @property
     def slot_stuck_after(self) -> int:
-        """How long a slot may be held by another consumer than its owner; elsewhere than in order, it blocks nobody."""
-        return self.stuck_after if kind_of(self.policy) == "keyed" else NEVER
+        """How long (ns) another consumer than its owner may block a slot. It blocks no message under policies without
+        order."""
+        return self.stuck_after if classify_policy(self.policy) == "keyed" else NEVER
 
     @property
     def starved_after(self) -> int:
-        """How long messages may wait for an idle consumer, ns."""
+        """How long (ns) messages may wait for an idle consumer."""
         return NEVER if self.terms.starved_after is None else self.terms.starved_after
 
     @property
-    def carries(self) -> bool:
-        """Whether there is a next night to hand anything to."""
+    def has_next_day(self) -> bool:
+        """Whether a next daily run continues from this one."""
         return self.horizon != NEVER

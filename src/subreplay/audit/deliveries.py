@@ -1,6 +1,6 @@
-"""Deliveries and findings as compiled rules see them: a matrix with a row per column, in order of time.
+"""Deliveries and findings for compiled rules: a matrix with a row for each column, in order of time.
 
-One array is cheap to hand from function to function; a dozen are not.
+A single array is cheap to pass between functions; a dozen arrays are not.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Ending(IntEnum):
 
 
 FAILED_COMMIT, AUTOMATIC_COMMITS = 16, 32
-"""Bits beside the ending of what a member of a Kafka group had not committed, where it is known why: a commit of it had
-failed; commits of its partition are automatic, and it came after the last one."""
+"""Bits beside the ending of a record that a member of a Kafka group had not committed, if the reason is known: a commit
+of it had failed; or commits of its partition are automatic, and it was delivered after the last one."""
 WHY: Final = FAILED_COMMIT | AUTOMATIC_COMMITS
 
 
@@ -55,9 +55,9 @@ ORDER, OWNER, HOLDER = range(3)
 
 @pass_by_reference
 class Found(NamedTuple):
-    """What the rules find: a bit per code and per excuse in each row, and the delivery that proves it.
+    """The results of the rules: a bit for each code and each exemption of a row, and the delivery that proves it.
 
-    ``proof[kind, row]`` is a witness, with 1 behind it if it is of the same key, and ``BLOCKER_COUNT``, where
+    ``proof[kind, row]`` is the evidence, followed by 1 if it is of the same key, and by ``BLOCKER_COUNT``, if
     ``proven[kind, row]``.
     """
 
@@ -72,13 +72,13 @@ class Found(NamedTuple):
         return cls(codes, exemptions, np.zeros((3, n, BLOCKER_COUNT + 1), np.int64), np.zeros((3, n), np.bool_))
 
     def of(self, rows: Ints) -> Found:
-        """What was found in some rows."""
+        """Return the results of some rows."""
         return Found(self.codes[rows], self.exemptions[rows], self.proof[:, rows], self.proven[:, rows])
 
 
 @hot
 def remember(rows: Ints, row: int, column: int, d: Ints, i: int) -> None:  # pragma: no cover - compiled
-    """Store delivery ``i`` as a witness."""
+    """Store delivery ``i`` as evidence."""
     for w in range(EVIDENCE_WIDTH):
         rows[row, column + w] = d[w, i]
 
@@ -87,7 +87,7 @@ def remember(rows: Ints, row: int, column: int, d: Ints, i: int) -> None:  # pra
 def prove(
     proof: Ints, proven: Flags, kind: int, i: int, rows: Ints, row: int, column: int, same_key: bool
 ) -> None:  # pragma: no cover - compiled
-    """Put a stored witness beside delivery ``i``."""
+    """Attach stored evidence to delivery ``i``."""
     for w in range(EVIDENCE_WIDTH):
         proof[kind, i, w] = rows[row, column + w]
     proof[kind, i, EVIDENCE_WIDTH] = same_key

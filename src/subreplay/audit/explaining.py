@@ -1,4 +1,4 @@
-"""Put findings into words, and count them: what one task makes of them."""
+"""Explain findings and count them: the steps of one task."""
 
 from __future__ import annotations
 
@@ -16,83 +16,86 @@ from subreplay.rows.model.columns import gathered
 from subreplay.rows.model.tables import VIOLATIONS
 
 MOST_COUNTS: Final = 1 << 20
-"""Counts of one kind that a task holds."""
+"""The largest number of counts of one kind that a task keeps."""
 OUTPUTS: Final = {"violations": VIOLATIONS, "counts": sums.COUNTS, "panes": sums.PANES, "first": VIOLATIONS}
-"""What ``WordsOf`` and ``CountWords`` make."""
+"""The outputs of ``FindingExplainer`` and ``OtherFindingCounter``."""
 
 
 @dataclass(frozen=True)
-class Counting:
-    """How findings are counted: by the windows of ``span``. A report shows ``most`` of them, of each window of
-    ``width`` ns the first ``few``."""
+class FindingCounting:
+    """How findings are counted: by the windows of ``span``. A report shows ``most`` findings, and the first
+    ``per_window`` of each window of ``width`` ns."""
 
     span: Span
     width: int
-    few: int
+    per_window: int
     most: int
 
     def first(self, found: pa.Table) -> pa.Table:
-        """The rows of table ``violations`` that a report may show."""
-        return sums.first(found, self.few, self.width, self.most)
+        """Return the rows of table ``violations`` that a report may show."""
+        return sums.select_first(found, self.per_window, self.width, self.most)
 
-    def adding_first(self) -> AddingUp:
-        """Keeps the ``first`` of all that is added."""
+    def make_first_collector(self) -> AddingUp:
+        """Return an accumulator that keeps the ``first`` rows of everything added to it."""
         adding = AddingUp(self.first)
         adding.add(VIOLATIONS.empty_table())
         return adding
 
 
 @dataclass(frozen=True)
-class WordsOf:
-    """Splits ``JUDGED`` rows with findings into ``OUTPUTS``: ``violations``, rows of that table in ``columns``, and
-    what is counted of them over the task: ``counts`` of all findings, ``panes`` of those that fail, and the ``first``
-    of them."""
+class FindingExplainer:
+    """Splits ``JUDGED`` rows with findings into ``OUTPUTS``.
+
+    ``violations`` are rows of that table in ``columns``. The others are counts over the task: ``counts`` of all
+    findings, ``panes`` of failing findings, and the ``first`` findings.
+    """
 
     explainer: Explainer
-    counting: Counting
+    counting: FindingCounting
     columns: tuple[str, ...] = tuple(VIOLATIONS.names)
 
     def __call__(self, judged: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        return _counted(self._in_words(judged), self.counting, self.columns)
+        return _count_outputs(self._explain(judged), self.counting, self.columns)
 
-    def _in_words(self, judged: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, pa.Table]]:
+    def _explain(self, judged: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, pa.Table]]:
         judge = self.explainer.judge
         for rows in gathered(judged):
-            mine = audited.deliveries(audited.published(rows, self.explainer.subscription, judge))
-            words = self.explainer.violations(audited.worth_words(mine, judge).to_batches())
-            counts = sums.finding_counts(mine, judge.applicable, self.counting.span.width)
+            selected = audited.drop_state_rows(audited.make_audited_rows(rows, self.explainer.subscription, judge))
+            words = self.explainer.explain_violations(audited.select_explained(selected, judge).to_batches())
+            counts = sums.count_by_window(selected, judge.applicable, self.counting.span.width)
             yield counts, pa.Table.from_batches(words, VIOLATIONS)
 
 
 @dataclass(frozen=True)
-class CountWords:
+class OtherFindingCounter:
     """Splits rows of table ``violations`` that are not about one delivery into the same outputs."""
 
-    counting: Counting
+    counting: FindingCounting
     columns: tuple[str, ...] = tuple(VIOLATIONS.names)
 
     def __call__(self, found: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
         tables = (rows.cast(VIOLATIONS) for rows in gathered(found))
-        counted = ((sums.counts_of_others(rows, self.counting.span.width), rows) for rows in tables)
-        return _counted(counted, self.counting, self.columns)
+        counted = ((sums.count_others_by_window(rows, self.counting.span.width), rows) for rows in tables)
+        return _count_outputs(counted, self.counting, self.columns)
 
 
-def _counted(
-    found: Iterable[tuple[pa.Table, pa.Table]], counting: Counting, columns: tuple[str, ...]
+def _count_outputs(
+    found: Iterable[tuple[pa.Table, pa.Table]], counting: FindingCounting, columns: tuple[str, ...]
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Outputs of rows of table ``violations``, each with the counts of what they are about."""
-    counts, panes, first = sums.adding_counts(), sums.adding_panes(), counting.adding_first()
+    """Yield the outputs of rows of table ``violations``, each with its counts."""
+    counts, panes, first = sums.make_count_adder(), sums.make_pane_adder(), counting.make_first_collector()
     for counted, rows in found:
         counts.add(counted)
-        panes.add(sums.panes(rows, counting.span.slide))
+        panes.add(sums.count_panes(rows, counting.span.slide))
         first.add(counting.first(rows))
-        yield from _named("violations", [rows.select(columns)])
-        yield from _named("counts", counts.taken(MOST_COUNTS))
-        yield from _named("panes", panes.taken(MOST_COUNTS))
+        yield from _name_batches("violations", [rows.select(columns)])
+        yield from _name_batches("counts", counts.taken(MOST_COUNTS))
+        yield from _name_batches("panes", panes.taken(MOST_COUNTS))
     for name, adding in (("counts", counts), ("panes", panes), ("first", first)):
-        yield from _named(name, [adding.together()])
+        yield from _name_batches(name, [adding.together()])
 
 
-def _named(name: str, tables: Iterable[pa.Table]) -> Iterator[tuple[str, pa.RecordBatch]]:
+def _name_batches(name: str, tables: Iterable[pa.Table]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield the batches of tables, each with the name of its output."""
     for table in tables:
         yield from ((name, batch) for batch in table.combine_chunks().to_batches() if batch.num_rows)

@@ -1,6 +1,6 @@
-"""Findings that are not about one delivery: of a topic, of a subscription's ranges, of its dead letters.
+"""Findings that are not about one delivery: about a topic, the ranges of a subscription, or its dead letters.
 
-They are few, so they are plain rows; those about deliveries are bits of columns (``judge``).
+There are few of them, so they are plain rows. Findings about deliveries are bits of columns (``judge``).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from subreplay.rows.model.rows import RuleStatus, Scope
 from subreplay.rows.model.tables import VIOLATIONS
 
 NO_MESSAGE = (-1, -1, -1)
-DELAYED, CHUNK, UNOWNED, SEPARATOR = "delayed", "chunk", "unowned", ", "
-"""What column ``circumstances`` of table ``violations`` says of the finding's message, and what is between two."""
+DELAYED, CHUNK, NO_OWNER, SEPARATOR = "delayed", "chunk", "unowned", ", "
+"""The values of column ``circumstances`` of table ``violations``, and the separator between them."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding. ``at`` (ns) is when it began; ``position`` the message it is about, ``key`` in words,
-    ``circumstances`` what is particular about that message (``explain.incidents``)."""
+    """One finding. ``at`` (ns) is when it began, ``position`` its message, ``key`` the masked key, and
+    ``circumstances`` what is special about the message (``explain.incidents``)."""
 
     code: Code
     scope: Scope
@@ -41,8 +41,8 @@ class Finding:
     circumstances: tuple[str, ...] = ()
     exemption: Exemption = Exemption.NONE
 
-    def row(self, subscription: str, rule: Rule, rule_status: RuleStatus) -> dict[str, Any]:
-        """The row of table ``violations``."""
+    def make_row(self, subscription: str, rule: Rule, rule_status: RuleStatus) -> dict[str, Any]:
+        """Return the row of table ``violations``."""
         ledger, entry, batch_index = self.position
         return {
             "date": datetime.fromtimestamp(self.at // 1_000_000_000, timezone.utc).date(),
@@ -70,10 +70,10 @@ class Finding:
         }
 
 
-def violations_of(
+def make_violations(
     findings: Iterable[Finding], subscription: str, rules: Mapping[Code, Rule], rule_statuses: Mapping[Code, RuleStatus]
 ) -> pa.Table:
-    """Findings as table ``violations``; what is not looked for is left out."""
+    """Convert findings to table ``violations``, without the rules that are not evaluated."""
     applicable = [f for f in findings if rule_statuses[f.code].is_evaluated]
-    rows = [f.row(subscription, rules[f.code], rule_statuses[f.code]) for f in applicable]
+    rows = [f.make_row(subscription, rules[f.code], rule_statuses[f.code]) for f in applicable]
     return pa.Table.from_pylist(rows, schema=VIOLATIONS)

@@ -1,5 +1,5 @@
-"""What a run's tables hold, from one look at each: rows that keep the contract and others, the time they span, topic
-partitions, members, and who was served."""
+"""Summarize the input tables of a run from one scan of each: valid and rejected rows, time range, topic partitions,
+members and consumers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 from subreplay.audit.needs import Need
 from subreplay.audit.passes.beginning import FirstServed, Position
 from subreplay.audit.passes.repeats import members_once
-from subreplay.audit.rules.assignments import GroupStory
+from subreplay.audit.rules.assignments import GroupEvents
 from subreplay.errors import InputError
 from subreplay.rows.model.columns import NEVER, UNKNOWN
 from subreplay.rows.model.rows import MembershipEvent, Scope
 from subreplay.semantics.timelines.membership import (
+    OWNERSHIP,
     ServedInterval,
     build_dispatcher_events,
     find_unknown_consumers,
@@ -26,20 +27,21 @@ from subreplay.semantics.timelines.membership import (
 )
 
 Rows = list[dict[str, Any]]
-INGEST: Final = "ingest"
+INGEST_TABLE: Final = "ingest"
 MOST_EVENTS: Final = 1_000_000
-"""So many rows of a membership come to the driver, which folds them; about a gigabyte."""
+"""The largest number of membership rows that the driver folds; about a gigabyte."""
 _LOWEST: Final = ("ledger", "entry", "batch_index")
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What is known of a run's input tables without a look at their rows.
+class InputFacts:
+    """The properties of the input tables that are known without reading their rows.
 
-    ``absent``: columns that the messages' source does not have. ``inferred``: there is no membership, and whoever was
-    served is taken to have been there. ``sampled``: the deliveries are a sample. ``ranked``: a priority that the
-    membership does not tell is 0, and not unknown. ``ingest``: how many rows an ingest had rejected. ``copies``: how
-    many messages are left out as exact copies. ``open_partitions``: those of which an earlier day left something open.
+    ``absent``: columns that the source of the messages does not have. ``inferred``: there is no membership, and each
+    consumer with deliveries counts as a member. ``sampled``: the deliveries are a sample. ``ranked``: an unrecorded
+    priority is 0, not unknown. ``ingest``: the number of rows that an ingest rejected. ``copies``: the number of
+    messages that are dropped as exact copies. ``open_partitions``: the partitions with open positions of an earlier
+    day.
     """
 
     topic: str
@@ -54,23 +56,20 @@ class Facts:
 
 
 class InputStatistics(NamedTuple):
-    """``counts``: valid and quarantined rows of each table, and what an ingest had rejected already.
+    """The statistics of the input tables.
 
-    ``extent``: first and last publish time (ns; of a day when nothing was published: delivery time), and how many
-    messages and deliveries there are; 0 for none.
-    ``events``: membership of every dispatcher that has messages, deliveries, members, or a state of the night before.
-    ``lacking``: what rules need and the tables do not have.
-    ``uncovered``: dispatchers that made their last delivery before the membership has anybody join.
-    ``repeated``, ``contradicted``: rows of the membership that say the same as another one, and otherwise.
-    ``find_unknown_consumers``: who was served, and when, though no membership event tells its joining.
-    ``lowest``, ``served``: the lowest position of each log, and what was delivered first of it (see ``beginning``).
-    ``widest``: bytes of the keys of the message with the longest ones.
-    ``plain``: each message has a key of its own, which is all that decides where it goes.
-    ``last``: the last delivery (ns), ``last_served`` that of each consumer.
-    ``first``, ``end``: the first and the last delivery, publication, membership event or, of the last, commit (ns).
-    ``copies``: so many messages are exact copies of others, and are left out.
-    ``crowded``, ``constant``: some messages have the same position; all of a topic partition have.
-    ``group``: what is known of a Kafka group beside its deliveries.
+    ``counts``: valid and quarantined rows of each table, and the rows that an ingest rejected. ``extent``: the first
+    and the last publish time (ns; delivery time on a day without publications), and the numbers of messages and
+    deliveries; 0 for none. ``events``: the membership of every dispatcher with messages, deliveries, members, or state
+    of the previous day. ``lacking``: what rules need and the tables do not contain. ``uncovered``: dispatchers whose
+    last delivery precedes the first join. ``repeated``, ``contradicted``: membership rows that repeat or contradict
+    another row. ``find_unknown_consumers``: consumers with deliveries but without a recorded join, and when they
+    received messages. ``lowest``, ``served``: the lowest position of each log, and its first delivery (see
+    ``beginning``). ``widest``: the largest key size of a message, in bytes. ``plain``: each message has its own key,
+    which alone decides its owner. ``last``: the last delivery (ns); ``last_served`` that of each consumer. ``first``,
+    ``end``: the first and the last instant (ns) of deliveries, publications, membership events and (``end``) commits.
+    ``copies``: the number of dropped exact copies. ``crowded``, ``constant``: some messages, or all of a topic
+    partition, have the same position. ``group``: the events of a Kafka group beside its deliveries.
     """
 
     counts: Rows
@@ -89,54 +88,63 @@ class InputStatistics(NamedTuple):
     last_served: Mapping[str, int]
     first: int
     end: int
-    group: GroupStory = GroupStory()
+    group: GroupEvents = GroupEvents()
     copies: int = 0
     crowded: bool = False
     constant: bool = False
 
     @property
     def traffic(self) -> int:
-        """How many messages and deliveries there are, valid or not."""
-        mine = (row for row in self.counts if row["table"] in ("messages", "deliveries"))
-        return sum(row["valid"] + row["quarantined"] for row in mine)
+        """The number of messages and deliveries, valid or not."""
+        selected = (row for row in self.counts if row["table"] in ("messages", "deliveries"))
+        return sum(row["valid"] + row["quarantined"] for row in selected)
 
     @property
     def with_rejected(self) -> list[str]:
-        """The tables of which rows are in quarantine."""
+        """The tables with quarantined rows."""
         return [row["table"] for row in self.counts if row["quarantined"]]
 
 
 def input_statistics(
-    facts: Facts,
+    facts: InputFacts,
     summaries: Mapping[str, pa.Table],
     numbers: Mapping[str, pa.Table],
     members: Rows,
     of_group: Rows | None,
     tables: Sequence[str],
 ) -> InputStatistics:
-    """What the tables hold. ``summaries`` are ``counts.summed`` of messages and deliveries, ``numbers``
-    (``intake.NUMBERS``) of the others, in which several rows may be about the same; ``members`` and ``of_group`` the
-    valid membership in order (``rows.scan.members``), at most ``MOST_EVENTS`` each (``bounded``). ``tables`` has the
-    names of all tables in the order of ``counts``."""
-    stored, served = (_valid(summaries[name]) for name in ("messages", "deliveries"))
+    """Summarize the tables.
+
+    ``summaries`` are ``counts.summed`` of messages and deliveries, ``numbers`` (``intake.NUMBERS``) of the others;
+    several of these rows may be about the same. ``members`` and ``of_group`` are the valid membership in order
+    (``rows.scan.members``), each at most ``MOST_EVENTS`` rows (``check_event_count``). ``tables`` has the names of all
+    tables in the order of ``counts``.
+    """
+    stored, served = (_select_valid(summaries[name]) for name in ("messages", "deliveries"))
     delivered = served.filter(served["last"].is_valid())
-    by_consumer = _by_consumer(delivered)
+    by_consumer = _group_by_consumer(delivered)
     partitions = {*stored["partition"].to_pylist(), *served["partition"].to_pylist(), *facts.open_partitions}
-    events, repeated, contradicted = members_once(_inferred(delivered, facts.topic) if facts.inferred else members)
-    untold = {row["consumer"] for row in by_consumer if row["instance"] is None}
+    events, repeated, contradicted = members_once(
+        _infer_membership(delivered, facts.topic) if facts.inferred else members
+    )
+    without_instance = {row["consumer"] for row in by_consumer if row["instance"] is None}
     joins = [row for row in events if row["event"] == "join"]
     scopes = [(scope.topic, scope.partition) for scope in facts.scopes]
-    seen = build_dispatcher_events(events, scopes or [(facts.topic, number) for number in sorted(partitions)], untold)
-    group = GroupStory() if of_group is None else GroupStory.of(seen, events, of_group)
-    last = {} if facts.scopes else _last(delivered, facts.topic)  # deliveries are counted whatever the topic
-    uncovered = frozenset(scope for scope, at in last.items() if _first_join(seen[scope]) > at)
+    seen = build_dispatcher_events(
+        events, scopes or [(facts.topic, number) for number in sorted(partitions)], without_instance
+    )
+    group = GroupEvents() if of_group is None else GroupEvents.from_rows(seen, events, of_group)
+    last = (
+        {} if facts.scopes else _find_last_deliveries(delivered, facts.topic)
+    )  # deliveries are counted whatever the topic
+    uncovered = frozenset(scope for scope, at in last.items() if _find_first_join(seen[scope]) > at)
     changes = [event for of_scope in seen.values() for event in of_scope]
     return InputStatistics(
-        counts=_counts(summaries, numbers, facts, tables),
-        extent=_extent(stored, served),
+        counts=_count_rows(summaries, numbers, facts, tables),
+        extent=_measure_extent(stored, served),
         events=seen,
-        lacking=_lacking(by_consumer, len(delivered) < len(served))
-        | _lacking_in_messages(stored, facts.absent)
+        lacking=_find_lacking(by_consumer, len(delivered) < len(served))
+        | _find_lacking_in_messages(stored, facts.absent)
         | group.lacking
         | ({Need.COMMITS} if not pc.sum(summaries["deliveries"]["commits"]).as_py() else set())
         | ({Need.EXACT_MEMBERSHIP} if facts.inferred else set())
@@ -149,30 +157,31 @@ def input_statistics(
         unknown_consumers=find_unknown_consumers(by_consumer, events),
         lowest={
             Scope(facts.topic, partition): tuple(position)
-            for partition, *position in _rows(stored, "partition", *_LOWEST)
+            for partition, *position in _iterate_rows(stored, "partition", *_LOWEST)
         },
-        served=_first_of(delivered, facts.topic),
+        served=_find_first_served(delivered, facts.topic),
         widest=pc.max(summaries["messages"]["widest"]).as_py() or 0,
-        plain=not _any(stored, "other"),
-        last=_most(delivered["last"], default=UNKNOWN),
-        last_served=_last_served(by_consumer),
-        first=_least([stored["first"], served["first"]], (event.since.at for event in changes)),
+        plain=not _has_any(stored, "other"),
+        last=_find_highest(delivered["last"], default=UNKNOWN),
+        last_served=_find_last_served(by_consumer),
+        first=_find_lowest([stored["first"], served["first"]], (event.since.at for event in changes)),
         end=max(
             (
                 UNKNOWN,
-                *(_most(rows, UNKNOWN) for rows in (stored["last"], served["last"], served["committed"])),
+                *(_find_highest(rows, UNKNOWN) for rows in (stored["last"], served["last"], served["committed"])),
                 *(event.at.at for event in changes),
             )
         ),
         group=group,
         copies=facts.copies,
-        crowded=_any(stored, "crowded"),
+        crowded=_has_any(stored, "crowded"),
         constant=bool(pc.all(stored["constant"], min_count=1).as_py()),
     )
 
 
-def lacking_altogether(found: InputStatistics) -> frozenset[Need]:
-    """What rules need and the tables do not have, where one of them may be empty: then that alone is the reason."""
+def find_all_lacking(found: InputStatistics) -> frozenset[Need]:
+    """Return what rules need and the tables do not contain. An empty table is the only reason for everything it
+    lacks."""
     lacking = set(found.lacking)
     if not found.extent["deliveries"]:
         lacking -= {Need.ACKNOWLEDGEMENTS, Need.RECEIPTS, Need.DISPATCH_TIMES, Need.DELIVERIES}
@@ -183,78 +192,77 @@ def lacking_altogether(found: InputStatistics) -> frozenset[Need]:
     return frozenset(lacking)
 
 
-def bounded(events: Rows) -> Rows:
-    """Events that the driver can fold. Raises ``InputError`` where there are more: a group of many partitions whose
-    owners change often tells of each at each change."""
+def check_event_count(events: Rows) -> Rows:
+    """Return the events. Raises ``InputError`` if there are more than the driver can fold, as in a group of many
+    partitions with frequent owner changes."""
     if len(events) > MOST_EVENTS:
         raise InputError(
-            f"membership: more than {MOST_EVENTS:,} rows, which is more than one process folds; give a shorter time, "
-            "or leave out rows of events assigned, revoked, lost, owner and withdrawn: owners are then what the "
-            "assignor makes of the members"
+            f"membership: more than {MOST_EVENTS:,} rows, which one process cannot fold. Audit a shorter time, or "
+            f"leave out rows of events {', '.join(sorted(OWNERSHIP))}, so that the assignor computes the owners."
         )
     return events
 
 
-def _first_join(events: tuple[MembershipEvent, ...]) -> int:
-    """When the first join of a dispatcher was asked for, ns."""
+def _find_first_join(events: tuple[MembershipEvent, ...]) -> int:
+    """Return when the first join of a dispatcher was requested, ns."""
     return min((event.since.at for event in events if event.event == "join"), default=NEVER)
 
 
-def _valid(summary: pa.Table) -> pa.Table:
+def _select_valid(summary: pa.Table) -> pa.Table:
     return summary.filter(summary["valid"])
 
 
-def _rows(rows: pa.Table, *names: str) -> Iterable[tuple[Any, ...]]:
+def _iterate_rows(rows: pa.Table, *names: str) -> Iterable[tuple[Any, ...]]:
     return zip(*(rows[name].to_pylist() for name in names), strict=True)
 
 
-def _any(rows: pa.Table, name: str) -> bool:
+def _has_any(rows: pa.Table, name: str) -> bool:
     return bool(pc.any(rows[name]).as_py())
 
 
-def _most(values: pa.ChunkedArray, default: int) -> int:
+def _find_highest(values: pa.ChunkedArray, default: int) -> int:
     most = pc.max(values).as_py()
     return default if most is None else int(most)
 
 
-def _least(columns: Iterable[pa.ChunkedArray], others: Iterable[int]) -> int:
+def _find_lowest(columns: Iterable[pa.ChunkedArray], others: Iterable[int]) -> int:
     known = [least for least in (pc.min(values).as_py() for values in columns) if least is not None]
     return min((*known, *others), default=UNKNOWN)
 
 
-def _by_consumer(delivered: pa.Table) -> Rows:
-    """By consumer and instance, whatever the topic partition; as many as members joined, or a few more."""
+def _group_by_consumer(delivered: pa.Table) -> Rows:
+    """Summarize by consumer and instance, over all topic partitions; about as many rows as members."""
     facts = ("recorded", "acknowledged", "ended", "dispatched")
-    asked = [("first", "min"), ("last", "max"), *((name, "any") for name in facts)]
+    aggregates = [("first", "min"), ("last", "max"), *((name, "any") for name in facts)]
     by = ["consumer", "instance"]
-    found = delivered.group_by(by, use_threads=False).aggregate(asked)
-    found = found.select([*by, *(f"{name}_{how}" for name, how in asked)]).rename_columns(
-        [*by, *(name for name, _ in asked)]
+    found = delivered.group_by(by, use_threads=False).aggregate(aggregates)
+    found = found.select([*by, *(f"{name}_{how}" for name, how in aggregates)]).rename_columns(
+        [*by, *(name for name, _ in aggregates)]
     )
     rows: Rows = found.sort_by([(name, "ascending") for name in by]).to_pylist()
     return rows
 
 
-def _inferred(delivered: pa.Table, topic: str) -> Rows:
-    """A membership that nobody recorded. Raises ``InputError`` where it is more than the driver folds."""
+def _infer_membership(delivered: pa.Table, topic: str) -> Rows:
+    """Infer a membership from deliveries. Raises ``InputError`` if it is larger than the driver folds."""
     if 2 * len(delivered) > MOST_EVENTS:
         raise InputError(
-            f"deliveries: consumers were served on more than {MOST_EVENTS // 2:,} topic partitions together, of which "
-            "one process cannot infer who was there; give the membership, or a shorter time"
+            f"deliveries: consumers received messages on more than {MOST_EVENTS // 2:,} topic partitions together, "
+            "for which one process cannot infer a membership. Add table membership, or audit a shorter time."
         )
     return infer_membership(delivered.select(["partition", "consumer", "instance", "first", "last"]).to_pylist(), topic)
 
 
-def _last(delivered: pa.Table, topic: str) -> dict[Scope, int]:
+def _find_last_deliveries(delivered: pa.Table, topic: str) -> dict[Scope, int]:
     found = delivered.group_by("partition", use_threads=False).aggregate([("last", "max")])
-    return {Scope(topic, partition): at for partition, at in _rows(found, "partition", "last_max")}
+    return {Scope(topic, partition): at for partition, at in _iterate_rows(found, "partition", "last_max")}
 
 
-def _last_served(by_consumer: Rows) -> dict[str, int]:
+def _find_last_served(by_consumer: Rows) -> dict[str, int]:
     return {row["consumer"]: row["last"] for row in sorted(by_consumer, key=lambda row: row["last"])}
 
 
-def _first_of(delivered: pa.Table, topic: str) -> dict[Scope, FirstServed]:
+def _find_first_served(delivered: pa.Table, topic: str) -> dict[Scope, FirstServed]:
     order = (*_LOWEST, "at", "again")
     rows = delivered.sort_by([(name, "ascending") for name in order])
     found = rows.group_by("partition", use_threads=False).aggregate(
@@ -263,52 +271,57 @@ def _first_of(delivered: pa.Table, topic: str) -> dict[Scope, FirstServed]:
     served = found.sort_by("partition")
     return {
         Scope(topic, partition): FirstServed(first, (ledger, entry, batch_index), at, again)
-        for partition, first, ledger, entry, batch_index, at, again in _rows(
+        for partition, first, ledger, entry, batch_index, at, again in _iterate_rows(
             served, "partition", "first_min", *(f"{name}_first" for name in order)
         )
     }
 
 
-def _lacking(by_consumer: Rows, acknowledged_only: bool) -> frozenset[Need]:
-    """What rules need and deliveries do not tell. Receipts are recorded if some are, and nobody acknowledged deliveries
-    without ever recording one. ``acknowledged_only``: there are acknowledgements without a delivery."""
+def _find_lacking(by_consumer: Rows, acknowledged_only: bool) -> frozenset[Need]:
+    """Return what rules need and deliveries do not record.
+
+    Receipts are recorded if some are, and if no consumer acknowledged deliveries without ever recording one.
+    ``acknowledged_only``: there are acknowledgements without a delivery.
+    """
     recorded = {row["consumer"] for row in by_consumer if row["recorded"]}
     silent = {row["consumer"] for row in by_consumer if row["acknowledged"]} - recorded
-    told = {
+    known_needs = {
         Need.RECEIPTS: bool(recorded) and not silent,
         Need.ACKNOWLEDGEMENTS: any(row["ended"] for row in by_consumer),
         Need.DISPATCH_TIMES: any(row["dispatched"] for row in by_consumer),
         Need.DELIVERIES: bool(by_consumer) or not acknowledged_only,
     }
-    return frozenset(need for need, known in told.items() if not known)
+    return frozenset(need for need, known in known_needs.items() if not known)
 
 
-def _lacking_in_messages(stored: pa.Table, absent: frozenset[str]) -> frozenset[Need]:
-    """What rules need and messages do not tell; ``absent`` are columns that their table does not have. A table with the
-    columns of keys and nothing in them tells of keys where it tells of producers: then no message has a key, and else
-    the source has none."""
+def _find_lacking_in_messages(stored: pa.Table, absent: frozenset[str]) -> frozenset[Need]:
+    """Return what rules need and messages do not record. ``absent`` are columns that their table does not have.
+
+    If the table has empty key columns but records producers, its messages have no key. Without producers, the source
+    does not record keys.
+    """
     none = not len(stored)
-    told = {
-        Need.KEYS: not {"key", "ordering_key"} <= absent and (none or _any(stored, "sticky")),
-        Need.SOME_KEY: none or _any(stored, "keyed"),
-        Need.PRODUCERS: none or _any(stored, "numbered"),
-        Need.STICKY_KEYS: not _any(stored, "slotless"),
+    known_needs = {
+        Need.KEYS: not {"key", "ordering_key"} <= absent and (none or _has_any(stored, "sticky")),
+        Need.SOME_KEY: none or _has_any(stored, "keyed"),
+        Need.PRODUCERS: none or _has_any(stored, "numbered"),
+        Need.STICKY_KEYS: not _has_any(stored, "slotless"),
     }
-    return frozenset(need for need, known in told.items() if not known)
+    return frozenset(need for need, known in known_needs.items() if not known)
 
 
-def _counts(
-    summaries: Mapping[str, pa.Table], numbers: Mapping[str, pa.Table], facts: Facts, tables: Sequence[str]
+def _count_rows(
+    summaries: Mapping[str, pa.Table], numbers: Mapping[str, pa.Table], facts: InputFacts, tables: Sequence[str]
 ) -> Rows:
-    count: Counter[tuple[str, bool]] = Counter({("messages", True): facts.copies, (INGEST, False): facts.ingest})
+    count: Counter[tuple[str, bool]] = Counter({("messages", True): facts.copies, (INGEST_TABLE, False): facts.ingest})
     for name, rows in (*summaries.items(), *numbers.items()):
-        for valid, n in _rows(rows, "valid", "count"):
+        for valid, n in _iterate_rows(rows, "valid", "count"):
             count[name, valid] += n
-    names = [*tables, *([INGEST] if facts.ingest else [])]
+    names = [*tables, *([INGEST_TABLE] if facts.ingest else [])]
     return [{"table": name, "valid": count[name, True], "quarantined": count[name, False]} for name in names]
 
 
-def _extent(stored: pa.Table, served: pa.Table) -> dict[str, int]:
+def _measure_extent(stored: pa.Table, served: pa.Table) -> dict[str, int]:
     timed = stored if len(stored) else served
     timed = timed.filter(timed["last"].is_valid())
     return {

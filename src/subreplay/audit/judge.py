@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.audit.checkpoint import BASIS, OPEN, Arrays, Checkpoint, Open, checkpoint_rows, written
+from subreplay.audit.checkpoint import BASIS, OPEN, Arrays, Checkpoint, OpenPositions, encode_text, make_checkpoint_rows
 from subreplay.audit.codes import Code, drop_exempt, mask
 from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import Found
@@ -37,7 +37,7 @@ from subreplay.audit.passes.timed import (
     with_owners,
 )
 from subreplay.audit.rules.commits import NONE, judge_commits
-from subreplay.audit.rules.liveness import finish, limits_of, note_commits, watched
+from subreplay.audit.rules.liveness import finish_watch, make_limits, make_watch, note_commits
 from subreplay.audit.rules.registry import find_rule_statuses
 from subreplay.audit.rules.undelivered import judge_undelivered
 from subreplay.audit.selectors import OwnerFits
@@ -102,10 +102,10 @@ class Judge(Context):
                 rows, commits = without_commits(rows)
                 if rows.num_rows:
                     yield from position_facts(self, dispatcher, state, with_batches_of_one(rows)).to_batches()
-                if commits.num_rows and self.of_group:
+                if commits.num_rows and self.is_group:
                     yield from commit_facts(self, dispatcher, state, commits).to_batches()
         arrays: dict[str, Ints] = {}
-        if self.carries:
+        if self.has_next_day:
             state = state or self._position_state(scope, dispatcher, checkpoint)
             arrays = {n: a for n, a in checkpoint.arrays().items() if not n.startswith(_LOG)}
             arrays |= _named(_LOG, state.checkpoint())
@@ -114,7 +114,7 @@ class Judge(Context):
         if state is not None and len(seeks := state.seeks.found):
             arrays[_SEEKS] = seeks
         if arrays:
-            yield from checkpoint_rows(arrays, scope, self.words).to_batches()
+            yield from make_checkpoint_rows(arrays, scope, self.words).to_batches()
 
     def _position_state(self, scope: Scope, dispatcher: Dispatcher, checkpoint: Checkpoint) -> PositionState:
         arrays = _of(_LOG, checkpoint.arrays())
@@ -138,7 +138,7 @@ class Judge(Context):
         explained = Explained((), None)
         if given is not None:
             given.begin(OwnerFits(self.policy, dispatcher, given.others))
-        begun, still = False, Open(self.horizon) if self.carries else None
+        begun, still = False, OpenPositions(self.horizon) if self.has_next_day else None
         for part in parts:
             facts = checkpoint.take(part)
             if not facts.num_rows:
@@ -148,11 +148,11 @@ class Judge(Context):
                 seeks = checkpoint.arrays().get(_SEEKS)
                 explained = Explained(() if shown is None else self.acts(dispatcher.timeline), shown, seeks)
             facts = explained.judge(facts)
-            if self.of_group:
+            if self.is_group:
                 facts, found, advances = judge_commits(state.offsets, facts)
                 made = ints(facts, "at")[ints(facts, "commit") != NONE].max(initial=UNKNOWN)
                 state.end = max(state.end, min(int(made), self.horizon))
-                state.watch = note_commits(state.watch, advances, limits_of(self, state.end))
+                state.watch = note_commits(state.watch, advances, make_limits(self, state.end))
                 yield from self._commits(dispatcher, facts, found, examples)
                 facts = facts.filter(pc.equal(facts["commit"], NONE))
             before = int(np.count_nonzero(flags(facts, "before")))  # these come first
@@ -190,13 +190,13 @@ class Judge(Context):
             state = state or self._state(dispatcher, checkpoint)
             if not begun:
                 begin_instants(state)
-            finish(state.watch, self.horizon, limits_of(self, self.horizon))
+            finish_watch(state.watch, self.horizon, make_limits(self, self.horizon))
             since = UNKNOWN if self.lookback == NEVER else self.horizon - self.lookback
             arrays = _named(_INSTANTS, state.checkpoint(still.keys, since)) | {
                 n: a for n, a in checkpoint.arrays().items() if n.startswith(_LOG)
             }
-            arrays |= {OPEN: still.positions, BASIS: written(self.basis)}
-            yield from checkpoint_as_judged(checkpoint_rows(arrays, scope, self.words)).to_batches()
+            arrays |= {OPEN: still.positions, BASIS: encode_text(self.basis)}
+            yield from checkpoint_as_judged(make_checkpoint_rows(arrays, scope, self.words)).to_batches()
 
     def _found(self, dispatcher: Dispatcher, state: DispatcherState, rows: pa.Table) -> tuple[Found, Ints | None]:
         """Findings about deliveries, or about messages that were never delivered, and for whom these wait."""
@@ -217,7 +217,7 @@ class Judge(Context):
     def _state(self, dispatcher: Dispatcher, checkpoint: Checkpoint) -> DispatcherState:
         arrays = _of(_INSTANTS, checkpoint.arrays())
         end = dispatcher.timeline.epochs[-1].start.at
-        watch = watched(self, dispatcher)
+        watch = make_watch(self, dispatcher)
         return DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.horizon, end, arrays, watch)
 
     def dispatcher(self, scope: Scope) -> Dispatcher:

@@ -1,4 +1,4 @@
-"""Judge the rows of a log: both passes of one task, and what becomes of the rows that they judge."""
+"""Judge the rows of a log: both passes of one task, and the outputs of the judged rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit import audited
-from subreplay.audit.checkpoint import STATE_OF_RUN, state_rows
+from subreplay.audit.checkpoint import STATE_OF_RUN, make_state_rows
 from subreplay.audit.judge import Judge
 from subreplay.audit.passes.loads import LOADS_OF_RUN, Given
 from subreplay.rows.model.columns import Gathering
@@ -18,12 +18,12 @@ from subreplay.rows.model.tables import AUDITED, JUDGED
 from subreplay.rows.sorted_blocks import BY_TIME, sorted_rows
 
 MOST_SUMS: Final = 1 << 20
-"""Sums that a task holds."""
+"""The largest number of sums that a task keeps."""
 OUTPUTS: Final = {"audited": AUDITED, "findings": JUDGED, "sums": LOADS_OF_RUN, "state": STATE_OF_RUN}
-"""What ``JudgeRows`` makes."""
+"""The outputs of ``JudgeRows``."""
 
 
-def both_passes(
+def run_both_passes(
     judge: Judge, log: Iterable[pa.RecordBatch], folder: str | None = None, given: Given | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Judge ``LOG`` rows in order ``BY_POSITION``: by position and then by time. In between the facts of a large topic
@@ -44,25 +44,25 @@ class JudgeRows:
 
     def __call__(self, log: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
         given, judged = self.judge.given(), Gathering()
-        for batch in both_passes(self.judge, log, self.folder, given):
+        for batch in run_both_passes(self.judge, log, self.folder, given):
             for rows in judged.add(batch):
                 yield from self._outputs(rows)
             if given is not None:
-                yield from _named("sums", given.taken(MOST_SUMS))
+                yield from _name_batches("sums", given.taken(MOST_SUMS))
         for rows in judged.rest():
             yield from self._outputs(rows)
         if given is not None:
-            yield from _named("sums", [given.together()])
+            yield from _name_batches("sums", [given.together()])
 
     def _outputs(self, judged: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:
         is_state = judged["checkpoint"].is_valid()
         if pc.any(is_state).as_py():
-            yield from _named("state", [state_rows(judged.filter(is_state))])
+            yield from _name_batches("state", [make_state_rows(judged.filter(is_state))])
             judged = judged.filter(pc.invert(is_state))
         if judged.num_rows:
-            rows = audited.published(judged, self.subscription, self.judge)
-            yield from _named("audited", [rows.select(self.columns)])
-            yield from _named("findings", [judged.filter(pc.not_equal(judged["codes"], 0))])
+            rows = audited.make_audited_rows(judged, self.subscription, self.judge)
+            yield from _name_batches("audited", [rows.select(self.columns)])
+            yield from _name_batches("findings", [judged.filter(pc.not_equal(judged["codes"], 0))])
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,6 @@ class AuditedRows:
         return (batch for name, batch in self.judge_rows(log) if name == "audited")
 
 
-def _named(name: str, tables: Iterable[pa.Table]) -> Iterator[tuple[str, pa.RecordBatch]]:
+def _name_batches(name: str, tables: Iterable[pa.Table]) -> Iterator[tuple[str, pa.RecordBatch]]:
     for table in tables:
         yield from ((name, batch) for batch in table.combine_chunks().to_batches() if batch.num_rows)

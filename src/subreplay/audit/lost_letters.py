@@ -1,5 +1,7 @@
-"""Find messages that were given up and are not on the dead letter topic, and dead letters out of order: exchanges by
-position and by key, then the rules of ``audit.rules.dead_letters``."""
+"""Find messages that were given up but are not on the dead letter topic, and dead letters out of order.
+
+The rows are exchanged by position and by key before the rules of ``audit.rules.dead_letters`` apply.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,12 @@ DELIVERY_COLUMNS: Final = (
     *POSITION, "consumer", "seq", "redelivery_count", "delivered_at", "delivered_nanos", "received_at", "acked_at",
     "nacked_at", "refused_at",
 )  # fmt: skip
-"""Columns of ``deliveries`` that attempts are made of; those that may be null may be missing."""
+"""The columns of ``deliveries`` that make attempts. Nullable ones may be missing."""
 KEY_COLUMNS: Final = (*POSITION, "key", "ordering_key")
-"""Columns of ``LOG`` that name the keys of messages."""
+"""The columns of ``LOG`` that name the keys of messages."""
 MOST_NAMED: Final = 1 << 20
-"""Messages without a letter whose hashes are looked for in the log; of more, every message is exchanged."""
+"""The largest number of messages without a letter whose hashes are looked up in the log. With more, every message is
+exchanged."""
 _LETTER, _ATTEMPT = range(2)
 ATTEMPTS: Final = grouped(
     pa.schema(
@@ -43,19 +46,19 @@ ATTEMPTS: Final = grouped(
     then=("kind", "redelivery_count", "at", "seq"),
     last=("consumer",),
 )
-"""What is known of messages whose redelivery count reached the maximum."""
+"""Attempts and letters of messages whose redelivery count reached the maximum."""
 NAMED: Final = grouped(pa.schema([*EXHAUSTED, pa.field("exhausted", pa.bool_(), nullable=False)]))
-"""``EXHAUSTED``, and messages of the log, which have their keys."""
+"""``EXHAUSTED`` rows, and messages of the log with their keys."""
 POSITIONS: Final = pa.schema([pa.field("hash", pa.int64(), nullable=False)])
 LETTER_STREAMS: Final = grouped(LETTERS, then=("ledger", "entry", "batch_index"))
-"""``LETTERS``, those of a key together."""
+"""``LETTERS`` grouped by key."""
 ORIGINS: Final = pa.schema([*(field for field in EXHAUSTED if field.name in POSITION), pa.field("at", pa.int64())])
-"""Which messages dead letters name, and when these were published (ns)."""
+"""The messages that dead letters name, and the publication times (ns) of the letters."""
 
 
 @dataclass(frozen=True)
-class AttemptsOf:
-    """A step: ``deliveries`` -> ``ATTEMPTS`` from ``limit`` redeliveries on."""
+class AttemptReader:
+    """A step: ``deliveries`` -> ``ATTEMPTS`` with at least ``limit`` redeliveries."""
 
     limit: int
 
@@ -64,21 +67,21 @@ class AttemptsOf:
             columns = Columns("deliveries", batch)
             nacked = pc.or_(columns["nacked_at"].is_valid(), columns["refused_at"].is_valid())
             given = {"at": happened(columns), "nacked": nacked, "acked": columns["acked_at"].is_valid()}
-            rows = _rows(columns, given, ("consumer", "redelivery_count", "seq"), _ATTEMPT)
-            mine = pc.and_(pc.greater_equal(rows["redelivery_count"], self.limit), rows["at"].is_valid())
-            yield from in_groups(rows.filter(mine), ATTEMPTS, POSITION)
+            rows = _make_rows(columns, given, ("consumer", "redelivery_count", "seq"), _ATTEMPT)
+            selected = pc.and_(pc.greater_equal(rows["redelivery_count"], self.limit), rows["at"].is_valid())
+            yield from in_groups(rows.filter(selected), ATTEMPTS, POSITION)
 
 
-def origins_as_attempts(letters: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: dead letters -> ``ATTEMPTS`` that say which messages have one."""
+def make_letter_attempts(letters: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A step: dead letters -> ``ATTEMPTS`` that mark messages with a letter."""
     for batch in letters:
         none = {name: pa.repeat(0, batch.num_rows) for name in ("redelivery_count", "at", "seq")}
-        rows = _rows(_origin(batch), none, (), _LETTER)
+        rows = _make_rows(_read_origin(batch), none, (), _LETTER)
         yield from in_groups(rows, ATTEMPTS, POSITION)
 
 
-def without_letter(attempts: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Split ``ATTEMPTS`` in order into ``exhausted``, ``NAMED`` rows without keys, and their ``positions``."""
+def split_without_letter(attempts: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Split sorted ``ATTEMPTS`` into ``exhausted``, ``NAMED`` rows without keys, and their ``positions``."""
     for rows in whole_groups(attempts):
         rows = rows.append_column("row", pa.array(np.arange(len(rows))))
         of_each = rows.group_by([*POSITION], use_threads=False).aggregate(
@@ -93,9 +96,8 @@ def without_letter(attempts: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa
 
 
 @dataclass(frozen=True, eq=False)
-class KeysOf:
-    """A step: messages of the log -> ``NAMED`` with their keys as they may leave; of those whose hash is in
-    ``positions``, or all."""
+class MessageKeyReader:
+    """A step: messages of the log -> ``NAMED`` with masked keys, for the hashes in ``positions``, or for all."""
 
     words: KeyWords
     positions: Ints | None = None
@@ -112,8 +114,8 @@ class KeysOf:
                 yield from in_groups(with_columns(rows, given), NAMED, POSITION)
 
 
-def exhausted(named: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: ``NAMED`` in order -> ``EXHAUSTED``."""
+def join_keys_of_exhausted(named: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A step: sorted ``NAMED`` -> ``EXHAUSTED``."""
     for rows in whole_groups(named):
         missing, messages = rows.filter(rows["exhausted"]), rows.filter(pc.invert(rows["exhausted"]))
         messages = messages.append_column("row", pa.array(np.arange(len(messages))))
@@ -124,7 +126,7 @@ def exhausted(named: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 @dataclass(frozen=True)
-class LettersOf:
+class LetterReader:
     """A step: dead letters with a key -> ``LETTER_STREAMS`` up to a ``day`` (None: all)."""
 
     words: KeyWords
@@ -134,31 +136,33 @@ class LettersOf:
         for batch in letters:
             columns = Columns("messages", batch)
             key, date = pc.coalesce(columns["ordering_key"], columns["key"]), columns["date"]
-            mine = key.is_valid() if self.day is None else pc.and_(key.is_valid(), pc.less_equal(date, self.day))
+            selected = key.is_valid() if self.day is None else pc.and_(key.is_valid(), pc.less_equal(date, self.day))
             judged = pa.repeat(True, batch.num_rows) if self.day is None else pc.equal(date, self.day)
-            origin = _origin(batch)
+            origin = _read_origin(batch)
             given = {name: origin[name] for name in POSITION[:2]}
             given |= {f"origin_{name}": origin[name] for name in POSITION[2:]}
             given |= {name: columns[name] for name in POSITION[2:]}
             given |= {"key": key, "published": nanos(columns, "publish_time"), "judged": judged}
-            rows = pa.table(given).filter(mine)
+            rows = pa.table(given).filter(selected)
             if len(rows):
                 rows = with_columns(rows, {"key": self.words.words(column(rows, "key"))})
                 yield from in_groups(rows, LETTER_STREAMS, ("topic", "partition", "key"))
 
 
-def origins(letters: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def read_origins(letters: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A step: dead letters -> ``ORIGINS``."""
     for batch in letters:
-        rows = _origin(batch) | {"at": nanos(Columns("messages", batch), "publish_time")}
+        rows = _read_origin(batch) | {"at": nanos(Columns("messages", batch), "publish_time")}
         yield pa.RecordBatch.from_arrays([rows[field.name].cast(field.type) for field in ORIGINS], schema=ORIGINS)
 
 
-def _origin(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    """The messages that dead letters were."""
+def _read_origin(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Return the original positions of dead letters."""
     return {name: pc.struct_field(batch["origin"], name) for name in POSITION}
 
 
-def _rows(columns: Mapping[str, pa.Array], given: Mapping[str, pa.Array], names: Iterable[str], kind: int) -> pa.Table:
-    there = {name: columns[name] for name in (*POSITION, *names)} | dict(given)
-    return pa.table(there | {"kind": pa.repeat(pa.scalar(kind, pa.int8()), len(there["ledger"]))})
+def _make_rows(
+    columns: Mapping[str, pa.Array], given: Mapping[str, pa.Array], names: Iterable[str], kind: int
+) -> pa.Table:
+    present = {name: columns[name] for name in (*POSITION, *names)} | dict(given)
+    return pa.table(present | {"kind": pa.repeat(pa.scalar(kind, pa.int8()), len(present["ledger"]))})

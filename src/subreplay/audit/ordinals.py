@@ -1,4 +1,4 @@
-"""Ordinals: one number for a position, which rises with the log and stays the same from night to night."""
+"""Number positions: one integer for each, which increases with the log and stays the same in every daily run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _MIDDLE: Final = 1 << 62
 
 
 class Ordinals:
-    """Ledgers in the order they were met, each with where its ordinals begin.
+    """Ledgers in the order of their first use, each with the begin of its ordinals.
 
-    A ledger newer than all others begins behind them; older ones that nobody had met (a redelivery of what was
-    published before the first night) begin before them. ``known``: rows of ledger, begin and end.
+    A new ledger that is newer than all others begins after them. A new ledger that is older (a redelivery of a message
+    published before the first run) begins before them. ``known``: rows of ledger, begin and end.
     """
 
     def __init__(self, known: Ints | None = None) -> None:
@@ -30,27 +30,27 @@ class Ordinals:
 
     @property
     def known(self) -> Ints:
-        """To begin with tomorrow."""
+        """The ledgers for the next daily run."""
         return np.array([(ledger, *span) for ledger, span in self._ledgers.items()], np.int64).reshape(-1, 3)
 
-    def of(self, ledger: Ints, entry: Ints, batch_index: Ints) -> Ints:
-        """The ordinals of positions that are sorted."""
+    def number(self, ledger: Ints, entry: Ints, batch_index: Ints) -> Ints:
+        """Return the ordinals of sorted positions."""
         within = (entry << BATCH_BITS) + np.minimum(batch_index + 1, (1 << BATCH_BITS) - 1)
         starts = np.flatnonzero(np.diff(ledger, prepend=-1 if not len(ledger) else ledger[0] - 1))
         ends = np.append(starts[1:], len(ledger))
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            begin, end_so_far = self._begin(int(ledger[start]))
+            begin, end_so_far = self._find_begin(int(ledger[start]))
             within[start:end] += begin
-            self._know(int(ledger[start]), begin, max(end_so_far, int(within[end - 1]) + 1))
+            self._remember(int(ledger[start]), begin, max(end_so_far, int(within[end - 1]) + 1))
         return within
 
-    def _begin(self, ledger: int) -> tuple[int, int]:
+    def _find_begin(self, ledger: int) -> tuple[int, int]:
         if ledger not in self._ledgers:
             begin = self._ends[ledger > self._newest]
-            self._know(ledger, begin, begin + _SPAN)
+            self._remember(ledger, begin, begin + _SPAN)
             self._newest = max(self._newest, ledger)
         return self._ledgers[ledger]
 
-    def _know(self, ledger: int, begin: int, end: int) -> None:
+    def _remember(self, ledger: int, begin: int, end: int) -> None:
         self._ledgers[ledger] = begin, end
         self._ends[begin >= _MIDDLE] = max(self._ends[begin >= _MIDDLE], end)

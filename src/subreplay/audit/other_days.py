@@ -1,10 +1,11 @@
-"""The log of other days: the entries of them that a run of a date looks at again.
+"""Select the log of other days: their entries that the run of a day reads again.
 
-A run judges the log of its day. Of earlier days it needs whole entries: those that an earlier run left open or of which
-the day delivers something, and those at or behind the day's first message, since positions rise with time but for the
-clocks of producers. Of the day after it needs the messages that the day delivered, whose producers' clocks were ahead.
+A run judges the log of its day. It needs whole entries of earlier days: those that an earlier run left open, those with
+deliveries on this day, and those at or after the day's first message. Positions increase with time except for the clock
+differences of producers. From the next day it needs the messages that were delivered on this day, because their
+producers' clocks were ahead.
 
-Candidates and open positions go into the exchange that sorts the day's log. ``keep_wanted`` decides there, alone;
+Candidates and open positions take part in the exchange that sorts the day's log. Only ``keep_wanted`` decides after it;
 ``EntryFilter`` drops rows before the exchange that it would drop.
 """
 
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.audit.checkpoint import CARRY, OPEN, checkpoints, open_table, unpacked
+from subreplay.audit.checkpoint import CARRY, OPEN, make_checkpoints, make_open_table, unpack_array
 from subreplay.audit.judge import whole_entries
 from subreplay.rows.model.columns import UNKNOWN, Ints, column, flags, gathered
 from subreplay.rows.model.tables import DELIVERY, LOG, MESSAGE, OPEN_POSITIONS
@@ -31,9 +32,9 @@ from subreplay.rows.scan.log_rows import as_log
 from subreplay.rows.sorted_blocks import GROUP, with_groups
 
 WAS_OPEN: Final = -2
-"""The kind of a ``LOG`` row about a position that an earlier run left open; ``judged``: its message is waiting."""
+"""The kind of a ``LOG`` row about a position that an earlier run left open; ``judged``: its message still waits."""
 MOST_ENTRIES: Final = 1 << 17
-"""So many entries ``EntryFilter`` names one by one; each task has a megabyte of them."""
+"""The largest number of entries that ``EntryFilter`` names one by one; a megabyte in each task."""
 
 ENTRY: Final = ("partition", "ledger", "entry")
 ENTRIES: Final = pa.schema([LOG.field(name) for name in ENTRY])
@@ -47,42 +48,46 @@ Bound = tuple[int, int]
 """Ledger and entry."""
 
 
-def open_positions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of table ``state`` -> ``OPEN_POSITIONS`` of those that hold array ``open``."""
+def read_open_positions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Convert rows of table ``state`` with array ``open`` to ``OPEN_POSITIONS``."""
     for batch in batches:
-        mine = pa.Table.from_batches([batch]).filter(pc.equal(batch.column("name"), OPEN))
-        parts = zip(*(mine[name].to_pylist() for name in ("data", "rows", "width")), strict=True)
-        arrays = [unpacked(*part) for part in parts]
+        selected = pa.Table.from_batches([batch]).filter(pc.equal(batch.column("name"), OPEN))
+        parts = zip(*(selected[name].to_pylist() for name in ("data", "rows", "width")), strict=True)
+        arrays = [unpack_array(*part) for part in parts]
         if arrays:
-            of = pa.array(np.repeat(np.arange(len(mine)), [len(array) for array in arrays]))
-            topics, partitions = (column(mine, name).take(of) for name in ("topic", "partition"))
-            yield from open_table(np.concatenate(arrays), topics, partitions).to_batches()
+            of = pa.array(np.repeat(np.arange(len(selected)), [len(array) for array in arrays]))
+            topics, partitions = (column(selected, name).take(of) for name in ("topic", "partition"))
+            yield from make_open_table(np.concatenate(arrays), topics, partitions).to_batches()
 
 
-def open_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of table ``state`` -> ``OPEN_ROWS`` of the log, which tell ``keep_wanted`` what is open."""
-    for batch in open_positions(batches):
+def make_open_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Convert rows of table ``state`` to ``OPEN_ROWS`` of the log, from which ``keep_wanted`` learns the open
+    positions."""
+    for batch in read_open_positions(batches):
         given = {"kind": WAS_OPEN, "at": 0, "seq": 0}
         columns = {n: pa.repeat(pa.scalar(value, LOG.field(n).type), len(batch)) for n, value in given.items()}
         columns |= {"judged": batch.column("waiting")} | {n: batch.column(n) for n in OPEN_POSITIONS.names[:5]}
         yield pa.RecordBatch.from_arrays([columns[name] for name in OPEN_ROWS.names], schema=OPEN_ROWS)
 
 
-def carried_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of table ``state`` -> ``STATE_ROWS`` of the log, which come first of a topic partition, but for array
-    ``open``."""
+def make_carried_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Convert rows of table ``state``, except array ``open``, to ``STATE_ROWS`` of the log, which come first in a topic
+    partition."""
     given = {"kind": CARRY, "ledger": UNKNOWN, "entry": 0, "batch_index": 0, "at": 0, "seq": 0}
     for batch in batches:
-        mine = pa.Table.from_batches([batch]).filter(pc.not_equal(batch.column("name"), OPEN))
-        columns = {n: pa.repeat(pa.scalar(value, LOG.field(n).type), len(mine)) for n, value in given.items()}
-        columns |= {n: column(mine, n) for n in ("topic", "partition")} | {"checkpoint": checkpoints(mine)}
+        selected = pa.Table.from_batches([batch]).filter(pc.not_equal(batch.column("name"), OPEN))
+        columns = {n: pa.repeat(pa.scalar(value, LOG.field(n).type), len(selected)) for n, value in given.items()}
+        columns |= {n: column(selected, n) for n in ("topic", "partition")} | {"checkpoint": make_checkpoints(selected)}
         yield pa.RecordBatch.from_arrays([columns[f.name].cast(f.type) for f in STATE_ROWS], schema=STATE_ROWS)
 
 
 @dataclass(frozen=True, eq=False)
 class EntryFilter:
-    """Drops rows of earlier days that ``keep_wanted`` would drop: those before the bound of their partition, of the
-    ``partitions`` that have one, unless their entry has one of some hashes. It may keep too many."""
+    """Drops rows of earlier days that ``keep_wanted`` would drop.
+
+    These are the rows before the bound of their partition, for the ``partitions`` that have one, unless the hash of
+    their entry is among ``hashes``. It may keep too many rows.
+    """
 
     partitions: Ints  # in order
     ledgers: Ints
@@ -91,13 +96,13 @@ class EntryFilter:
 
     @classmethod
     def of(cls, bounds: Mapping[int, Bound], hashes: Ints | None = None) -> EntryFilter:
-        """``bounds`` by partition; ``hashes`` as of ``entry_hashes``."""
+        """Build from ``bounds`` by partition and ``hashes`` of ``hash_entries``."""
         of_each = np.array([(partition, *bounds[partition]) for partition in sorted(bounds)], np.int64).reshape(-1, 3)
         named = np.empty(0, np.int64) if hashes is None else np.unique(hashes)
         return cls(of_each[:, 0], of_each[:, 1], of_each[:, 2], named)
 
     def is_behind(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
-        """Which rows are at or behind the bound of their partition."""
+        """Return which rows are at or after the bound of their partition."""
         if not len(self.partitions):
             return np.zeros(len(rows), np.bool_)
         partition, ledger, entry = (np.asarray(rows.column(name)) for name in ENTRY)
@@ -108,32 +113,32 @@ class EntryFilter:
         return found
 
     def keep(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
-        """Which rows of earlier days may be wanted."""
+        """Return which rows of earlier days may be needed."""
         kept = self.is_behind(rows)
         if len(self.hashes) and not kept.all():
-            found = _hashes(rows)
+            found = _hash_entries(rows)
             at = np.minimum(np.searchsorted(self.hashes, found), len(self.hashes) - 1)
             kept |= self.hashes[at] == found
         return kept
 
 
-def entry_hashes(batches: Iterable[pa.RecordBatch], before: EntryFilter) -> Iterator[pa.RecordBatch]:
-    """Rows with the columns of ``ENTRY`` -> hashes of the entries before the bounds of a filter, as ``HASHES``; of
-    more than ``MOST_ENTRIES`` not all."""
+def hash_entries(batches: Iterable[pa.RecordBatch], before: EntryFilter) -> Iterator[pa.RecordBatch]:
+    """Hash the entries before the bounds of a filter, from rows with the columns of ``ENTRY``, as ``HASHES``. After
+    ``MOST_ENTRIES`` it stops."""
     number = 0
-    for rows in gathered(entries_before(batches, before)):
-        found = np.unique(_hashes(rows.to_batches()[0]))
+    for rows in gathered(select_entries_before(batches, before)):
+        found = np.unique(_hash_entries(rows.to_batches()[0]))
         yield pa.RecordBatch.from_arrays([pa.array(found)], schema=HASHES)
         number += len(found)
         if number > MOST_ENTRIES:
             return
 
 
-def lowest_entries(batches: Iterable[pa.RecordBatch], before: EntryFilter) -> Iterator[pa.RecordBatch]:
-    """Rows with the columns of ``ENTRY`` -> the lowest entry of each partition, if it is before the bounds of a filter,
+def find_lowest_entries(batches: Iterable[pa.RecordBatch], before: EntryFilter) -> Iterator[pa.RecordBatch]:
+    """Find the lowest entry of each partition before the bounds of a filter, from rows with the columns of ``ENTRY``,
     as ``ENTRIES``."""
     lowest = np.empty((3, 0), np.int64)
-    for rows in gathered(entries_before(batches, before)):
+    for rows in gathered(select_entries_before(batches, before)):
         together = np.hstack([lowest, np.array([rows[name].to_numpy() for name in ENTRY], np.int64)])
         together = together[:, np.lexsort(together[::-1])]
         lowest = together[:, np.diff(together[0], prepend=together[0][0] - 1) != 0]
@@ -142,69 +147,74 @@ def lowest_entries(batches: Iterable[pa.RecordBatch], before: EntryFilter) -> It
     )
 
 
-def entries_before(batches: Iterable[pa.RecordBatch], before: EntryFilter) -> Iterator[pa.RecordBatch]:
-    """The rows before the bounds of a filter, in the columns of ``ENTRY``."""
+def select_entries_before(batches: Iterable[pa.RecordBatch], before: EntryFilter) -> Iterator[pa.RecordBatch]:
+    """Select the rows before the bounds of a filter, in the columns of ``ENTRY``."""
     for batch in batches:
-        mine = batch.select([*ENTRY])
-        yield mine.filter(pa.array(~before.is_behind(mine)))
+        selected = batch.select([*ENTRY])
+        yield selected.filter(pa.array(~before.is_behind(selected)))
 
 
-def _hashes(rows: pa.RecordBatch) -> Ints:
-    """Of entries."""
+def _hash_entries(rows: pa.RecordBatch) -> Ints:
+    """Hash entries."""
     of_each: Ints = with_groups(pa.Table.from_batches([rows.select(ENTRY)]), ENTRY)[GROUP].to_numpy()
     return of_each
 
 
-def messages_of_other_days(
+def select_messages_of_other_days(
     batches: Iterable[pa.RecordBatch], day: Date, kept: EntryFilter | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """``messages`` of the days before ``day`` and after it -> rows of the log, for ``keep_wanted``; ``judged`` is null
-    where that decides it."""
-    for batch in _valid("messages", batches):
+    """Convert ``messages`` of the days before and after ``day`` to rows of the log for ``keep_wanted``. ``judged`` is
+    null where that decides it."""
+    for batch in _select_valid("messages", batches):
         early = pc.greater(batch.column("date"), pa.scalar(day))
-        rows = _with(as_log("messages", batch), "judged", pc.if_else(early, False, pa.scalar(None, pa.bool_())))
-        yield from _of_other_days(rows, kept, np.asarray(early))
+        rows = _replace_column(
+            as_log("messages", batch), "judged", pc.if_else(early, False, pa.scalar(None, pa.bool_()))
+        )
+        yield from _select_of_other_days(rows, kept, np.asarray(early))
 
 
-def deliveries_of_other_days(
+def select_deliveries_of_other_days(
     batches: Iterable[pa.RecordBatch], kept: EntryFilter | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """``deliveries`` of earlier days -> rows of the log, for ``keep_wanted``."""
-    for batch in _valid("deliveries", batches):
-        yield from _of_other_days(as_log("deliveries", batch), kept)
+    """Convert ``deliveries`` of earlier days to rows of the log for ``keep_wanted``."""
+    for batch in _select_valid("deliveries", batches):
+        yield from _select_of_other_days(as_log("deliveries", batch), kept)
 
 
-def _valid(table: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Canonical rows without those that were rejected on their own day."""
+def _select_valid(table: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Select the canonical rows that were not rejected on their own day."""
     for batch in batches:
         keeps = checked(table, batch)
         yield batch if keeps is None else batch.filter(pa.array(keeps))
 
 
-def _of_other_days(
+def _select_of_other_days(
     rows: pa.RecordBatch, kept: EntryFilter | None, anyway: NDArray[np.bool_] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    rows = _with(rows, "before", pa.repeat(True, len(rows)))
+    rows = _replace_column(rows, "before", pa.repeat(True, len(rows)))
     if kept is not None:
-        mine = kept.keep(rows)
-        rows = rows.filter(pa.array(mine if anyway is None else mine | anyway))
+        selected = kept.keep(rows)
+        rows = rows.filter(pa.array(selected if anyway is None else selected | anyway))
     if len(rows):
         yield rows
 
 
 def keep_wanted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """``LOG`` rows in order of their positions, with candidates of other days and ``OPEN_ROWS`` -> the log that the run
-    of a day judges: of other days the entries that it needs. A message of an earlier day is ``judged`` where it is
-    waiting."""
+    """Select the log that the run of a day judges from sorted ``LOG`` rows with candidates of other days and
+    ``OPEN_ROWS``.
+
+    A message of an earlier day is ``judged`` if it still waits.
+    """
     for _, parts in itertools.groupby(whole_entries(batches), key=operator.itemgetter(0)):
         begun = False
         for _, rows in parts:
-            wanted, begun = _wanted(rows, begun)
+            wanted, begun = _select_wanted(rows, begun)
             yield from wanted.to_batches()
 
 
-def _wanted(rows: pa.Table, begun: bool) -> tuple[pa.Table, bool]:
-    """Of whole entries of one topic partition; whether a message of the day came before, or is among them."""
+def _select_wanted(rows: pa.Table, begun: bool) -> tuple[pa.Table, bool]:
+    """Select from whole entries of one topic partition. Also returns whether a message of the day came before, or is
+    among them."""
     kind, before = rows["kind"].to_numpy(), flags(rows, "before")
     of_day = (kind >= MESSAGE) & ~before
     messages = np.flatnonzero(of_day & (kind == MESSAGE))
@@ -215,28 +225,28 @@ def _wanted(rows: pa.Table, begun: bool) -> tuple[pa.Table, bool]:
     new_entry = np.concatenate([[True], (np.diff(ledger) != 0) | (np.diff(entry) != 0)])
     of_entry = np.cumsum(new_entry) - 1
     of_position = np.cumsum(new_entry | np.concatenate([[True], np.diff(index) != 0])) - 1
-    is_served = _any(of_entry, of_day & (kind >= DELIVERY))
-    is_open = _any(of_entry, open_)
+    is_served = _has_any(of_entry, of_day & (kind >= DELIVERY))
+    is_open = _has_any(of_entry, open_)
     first = of_entry[messages[0]] if len(messages) else len(rows)
     behind = np.full(len(rows), True) if begun else of_entry >= first
     early = before & (kind == MESSAGE) & np.asarray(rows["judged"].is_valid())
     wanted = ~before | is_served | (~early & (behind | is_open))
-    waiting = _any(of_position, open_ & flags(rows, "judged"))
+    waiting = _has_any(of_position, open_ & flags(rows, "judged"))
     decided = before & ~early & (kind == MESSAGE)
     judged = pc.if_else(pa.array(decided), pa.array(waiting), rows["judged"])
     rows = rows.set_column(rows.schema.get_field_index("judged"), LOG.field("judged"), judged)
     return rows.filter(pa.array(wanted & ~open_)), begun or len(messages) > 0
 
 
-def _any(of: Ints, which: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether any row of the same number is one of ``which``."""
+def _has_any(of: Ints, which: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return whether any row with the same number is one of ``which``."""
     found = np.zeros(int(of[-1]) + 1, np.bool_)
     found[of[which]] = True
     return found[of]
 
 
-def _with(rows: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
-    """The same rows of the log with other values in a column."""
-    there = dict(zip(rows.schema.names, rows.columns, strict=True)) | {name: values}
-    fields = [field for field in LOG if field.name in there]
-    return pa.RecordBatch.from_arrays([there[f.name].cast(f.type) for f in fields], schema=pa.schema(fields))
+def _replace_column(rows: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
+    """Replace the values of a column in rows of the log."""
+    present = dict(zip(rows.schema.names, rows.columns, strict=True)) | {name: values}
+    fields = [field for field in LOG if field.name in present]
+    return pa.RecordBatch.from_arrays([present[f.name].cast(f.type) for f in fields], schema=pa.schema(fields))

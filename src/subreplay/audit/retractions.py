@@ -1,7 +1,7 @@
-"""Retract findings of earlier daily runs that a day's data correct: exchanges by position.
+"""Retract findings of earlier daily runs that the data of a later day correct: exchanges by position.
 
-A message that was reported LOST has come; one that was delivered as UNKNOWN_MESSAGE stands in the log; the only one
-that a consumer's stream jumped over (SKIP) was given to it.
+A message that was reported LOST was delivered. One that was delivered as UNKNOWN_MESSAGE is in the log. The only one
+that a consumer skipped (SKIP) was delivered to it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ import pyarrow.compute as pc
 from subreplay.audit.codes import Code
 from subreplay.rows.groups import AddingUp, hashes, in_groups, whole_groups, with_columns
 from subreplay.rows.model.columns import UNKNOWN, Ints, ints
-from subreplay.rows.model.tables import TIME, WITHDRAWN
+from subreplay.rows.model.tables import RETRACTED_FINDINGS, TIME
 from subreplay.rows.sorted_blocks import grouped
 
 CODES: Final = (Code.LOST, Code.UNKNOWN_MESSAGE, Code.SKIP)
-"""Rules whose findings may be retracted."""
-ONE_SKIPPED: Final = 2
-"""Pieces of evidence of a SKIP: the delivery, and the message that was jumped over; a third one names others."""
-NAMED: Final = 8
-"""Retracted findings of a rule and day whose positions a report shows, beside how many there are."""
+"""The rules whose findings may be retracted."""
+EVIDENCE_OF_ONE_SKIP: Final = 2
+"""The pieces of evidence of a SKIP: the delivery and the skipped message. A third piece mentions others."""
+MOST_SHOWN_POSITIONS: Final = 8
+"""The largest number of positions that a report shows for the retracted findings of a rule and day, beside their total.
+"""
 MOST_POSITIONS: Final = 1 << 20
-"""Positions of findings whose hashes are looked for in the day's rows; of more, every row is exchanged."""
+"""The largest number of positions whose hashes are looked up in the day's rows. With more, every row is exchanged."""
 FINDING_COLUMNS: Final = (
     "date", "partition", "ledger", "entry", "batch_index", "code", "verdict", "consumer", "at", "witness",
 )  # fmt: skip
@@ -58,54 +59,58 @@ _FIELDS: Final = [
     pa.field("producer", pa.string()),
 ]
 FINDINGS: Final = grouped(pa.schema(_FIELDS), then=("kind",))
-"""Findings of earlier runs, and those that were retracted since, grouped by what they are about."""
+"""Findings of earlier runs and retracted findings, grouped by what they are about."""
 CORRECTIONS: Final = grouped(pa.schema(_FIELDS), then=("kind",), last=("consumer",))
-"""Findings, deliveries and messages, grouped by the message that is sought."""
+"""Findings, deliveries and messages, grouped by the message that would correct the finding."""
 COUNTED: Final = pa.schema(
-    [*(field for field in WITHDRAWN if field.name in _FINDING), pa.field("count", pa.int64(), nullable=False)]
+    [*(field for field in RETRACTED_FINDINGS if field.name in _FINDING), pa.field("count", pa.int64(), nullable=False)]
 )
-"""The first positions of each rule and day; the first of them has how many there are, the others 0."""
+"""The first positions of each rule and day. The first row has the total count, the others 0."""
 
 
-def findings_to_retract(violations: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: rows of table ``violations`` of ``CODES`` -> ``FINDINGS`` that fail, and may be corrected."""
+def select_findings_to_retract(violations: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A step: rows of table ``violations`` of ``CODES`` -> ``FINDINGS`` that fail and may be corrected."""
     for batch in violations:
         rows = pa.Table.from_batches([batch])
         pieces = pc.list_value_length(rows["witness"])
-        one = pc.or_(pc.not_equal(rows["code"], Code.SKIP.name), pc.fill_null(pc.equal(pieces, ONE_SKIPPED), False))
+        one = pc.or_(
+            pc.not_equal(rows["code"], Code.SKIP.name), pc.fill_null(pc.equal(pieces, EVIDENCE_OF_ONE_SKIP), False)
+        )
         rows = rows.filter(pc.and_(pc.not_equal(rows["verdict"], "valid"), one))
         if not len(rows):
             continue
-        sought = _sought(rows)
-        given = {"kind": _kind(_REPORTED, len(rows)), "told": rows["date"], **sought}
-        yield from in_groups(with_columns(rows, given), FINDINGS, (*_POSITION, "code"))
+        sought = _find_sought(rows)
+        delivered = {"kind": _make_kind(_REPORTED, len(rows)), "told": rows["date"], **sought}
+        yield from in_groups(with_columns(rows, delivered), FINDINGS, (*_POSITION, "code"))
 
 
-def retracted_before(withdrawn: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def select_retracted_before(retracted: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A step: rows of table ``withdrawn`` of earlier runs -> ``FINDINGS``."""
-    for batch in withdrawn:
+    for batch in retracted:
         rows = pa.Table.from_batches([batch]).select(RETRACTED_COLUMNS)
-        yield from in_groups(with_columns(rows, {"kind": _kind(_RETRACTED, len(rows))}), FINDINGS, (*_POSITION, "code"))
+        yield from in_groups(
+            with_columns(rows, {"kind": _make_kind(_RETRACTED, len(rows))}), FINDINGS, (*_POSITION, "code")
+        )
 
 
-def not_retracted(findings: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Split ``FINDINGS`` in order into ``findings``, ``CORRECTIONS`` of those that were not retracted yet, and the
-    ``positions`` that are sought."""
+def split_not_retracted(findings: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Split sorted ``FINDINGS`` into ``findings``, ``CORRECTIONS`` of those not retracted yet, and the ``positions``
+    that would correct them."""
     for rows in whole_groups(findings):
         before = rows.filter(pc.equal(rows["kind"], _RETRACTED)).select(_FINDING)
-        mine = rows.filter(pc.equal(rows["kind"], _REPORTED))
+        selected = rows.filter(pc.equal(rows["kind"], _REPORTED))
         if len(before):
-            mine = mine.join(before, [*_FINDING], join_type="left anti", use_threads=False)
-        for batch in in_groups(mine, CORRECTIONS, _SOUGHT):
+            selected = selected.join(before, [*_FINDING], join_type="left anti", use_threads=False)
+        for batch in in_groups(selected, CORRECTIONS, _SOUGHT):
             yield "findings", batch
-        if len(mine):
-            yield "positions", pa.RecordBatch.from_arrays([pa.array(hashes(mine, _SOUGHT))], schema=POSITIONS)
+        if len(selected):
+            yield "positions", pa.RecordBatch.from_arrays([pa.array(hashes(selected, _SOUGHT))], schema=POSITIONS)
 
 
 @dataclass(frozen=True, eq=False)
-class Corrections:
-    """A step: deliveries of the day, or its messages, in the canonical columns -> ``CORRECTIONS``; those whose hash is
-    in ``positions``, or all."""
+class CorrectionReader:
+    """A step: deliveries or messages of the day in canonical columns -> ``CORRECTIONS`` for the hashes in
+    ``positions``, or for all."""
 
     positions: Ints | None = None
 
@@ -113,10 +118,10 @@ class Corrections:
         for batch in batches:
             rows = pa.Table.from_batches([batch])
             delivered = "delivered_at" in rows.column_names
-            given: dict[str, Any] = {f"sought_{name}": rows[name] for name in _POSITION[1:]}
-            given["at"] = rows["delivered_at" if delivered else "publish_time"]
-            given["kind"] = _kind(_DELIVERED if delivered else _STORED, len(rows))
-            rows = with_columns(rows, given).drop_columns([*_POSITION[1:]])
+            values: dict[str, Any] = {f"sought_{name}": rows[name] for name in _POSITION[1:]}
+            values["at"] = rows["delivered_at" if delivered else "publish_time"]
+            values["kind"] = _make_kind(_DELIVERED if delivered else _STORED, len(rows))
+            rows = with_columns(rows, values).drop_columns([*_POSITION[1:]])
             rows = rows.filter(rows["at"].is_valid())
             if self.positions is not None and len(rows):
                 rows = rows.filter(pa.array(np.isin(hashes(rows, _SOUGHT), self.positions)))
@@ -124,145 +129,158 @@ class Corrections:
 
 
 @dataclass(frozen=True)
-class Retract:
-    """Splits ``CORRECTIONS`` in order into ``withdrawn``, rows of that table in ``columns``, and what is ``counted`` of
-    them. ``joins`` are the membership's: who joins anew is another consumer."""
+class Retractor:
+    """Splits sorted ``CORRECTIONS`` into ``withdrawn``, rows of that table in ``columns``, and their ``counted``
+    totals.
+
+    ``joins`` are those of the membership: a consumer that joins again is another consumer.
+    """
 
     joins: pa.Table
-    columns: tuple[str, ...] = tuple(WITHDRAWN.names)
+    columns: tuple[str, ...] = tuple(RETRACTED_FINDINGS.names)
 
     def __call__(self, corrections: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        counted = adding_retracted()
+        counted = make_retracted_counter()
         for rows in whole_groups(corrections):
             findings = rows.filter(pc.equal(rows["kind"], _REPORTED))
             if not len(findings):
                 continue
-            given = rows.filter(pc.equal(rows["kind"], _DELIVERED))
+            delivered = rows.filter(pc.equal(rows["kind"], _DELIVERED))
             stored = rows.filter(pc.equal(rows["kind"], _STORED))
-            parts = (_came(findings, given), _published(findings, stored), self._skipped(findings, given))
+            parts = (
+                _correct_lost(findings, delivered),
+                _correct_unknown(findings, stored),
+                self._correct_skips(findings, delivered),
+            )
             found = pa.concat_tables([part.select([*_FINDING, "corrected_at", "what"]) for part in parts])
             found = found.group_by(found.column_names, use_threads=False).aggregate([])
             if len(found):
-                written = _written(found)
-                counted.add(counted_retracted(written))
+                written = _make_retracted(found)
+                counted.add(count_retracted(written))
                 yield from (("withdrawn", batch) for batch in written.select(self.columns).to_batches())
         yield from (("counted", batch) for batch in counted.together().to_batches())
 
-    def _skipped(self, findings: pa.Table, given: pa.Table) -> pa.Table:
-        """SKIP of messages that the day gave to the consumer that had not been given them, which has been there without
-        a break."""
-        given = given.select([*_SOUGHT, "consumer", "at"]).rename_columns({"at": "corrected_at"})
-        mine = findings.filter(pc.equal(findings["code"], Code.SKIP.name))
-        mine = mine.join(given, [*_SOUGHT, "consumer"], join_type="inner", use_threads=False)
-        mine = mine.filter(pa.array(~self._joined_again(mine), pa.bool_()))
+    def _correct_skips(self, findings: pa.Table, delivered: pa.Table) -> pa.Table:
+        """Return the SKIP findings whose skipped message was delivered on this day to the same, continuously connected
+        consumer."""
+        delivered = delivered.select([*_SOUGHT, "consumer", "at"]).rename_columns({"at": "corrected_at"})
+        selected = findings.filter(pc.equal(findings["code"], Code.SKIP.name))
+        selected = selected.join(delivered, [*_SOUGHT, "consumer"], join_type="inner", use_threads=False)
+        selected = selected.filter(pa.array(~self._has_joined_again(selected), pa.bool_()))
         what = pc.binary_join_element_wise(
-            "and ", _words(mine, _SOUGHT), ", which it had jumped over, was delivered to ", mine["consumer"], ""
+            "and ",
+            _format_positions(selected, _SOUGHT),
+            ", which it had jumped over, was delivered to ",
+            selected["consumer"],
+            "",
         )
-        return mine.append_column("what", what)
+        return selected.append_column("what", what)
 
-    def _joined_again(self, rows: pa.Table) -> np.ndarray:
-        """Whether a consumer joined between a finding and what corrects it."""
+    def _has_joined_again(self, rows: pa.Table) -> np.ndarray:
+        """Return whether a consumer joined between a finding and its correction."""
         again = np.zeros(len(rows), np.bool_)
-        found, corrected = _micros(rows["at"]), _micros(rows["corrected_at"])
-        whose = zip(rows["consumer"].to_pylist(), rows["partition"].to_pylist(), strict=True)
+        found, corrected = _to_micros(rows["at"]), _to_micros(rows["corrected_at"])
+        consumer_partitions = zip(rows["consumer"].to_pylist(), rows["partition"].to_pylist(), strict=True)
         numbers: dict[tuple[str, int], list[int]] = {}
-        for number, one in enumerate(whose):
+        for number, one in enumerate(consumer_partitions):
             numbers.setdefault(one, []).append(number)
         for (consumer, partition), some in numbers.items():
-            mine = pc.equal(self.joins["consumer"], consumer)
+            selected = pc.equal(self.joins["consumer"], consumer)
             there = pc.or_(self.joins["partition"].is_null(), pc.equal(self.joins["partition"], partition))
-            joins = np.sort(_micros(self.joins.filter(pc.and_(mine, pc.fill_null(there, True)))["at"]))
+            joins = np.sort(_to_micros(self.joins.filter(pc.and_(selected, pc.fill_null(there, True)))["at"]))
             first, last = (np.searchsorted(joins, at[some], "right") for at in (found, corrected))
             again[some] = (last > first) & (found[some] != UNKNOWN)
         return again
 
 
-def joins_of(membership: pa.Table) -> pa.Table:
-    """The joins of ``membership``, as ``Retract`` needs them."""
+def select_joins(membership: pa.Table) -> pa.Table:
+    """Select the joins of ``membership`` for ``Retractor``."""
     return membership.filter(pc.equal(membership["event"], "join")).select(["consumer", "partition", "at"])
 
 
-def adding_retracted() -> AddingUp:
-    """Adds up ``counted_retracted``."""
-    adding = AddingUp(_first_positions)
+def make_retracted_counter() -> AddingUp:
+    """Return an accumulator of ``count_retracted``."""
+    adding = AddingUp(_keep_first_positions)
     adding.add(COUNTED.empty_table())
     return adding
 
 
-def counted_retracted(withdrawn: pa.Table) -> pa.Table:
-    """``COUNTED`` of rows of table ``withdrawn``."""
-    counted = withdrawn.select(_FINDING).append_column("count", pa.array(np.ones(len(withdrawn), np.int64)))
-    return _first_positions(counted.cast(COUNTED))
+def count_retracted(retracted: pa.Table) -> pa.Table:
+    """Count rows of table ``withdrawn`` (``COUNTED``)."""
+    counted = retracted.select(_FINDING).append_column("count", pa.array(np.ones(len(retracted), np.int64)))
+    return _keep_first_positions(counted.cast(COUNTED))
 
 
-def retracted_by_rule(counted: pa.Table) -> list[dict[str, Any]]:
-    """Retracted findings by rule and day: how many there are, and the first ``positions``."""
+def group_retracted_by_rule(counted: pa.Table) -> list[dict[str, Any]]:
+    """Group the retracted findings by rule and day, with their number and the first ``positions``."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in counted.to_pylist():
         about = {"code": row["code"], "told": row["told"], "count": 0, "positions": []}
-        mine = found.setdefault((row["code"], row["told"]), about)
-        mine["count"] += row["count"]
-        mine["positions"].append({name: row[name] for name in _POSITION})
+        selected = found.setdefault((row["code"], row["told"]), about)
+        selected["count"] += row["count"]
+        selected["positions"].append({name: row[name] for name in _POSITION})
     return [*found.values()]
 
 
-def _first_positions(rows: pa.Table) -> pa.Table:
+def _keep_first_positions(rows: pa.Table) -> pa.Table:
     rows = rows.sort_by([(name, "ascending") for name in ("code", "told", *_POSITION)])
     totals = rows.group_by(["code", "told"], use_threads=False).aggregate([("count", "sum"), ([], "count_all")])
     sizes, counts = ints(totals, "count_all"), ints(totals, "count_sum")
     nth = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    kept = nth < NAMED
+    kept = nth < MOST_SHOWN_POSITIONS
     count = pa.array(np.where(nth == 0, np.repeat(counts, sizes), 0))
     index = rows.schema.get_field_index("count")
     return rows.set_column(index, COUNTED.field("count"), count).filter(pa.array(kept, pa.bool_())).combine_chunks()
 
 
-def _came(findings: pa.Table, given: pa.Table) -> pa.Table:
-    """LOST of messages that the day delivered."""
-    first = _earliest(given, "consumer")
+def _correct_lost(findings: pa.Table, delivered: pa.Table) -> pa.Table:
+    """Return the LOST findings of messages that were delivered on this day."""
+    first = _find_earliest(delivered, "consumer")
     what = pc.binary_join_element_wise("and was delivered to ", first["consumer"], "")
-    return _corrected(findings, Code.LOST, first, what)
+    return _join_corrections(findings, Code.LOST, first, what)
 
 
-def _published(findings: pa.Table, stored: pa.Table) -> pa.Table:
-    """UNKNOWN_MESSAGE of messages that the day has."""
+def _correct_unknown(findings: pa.Table, stored: pa.Table) -> pa.Table:
+    """Return the UNKNOWN_MESSAGE findings of messages that this day's log contains."""
     at = stored.group_by([*_SOUGHT], use_threads=False).aggregate([("at", "min")]).rename_columns([*_SOUGHT, "at"])
-    named = _earliest(stored.filter(stored["producer"].is_valid()), "producer", by=("producer",))
+    named = _find_earliest(stored.filter(stored["producer"].is_valid()), "producer", by=("producer",))
     first = at.join(named.select([*_SOUGHT, "producer"]), [*_SOUGHT], use_threads=False)
     by = pc.fill_null(pc.binary_join_element_wise(" by ", first["producer"], ""), "")
-    return _corrected(findings, Code.UNKNOWN_MESSAGE, first, pc.binary_join_element_wise("and was published", by, ""))
+    return _join_corrections(
+        findings, Code.UNKNOWN_MESSAGE, first, pc.binary_join_element_wise("and was published", by, "")
+    )
 
 
-def _earliest(rows: pa.Table, name: str, by: tuple[str, ...] = ("at",)) -> pa.Table:
-    """The first row of each message."""
+def _find_earliest(rows: pa.Table, name: str, by: tuple[str, ...] = ("at",)) -> pa.Table:
+    """Return the first row of each message."""
     order = [(column, "ascending") for column in dict.fromkeys((*by, name))]
     rows = rows.take(pc.sort_indices(rows, order)).append_column("row", pa.array(np.arange(len(rows))))
     first = rows.group_by([*_SOUGHT], use_threads=False).aggregate([("row", "min")])
     return rows.take(first["row_min"]).select([*_SOUGHT, "at", name])
 
 
-def _corrected(findings: pa.Table, code: Code, first: pa.Table, what: pa.ChunkedArray) -> pa.Table:
-    mine = findings.filter(pc.equal(findings["code"], code.name))
+def _join_corrections(findings: pa.Table, code: Code, first: pa.Table, what: pa.ChunkedArray) -> pa.Table:
+    selected = findings.filter(pc.equal(findings["code"], code.name))
     by = first.select([*_SOUGHT, "at"]).rename_columns({"at": "corrected_at"}).append_column("what", what)
-    return mine.join(by, [*_SOUGHT], join_type="inner", use_threads=False)
+    return selected.join(by, [*_SOUGHT], join_type="inner", use_threads=False)
 
 
-def _written(found: pa.Table) -> pa.Table:
-    """Rows of table ``withdrawn``."""
+def _make_retracted(found: pa.Table) -> pa.Table:
+    """Make rows of table ``withdrawn``."""
     at = pc.strftime(found["corrected_at"].cast(pa.timestamp("us")), "%Y-%m-%d %H:%M:%S")
     at = pc.replace_substring_regex(at, r"\.?0*$", "")
     explanation = pc.binary_join_element_wise(
-        _words(found, _POSITION), " was told ", found["code"], " on ", found["told"].cast(pa.string()), " ",
-        found["what"], " at ", at, "",
+        _format_positions(found, _POSITION), " was reported as ", found["code"], " on ",
+        found["told"].cast(pa.string()), " ", found["what"], " at ", at, "",
     )  # fmt: skip
-    given = {"at": found["corrected_at"], "explanation": explanation}
-    return with_columns(found, given).select(WITHDRAWN.names).cast(WITHDRAWN).combine_chunks()
+    delivered = {"at": found["corrected_at"], "explanation": explanation}
+    return with_columns(found, delivered).select(RETRACTED_FINDINGS.names).cast(RETRACTED_FINDINGS).combine_chunks()
 
 
-def _sought(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
-    """The message that would correct a finding: that which it is about, or of a SKIP that which was jumped over."""
+def _find_sought(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
+    """Return the message that would correct a finding: its own message, or the skipped one of a SKIP."""
     skips = pc.equal(rows["code"], Code.SKIP.name)
-    skipped = pc.if_else(skips, pc.list_element(_two(rows["witness"]), 1), None)
+    skipped = pc.if_else(skips, pc.list_element(_pad_lists(rows["witness"]), 1), None)
     parts = pc.extract_regex(skipped, r"^(?P<ledger>-?\d+):(?P<entry>-?\d+)(?:\[(?P<batch_index>\d+)\])?$")
     found = {}
     for name in _POSITION[1:]:
@@ -272,23 +290,23 @@ def _sought(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
     return found
 
 
-def _two(lists: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Lists with at least two elements."""
-    short = pc.less(pc.fill_null(pc.list_value_length(lists), 0), ONE_SKIPPED)
+def _pad_lists(lists: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Pad lists to at least two elements."""
+    short = pc.less(pc.fill_null(pc.list_value_length(lists), 0), EVIDENCE_OF_ONE_SKIP)
     return pc.if_else(short, pa.scalar(["", ""], lists.type), lists)
 
 
-def _words(rows: pa.Table, names: tuple[str, ...]) -> pa.ChunkedArray:
-    """Positions as findings name them."""
+def _format_positions(rows: pa.Table, names: tuple[str, ...]) -> pa.ChunkedArray:
+    """Format positions as findings name them."""
     ledger, entry, batch_index = (rows[name] for name in names[1:])
     index = pc.binary_join_element_wise("[", batch_index.cast(pa.string()), "]", "")
     batched = pc.if_else(pc.greater_equal(batch_index, 0), index, "")
     return pc.binary_join_element_wise(ledger.cast(pa.string()), ":", entry.cast(pa.string()), batched, "")
 
 
-def _micros(times: pa.ChunkedArray) -> Ints:
+def _to_micros(times: pa.ChunkedArray) -> Ints:
     return np.asarray(pc.fill_null(times.cast(pa.int64()), UNKNOWN))
 
 
-def _kind(kind: int, rows: int) -> pa.Array:
+def _make_kind(kind: int, rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(kind, pa.int8()), rows)

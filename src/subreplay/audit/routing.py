@@ -29,10 +29,10 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Routing:
-    """How the producers of a topic of ``partitions`` partitions were declared to choose one.
+    """How the producers of a topic with ``partitions`` partitions choose one, as declared.
 
-    ``as_bytes`` names those that set their keys as bytes (``None``: those without a name); ``why`` explains messages
-    that are elsewhere.
+    ``as_bytes`` names the producers that set their keys as bytes (``None``: unnamed ones). ``why`` explains messages in
+    other partitions.
     """
 
     partitions: int
@@ -44,8 +44,8 @@ class Routing:
 
 @dataclass(frozen=True, eq=False)
 class Misrouted:
-    """``wrong[i]``: message i is not where its routing puts it; ``expected[i]`` is where, or ``NO_PARTITION`` if any
-    partition is right."""
+    """``wrong[i]``: message i is not in the partition of its routing. ``expected[i]`` is that partition, or
+    ``NO_PARTITION`` if any is right."""
 
     routing: Routing
     wrong: Mask
@@ -53,8 +53,8 @@ class Misrouted:
     partitions: NDArray[np.int64]
     keyed: Mask
 
-    def words(self, message: int) -> str:
-        """Why message number ``message`` is in the wrong place."""
+    def describe(self, message: int) -> str:
+        """Explain why message number ``message`` is in the wrong partition."""
         found, expected, count = int(self.partitions[message]), int(self.expected[message]), self.routing.partitions
         if not 0 <= found < count:
             return f"partition {found} does not exist: the topic has {count}"
@@ -63,31 +63,31 @@ class Misrouted:
         return f"its producer keeps messages without a key in partition {expected}, but it is in {found}"
 
 
-def misrouted(routing: Routing, keys: pa.Array, producers: pa.Array, partitions: NDArray[np.int64]) -> Misrouted:
-    """Which messages are on the wrong partition.
+def find_misrouted(routing: Routing, keys: pa.Array, producers: pa.Array, partitions: NDArray[np.int64]) -> Misrouted:
+    """Find the messages in a wrong partition.
 
     ``keys`` are bytes (null: none), ``producers`` names, all in order of publication. A key decides unless routing is
-    custom. Without a key, ``SinglePartition`` must stay where the producer's first message went, which changes when a
-    producer of that name starts anew; under the other modes any partition is right.
+    custom. Without a key, ``SinglePartition`` stays in the partition of the producer's first message, which changes
+    when a producer with that name restarts. Under other modes any partition is right.
     """
     keyed = keys.is_valid().to_numpy(zero_copy_only=False)
     expected = np.full(len(keys), NO_PARTITION)
     wrong = (partitions < 0) | (partitions >= routing.partitions)
     if routing.mode != "CustomPartition":
-        expected = np.where(keyed, _routed(routing, keys, producers), expected)
+        expected = np.where(keyed, _route_keys(routing, keys, producers), expected)
         wrong |= (expected != NO_PARTITION) & (partitions != expected)
     if routing.mode == "SinglePartition":
-        expected = np.where(keyed, expected, _first_of(producers, partitions, ~keyed))
+        expected = np.where(keyed, expected, _find_first_partitions(producers, partitions, ~keyed))
         wrong |= ~keyed & (partitions != expected)
     return Misrouted(routing, wrong, expected, partitions, keyed)
 
 
-def out_of_publication_order(sequence_ids: NDArray[np.int64], *stream: pa.Array) -> Mask:
-    """Messages stored after one of their stream that was published later: its sequence id is above theirs.
+def find_out_of_order(sequence_ids: NDArray[np.int64], *stream: pa.Array) -> Mask:
+    """Find messages that are stored after a message of their stream with a higher sequence id.
 
-    Rows are in the order of the log. The columns that are promised to be in order make the stream: producer and
-    partition (``SinglePartition``, no key), or key, producer and partition. Equal ids are the same message sent twice.
-    The specification of what row L-ROUTE-3 promises to the log itself: no command reaches it.
+    Rows are in the order of the log. The columns within which order is promised make the stream: producer and partition
+    (``SinglePartition``, no key), or key, producer and partition. Equal ids are the same message sent twice. This
+    specifies what row L-ROUTE-3 promises about the log; no command uses it.
     """
     streams = np.zeros(len(sequence_ids), np.int64)
     for part in stream:
@@ -102,8 +102,8 @@ def out_of_publication_order(sequence_ids: NDArray[np.int64], *stream: pa.Array)
     return late
 
 
-def _routed(routing: Routing, keys: pa.Array, producers: pa.Array) -> NDArray[np.int64]:
-    """The partition of each key, as text, or, of producers that set their keys as bytes, of its base64 text."""
+def _route_keys(routing: Routing, keys: pa.Array, producers: pa.Array) -> NDArray[np.int64]:
+    """Return the partition of each key as text, or of its base64 text for producers that set their keys as bytes."""
     expected = choose_partitions(keys, routing.partitions, routing.scheme)
     if routing.as_bytes and get_scheme(routing.scheme).of_bytes:
         names = pa.array([name for name in routing.as_bytes if name is not None], pa.string())
@@ -114,8 +114,8 @@ def _routed(routing: Routing, keys: pa.Array, producers: pa.Array) -> NDArray[np
     return expected
 
 
-def _first_of(producers: pa.Array, partitions: NDArray[np.int64], among: Mask) -> NDArray[np.int64]:
-    """For each row, where the first message ``among`` its producer's went."""
+def _find_first_partitions(producers: pa.Array, partitions: NDArray[np.int64], among: Mask) -> NDArray[np.int64]:
+    """Return, for each row, the partition of its producer's first message ``among`` the rows."""
     names = producers.dictionary_encode("encode")
     codes = np.asarray(names.indices, np.int64)
     rows = np.flatnonzero(among)

@@ -1,4 +1,4 @@
-"""Count the keys that reached several consumers within one epoch: what mixed batches do to a steady group."""
+"""Count the keys that reached several consumers within one epoch: the effect of mixed batches on a steady group."""
 
 from __future__ import annotations
 
@@ -8,35 +8,37 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.audit.sums import scattered_keys
+from subreplay.audit.sums import count_scattered_keys
 from subreplay.rows.groups import added_up, in_groups, whole_groups
 from subreplay.rows.sorted_blocks import grouped
 
 COLUMNS: Final = ("delivered", "key", "epoch", "consumer")
-"""Columns of table ``audited``."""
+"""The columns of table ``audited`` that this module reads."""
 SERVED: Final = grouped(pa.schema([("key", pa.string()), ("epoch", pa.int64()), ("consumer", pa.string())]))
-"""Which consumers were given a key in which epoch."""
+"""The consumers that received a key in an epoch."""
 COUNTS: Final = pa.schema([("scattered", pa.int64()), ("keys", pa.int64())])
 
 
-def served_keys(judged: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def read_served_keys(judged: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A step: rows of table ``audited`` -> ``SERVED``."""
-    for rows in added_up(_given(judged), _distinct):
+    for rows in added_up(_select_served(judged), _drop_duplicates):
         yield from in_groups(rows, SERVED, ["key"])
 
 
 def count_scattered(served: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A step: ``SERVED`` in order -> ``COUNTS``."""
     for rows in whole_groups(served):
-        counted = scattered_keys(rows.append_column("delivered", pa.repeat(True, len(rows))))
+        counted = count_scattered_keys(rows.append_column("delivered", pa.repeat(True, len(rows))))
         yield pa.RecordBatch.from_arrays([pa.array([count]) for count in counted], schema=COUNTS)
 
 
-def _given(judged: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _select_served(judged: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     for batch in judged:
         rows = pa.Table.from_batches([batch]).select(COLUMNS)
-        yield _distinct(rows.filter(pc.and_(rows["delivered"], rows["key"].is_valid())).drop_columns(["delivered"]))
+        yield _drop_duplicates(
+            rows.filter(pc.and_(rows["delivered"], rows["key"].is_valid())).drop_columns(["delivered"])
+        )
 
 
-def _distinct(rows: pa.Table) -> pa.Table:
+def _drop_duplicates(rows: pa.Table) -> pa.Table:
     return rows.group_by(["key", "epoch", "consumer"], use_threads=False).aggregate([])

@@ -1,7 +1,7 @@
-"""Whose ring it was: deliveries that miss their owners under one policy or profile may fit those of another one.
+"""Find the selector that explains the recorded owners, if the deliveries do not fit the policy or profile of the run.
 
-``OwnerFits`` compares the first deliveries of a dispatcher with the owners under every other selector and profile,
-where many of them went to others than their owners. ``best_fit`` says of the sums whether one explains what is wrong.
+``OwnerFits`` compares the first deliveries of a dispatcher with the owners under every other selector and profile, if
+many of them went to wrong owners. ``find_best_fit`` decides from the sums whether one of them explains the deliveries.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.timeline import Timeline
 
 MOST_COMPARED: Final = 4_096
-"""Deliveries of a dispatcher that are compared."""
-FEW: Final = 10
-"""Fewer deliveries to others than their owners are not looked into."""
-MANY: Final = 0.01
-"""The share of deliveries to others than their owners from which on they are many."""
-FITS: Final = 0.995
-"""The share of deliveries at their owners from which on a selector fits."""
+"""The largest number of compared deliveries of a dispatcher."""
+FEWEST_MISSED: Final = 10
+"""The smallest number of deliveries to wrong owners that are examined."""
+MISSED_SHARE: Final = 0.01
+"""The smallest share of deliveries to wrong owners that is examined."""
+FITTING_SHARE: Final = 0.995
+"""The smallest share of deliveries to right owners with which a selector fits."""
 _SPLITTING: Final = ("pulsar.key_shared.consistent_hash", "pulsar.key_shared.auto_split")
-"""Selectors that a broker's setting chooses between: clients cannot tell which one it is."""
+"""Selectors that a broker setting chooses. Clients do not know which one it is."""
 _WRONG: Final = Code.WRONG_OWNER.bit
 _UNCLEAR: Final = Code.UNKNOWN_MESSAGE.bit | Code.NOT_CONNECTED.bit
 
 
-def name_of(policy: Policy) -> str:
-    """A policy and its profile in one word of a sum."""
+def format_selector(policy: Policy) -> str:
+    """Format a policy and its profile as the key of a sum."""
     return f"{policy.name} {policy.profile}"
 
 
-def other_selectors(policy: Policy) -> Iterator[Policy]:
-    """What the broker may have run instead: other profiles, and the other selector of a setting; with its options."""
+def list_other_selectors(policy: Policy) -> Iterator[Policy]:
+    """Yield what the broker may have run instead: other profiles, and the other selector of the setting, with the same
+    options."""
     if policy.routing == "any" or policy.serving == "polled" or policy.measures_load:
         return
     names = [policy.name, *(name for name in _SPLITTING if policy.name in _SPLITTING and name != policy.name)]
@@ -60,58 +61,57 @@ def other_selectors(policy: Policy) -> Iterator[Policy]:
 
 
 class OtherTimelines:
-    """The timeline of a dispatcher under other selectors. Dispatchers of the same events, of which one comes after the
-    other, share it."""
+    """The timelines of a dispatcher under other selectors. Consecutive dispatchers with the same events share them."""
 
     def __init__(self) -> None:
         self._of: Timeline | None = None
         self._known: dict[str, Timeline] = {}
 
-    def under(self, policy: Policy, timeline: Timeline) -> Timeline:
-        """What ``timeline`` would be under another policy."""
+    def fold_under(self, policy: Policy, timeline: Timeline) -> Timeline:
+        """Return ``timeline`` under another policy."""
         if self._of is None or self._of.index is not timeline.index:
             self._of, self._known = timeline, {}
-        if name_of(policy) not in self._known:
+        if format_selector(policy) not in self._known:
             causes = (epoch.cause for epoch in timeline.epochs)
             events = (event for event in causes if event is not None)
-            self._known[name_of(policy)] = Timeline.fold(policy, timeline.scope, events)
-        return self._known[name_of(policy)]
+            self._known[format_selector(policy)] = Timeline.fold(policy, timeline.scope, events)
+        return self._known[format_selector(policy)]
 
 
 class OwnerFits:
-    """The first deliveries of a dispatcher outside of membership changes, by which selectors are compared."""
+    """The first deliveries of a dispatcher outside of membership changes, with which selectors are compared."""
 
     def __init__(self, policy: Policy, dispatcher: Dispatcher, others: OtherTimelines) -> None:
         self._policy, self._timeline, self._others = policy, dispatcher.timeline, others
         self._parts: list[Ints] = []
-        self._left = 0 if next(other_selectors(policy), None) is None else MOST_COMPARED
+        self._remaining = 0 if next(list_other_selectors(policy), None) is None else MOST_COMPARED
 
     def add(self, facts: pa.Table, codes: Ints) -> None:
-        """``FACTS`` of deliveries in order of time, and their findings."""
-        if not self._left:
+        """Add ``FACTS`` of deliveries in order of time, and their findings."""
+        if not self._remaining:
             return
         session = ints(facts, "session")
         clear = ~flags(facts, "in_transition") & (codes & _UNCLEAR == 0) & (session != UNKNOWN_CONSUMER)
-        rows = np.flatnonzero(clear)[: self._left]
-        told = (ints(facts, "hash"), ints(facts, "at"), ints(facts, "seq", 0), session, codes & _WRONG)
-        self._parts.append(np.stack(told)[:, rows])
-        self._left -= len(rows)
+        rows = np.flatnonzero(clear)[: self._remaining]
+        columns = (ints(facts, "hash"), ints(facts, "at"), ints(facts, "seq", 0), session, codes & _WRONG)
+        self._parts.append(np.stack(columns)[:, rows])
+        self._remaining -= len(rows)
 
     def rows(self) -> dict[str, Any]:
-        """Columns of ``LOAD``: of each ``selector``, how many deliveries were compared (``outside``) and how many of
-        them were at their owners (``at_owner``). No rows unless many were not."""
+        """Return columns of ``LOAD``: the number of compared deliveries (``outside``) and of right owners
+        (``at_owner``) for each ``selector``. No rows unless many owners are wrong."""
         compared = np.concatenate([np.zeros((5, 0), np.int64), *self._parts], axis=1)
         hashes, at, seq, session, wrong = compared
         missed = int(np.count_nonzero(wrong))
-        found = {name_of(self._policy): len(wrong) - missed}
-        if not missed or missed < MANY * len(wrong):
+        found = {format_selector(self._policy): len(wrong) - missed}
+        if not missed or missed < MISSED_SHARE * len(wrong):
             found = {}
-        for other in other_selectors(self._policy) if found else ():
-            found[name_of(other)] = self._fitting(other, hashes, at, seq, session)
+        for other in list_other_selectors(self._policy) if found else ():
+            found[format_selector(other)] = self._count_fitting(other, hashes, at, seq, session)
         return {"selector": [*found], "outside": [len(wrong)] * len(found), "at_owner": [*found.values()]}
 
-    def _fitting(self, policy: Policy, hashes: Ints, at: Ints, seq: Ints, session: Ints) -> int:
-        timeline = self._others.under(policy, self._timeline)
+    def _count_fitting(self, policy: Policy, hashes: Ints, at: Ints, seq: Ints, session: Ints) -> int:
+        timeline = self._others.fold_under(policy, self._timeline)
         unsigned = hashes.astype(np.uint32)
         owner = timeline.find_owners(policy.compute_slots(unsigned), unsigned, timeline.find_epochs(at, seq))
         # by name: of consumers of equal names nobody knows which one it was
@@ -122,8 +122,8 @@ class OwnerFits:
 
 @dataclass(frozen=True)
 class OwnerFit:
-    """How many of the deliveries that were ``compared`` are at their owners: under the run's policy, and under
-    ``others``, which fit."""
+    """The number of ``compared`` deliveries and of those at their owners: under the run's policy, and under ``others``,
+    which fit."""
 
     policy: str
     profile: str
@@ -133,7 +133,7 @@ class OwnerFit:
 
     @property
     def sentence(self) -> str:
-        """What fits and what does not: a clause."""
+        """A clause with the selector that fits and the one that does not."""
         policy, _, fits = self.others[0]
         profiles = " or ".join(profile for _, profile, _ in self.others)
         fitting, mine, key = profiles, self.profile, "profile"
@@ -145,15 +145,15 @@ class OwnerFit:
         )
 
 
-def best_fit(policy: Policy, rows: Iterable[Mapping[str, Any]]) -> OwnerFit | None:
-    """The selectors that fit where the run's does not; ``rows`` are the sums of ``OwnerFits.rows``. None: there are
-    none, or nothing much is wrong."""
+def find_best_fit(policy: Policy, rows: Iterable[Mapping[str, Any]]) -> OwnerFit | None:
+    """Return the selectors that fit while the run's does not. ``rows`` are the sums of ``OwnerFits.rows``. None if
+    there are none, or if few owners are wrong."""
     sums = {tuple(row["selector"].split(" ")): (row["outside"], row["at_owner"]) for row in rows}
     compared, at_owner = sums.pop((policy.name, policy.profile), (0, 0))
     missed = compared - at_owner
-    if missed < FEW or missed < MANY * compared:
+    if missed < FEWEST_MISSED or missed < MISSED_SHARE * compared:
         return None
-    fitting = [(name, profile, fits) for (name, profile), (_, fits) in sums.items() if fits >= FITS * compared]
+    fitting = [(name, profile, fits) for (name, profile), (_, fits) in sums.items() if fits >= FITTING_SHARE * compared]
     if not fitting:
         return None
     order = [*KEYLESS]

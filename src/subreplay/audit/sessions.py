@@ -1,6 +1,6 @@
-"""Who was connected when: the sessions of a dispatcher's consumers, searched by consumer and instant.
+"""Find the sessions of a dispatcher's consumers: which consumer was connected when, searched by consumer and instant.
 
-Where somebody was served whose joining no event tells, the membership is taken as it may have been.
+If a consumer received messages without a recorded join, the membership is completed as it may have been.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from subreplay.semantics.timelines.timeline import Timeline
 FOREVER = Instant(int(np.iinfo(np.int64).max), 0)
 UNKNOWN_CONSUMER = -1
 # Names and instances by number: what is not told, and what no consumer of the dispatcher ever had.
-_NOT_TOLD, _NOBODYS = -1, -2
+_NO_NUMBER, _NO_CONSUMER = -1, -2
 
 
-class Served(NamedTuple):
-    """To whom deliveries went: numbers of names and instances."""
+class ConsumerNumbers(NamedTuple):
+    """The consumers of deliveries: numbers of names and instances."""
 
     names: Ints
     instances: Ints
 
-    def of(self, rows: Ints) -> Served:
-        """Some of them."""
-        return Served(self.names[rows], self.instances[rows])
+    def of(self, rows: Ints) -> ConsumerNumbers:
+        """Return some of them."""
+        return ConsumerNumbers(self.names[rows], self.instances[rows])
 
 
 @dataclass(frozen=True, eq=False)
 class Sessions:
-    """Sessions by consumer index (the ordinal of the join): name, when joined, when left; instants as time and order.
+    """Sessions by consumer index (the ordinal of the join): name, join and leave. Instants have a time and an order.
 
-    A session runs from the instant a join was asked for to the instant its leave was complete: inside the two changes
-    nobody can tell, so a delivery there is to a connected consumer. Of a Kafka group a member is out at once when it
-    leaves; only the rebalance, in which others get what it had, comes later. ``closing`` is when the leave was asked
-    for.
+    A session lasts from the request of a join to the completion of its leave. During either change a delivery counts as
+    one to a connected consumer, because the exact instant is not known. A member of a Kafka group is disconnected as
+    soon as it leaves; the rebalance that reassigns its partitions comes later. ``closing`` is when the leave was
+    requested.
 
-    Several consumers of one name may be connected at once. A delivery is to the one with its instance. Where a side
-    does not tell it, or an instance is known to be another name's, it may be to any of that name.
+    Several consumers with one name may be connected at once. A delivery belongs to the one with its instance. If an
+    instance is not recorded, or is known to belong to another name, the delivery may belong to any of them.
     """
 
     names: tuple[str, ...]
@@ -62,7 +62,7 @@ class Sessions:
 
     @classmethod
     def of(cls, timeline: Timeline, by_label: bool = False) -> Sessions:
-        """The sessions of a timeline; a consumer that the policy rejected has none, at any time.
+        """Return the sessions of a timeline. A rejected consumer never has one.
 
         ``by_label``: deliveries name consumers by their labels, as predicted ones do.
         """
@@ -82,47 +82,49 @@ class Sessions:
                 closing[consumer.index], left[consumer.index] = min(epoch.since, end).at, end
         return cls(names, instances, labels, tuple(since), joined, closing, tuple(left))
 
-    def served(self, names: pa.Array, instances: pa.Array) -> Served:
-        """Whom the names and instances of deliveries mean."""
-        of_name, of_instance = _coded(names, self._names), _coded(instances, self._instances)
-        of_name[of_name == _NOT_TOLD] = _NOBODYS
+    def number_consumers(self, names: pa.Array, instances: pa.Array) -> ConsumerNumbers:
+        """Return the numbers of the names and instances of deliveries."""
+        of_name, of_instance = _number_words(names, self._names), _number_words(instances, self._instances)
+        of_name[of_name == _NO_NUMBER] = _NO_CONSUMER
         if (of_instance >= 0).any():
             pairs = self._pair(*self._consumers)
-            of_instance[(of_instance >= 0) & ~np.isin(self._pair(of_name, of_instance), pairs)] = _NOT_TOLD
-        return Served(of_name, of_instance)
+            of_instance[(of_instance >= 0) & ~np.isin(self._pair(of_name, of_instance), pairs)] = _NO_NUMBER
+        return ConsumerNumbers(of_name, of_instance)
 
-    def find(self, served: Served, at: Ints, seq: Ints) -> tuple[Ints, Flags]:
-        """The session of each delivery, ``UNKNOWN_CONSUMER`` where it had none; of ``several`` it may be to, that which
-        ended first: what it held may have come again since."""
+    def find(self, served: ConsumerNumbers, at: Ints, seq: Ints) -> tuple[Ints, Flags]:
+        """Return the session of each delivery, ``UNKNOWN_CONSUMER`` for none. Of ``several`` candidates, it is the one
+        that ended first, because its messages may have been redelivered since."""
         return _find(*served, at, seq, *self._by_name, self._consumers.instances, *self._bounds)
 
-    def connected_within(self, served: Served, since: Ints, until: Ints) -> Flags:
-        """Whether a consumer that each delivery may be to was connected at any instant from ``since`` to ``until``."""
+    def connected_within(self, served: ConsumerNumbers, since: Ints, until: Ints) -> Flags:
+        """Return whether a possible consumer of each delivery was connected at any instant from ``since`` to
+        ``until``."""
         found = np.zeros(len(since), np.bool_)
         joined, left = self._bounds
         for session in np.flatnonzero(np.isin(self._consumers.names, served.names)).tolist():
             there = (joined[session, 0] <= until) & (left[session, 0] >= since)
-            found |= there & self.fits(np.full(len(since), session), served)
+            found |= there & self.fits_session(np.full(len(since), session), served)
         return found
 
-    def fits(self, sessions: NDArray[np.integer[Any]], served: Served) -> Flags:
-        """Whether each delivery may be to that session (never to ``UNKNOWN_CONSUMER``), by its name and instance."""
+    def fits_session(self, sessions: NDArray[np.integer[Any]], served: ConsumerNumbers) -> Flags:
+        """Return whether each delivery may belong to that session (never to ``UNKNOWN_CONSUMER``), by its name and
+        instance."""
         names, instances = (
             np.append(self._consumers.names, UNKNOWN_CONSUMER),
-            np.append(self._consumers.instances, _NOBODYS),
+            np.append(self._consumers.instances, _NO_CONSUMER),
         )
-        told = (instances[sessions] != _NOT_TOLD) & (served.instances != _NOT_TOLD)
-        fit: Flags = (names[sessions] == served.names) & (~told | (instances[sessions] == served.instances))
+        is_known = (instances[sessions] != _NO_NUMBER) & (served.instances != _NO_NUMBER)
+        fit: Flags = (names[sessions] == served.names) & (~is_known | (instances[sessions] == served.instances))
         return fit
 
-    def words(self, names: pa.Array, instances: pa.Array, sessions: Ints) -> pa.Array:
-        """What consumers are called in results: by the label of the session; an unknown consumer by its name, and by
-        its instance where others of that name have labels of their own."""
+    def label_consumers(self, names: pa.Array, instances: pa.Array, sessions: Ints) -> pa.Array:
+        """Return the label of each consumer in results: that of its session. An unknown consumer gets its name, with
+        its instance if others of that name have labels."""
         if self.labels == self.names:
             return names
         shared = {name for name, label in zip(self.names, self.labels, strict=True) if name != label}
-        told = pc.and_(pc.is_in(names, pa.array(sorted(shared))), instances.is_valid())
-        of_unknown = pc.if_else(told, pc.binary_join_element_wise(names, " (", instances, ")", ""), names)
+        is_known = pc.and_(pc.is_in(names, pa.array(sorted(shared))), instances.is_valid())
+        of_unknown = pc.if_else(is_known, pc.binary_join_element_wise(names, " (", instances, ")", ""), names)
         labels = pa.array([*self.labels, None], pa.string()).take(pa.array(sessions % (len(self.labels) + 1)))
         return pc.coalesce(labels, of_unknown)
 
@@ -135,22 +137,22 @@ class Sessions:
         return {instance: i for i, instance in enumerate(dict.fromkeys(self.instances)) if instance is not None}
 
     @cached_property
-    def _consumers(self) -> Served:
-        """The name and the instance of each session."""
+    def _consumers(self) -> ConsumerNumbers:
+        """The name and the instance of each session, as numbers."""
         names = [self._names[name] for name in self.names]
-        instances = [_NOT_TOLD if told is None else self._instances[told] for told in self.instances]
-        return Served(np.array(names, np.int64), np.array(instances, np.int64))
+        instances = [_NO_NUMBER if is_known is None else self._instances[is_known] for is_known in self.instances]
+        return ConsumerNumbers(np.array(names, np.int64), np.array(instances, np.int64))
 
     @cached_property
     def _by_name(self) -> tuple[Ints, Ints]:
-        """Sessions by the number of their name and in order of time, and where those of each number begin."""
+        """Sessions by the number of their name and in order of time, and the first one of each number."""
         names, (since, _) = self._consumers.names, self._bounds
         order = np.lexsort((since[:, 1], since[:, 0], names))
         return order, np.searchsorted(names[order], np.arange(len(self._names) + 1))
 
     @cached_property
     def left_at(self) -> Ints:
-        """When each session ended, ns; the end of time where it has not."""
+        """The end of each session, ns; the end of time if it has not ended."""
         return self._bounds[1][:, 0]
 
     @cached_property
@@ -162,11 +164,11 @@ class Sessions:
         return names * len(self.instances) + instances
 
 
-def _coded(words: pa.Array, numbers: dict[str, int]) -> Ints:
-    """The number of each word: ``_NOBODYS`` for one without a number, ``_NOT_TOLD`` for none."""
+def _number_words(words: pa.Array, numbers: dict[str, int]) -> Ints:
+    """Return the number of each word: ``_NO_CONSUMER`` for a word without a number, ``_NO_NUMBER`` for null."""
     coded = words.dictionary_encode()
-    known = [numbers.get(word, _NOBODYS) for word in coded.dictionary.to_pylist()]
-    found: Ints = np.array([*known, _NOT_TOLD], np.int64)[np.asarray(coded.indices.fill_null(-1))]
+    known = [numbers.get(word, _NO_CONSUMER) for word in coded.dictionary.to_pylist()]
+    found: Ints = np.array([*known, _NO_NUMBER], np.int64)[np.asarray(coded.indices.fill_null(-1))]
     return found
 
 
@@ -175,7 +177,8 @@ def _find(
     names: Ints, instances: Ints, at: Ints, seq: Ints, indexes: Ints, starts: Ints, instance_of: Ints, since: Ints,
     left: Ints,
 ) -> tuple[Ints, Flags]:  # fmt: skip  # pragma: no cover - compiled
-    """Bounds are times and orders; a delivery without an order (0) is inside at the very instant of either."""
+    """Find the session of each delivery. Bounds are times and orders; a delivery without an order (0) is inside at
+    either instant."""
     found, several = np.full(len(at), UNKNOWN_CONSUMER, np.int64), np.zeros(len(at), np.bool_)
     for i in range(len(at)):
         if names[i] < 0:
@@ -184,7 +187,7 @@ def _find(
             s = indexes[k]
             if since[s, 0] > at[i]:
                 break
-            if instances[i] != _NOT_TOLD and instance_of[s] != _NOT_TOLD and instances[i] != instance_of[s]:
+            if instances[i] != _NO_NUMBER and instance_of[s] != _NO_NUMBER and instances[i] != instance_of[s]:
                 continue
             before = at[i] == since[s, 0] and 0 < seq[i] < since[s, 1]
             after = at[i] > left[s, 0] or (at[i] == left[s, 0] and seq[i] > left[s, 1] and seq[i] > 0)
@@ -195,21 +198,21 @@ def _find(
     return found, several
 
 
-def with_unknown_consumers(
+def add_unknown_consumers(
     scope: Scope, events: Sequence[MembershipEvent], unknown: Mapping[str, ServedInterval]
 ) -> tuple[MembershipEvent, ...]:
-    """The events of a dispatcher, in order, with those of ``unknown``.
+    """Return the events of a dispatcher in order, with those of ``unknown`` consumers.
 
-    Each joins as early as it may have since the event before it was first served, and stays until its leaving is told,
-    or the first event after it was last served.
+    Each of them joins as early as possible, at the last event before its first delivery. It stays until its recorded
+    leave, or until the first event after its last delivery.
     """
-    story = [*events]
+    ordered = [*events]
     for name, present in sorted(unknown.items(), key=lambda item: item[1]):
-        begin = sum(event.at.at <= present.first for event in story)
-        at = story[begin - 1].at if begin else Instant(present.first)
-        story.insert(begin, MembershipEvent(scope, "join", name, at, at))
-        told = any(event.consumer == name and event.event in ("leave", "crash") for event in story)
-        after = next((i for i, event in enumerate(story) if event.at.at > present.last), None)
-        if after is not None and not told:
-            story.insert(after, MembershipEvent(scope, "leave", name, story[after].at, story[after].at))
-    return tuple(story)
+        begin = sum(event.at.at <= present.first for event in ordered)
+        at = ordered[begin - 1].at if begin else Instant(present.first)
+        ordered.insert(begin, MembershipEvent(scope, "join", name, at, at))
+        is_known = any(event.consumer == name and event.event in ("leave", "crash") for event in ordered)
+        after = next((i for i, event in enumerate(ordered) if event.at.at > present.last), None)
+        if after is not None and not is_known:
+            ordered.insert(after, MembershipEvent(scope, "leave", name, ordered[after].at, ordered[after].at))
+    return tuple(ordered)

@@ -1,4 +1,4 @@
-"""What an audit is told besides the log and the membership: limits, settings of the topic, how producers route."""
+"""The settings of an audit besides the log and the membership: limits, topic settings, and the routing of producers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from subreplay.audit.routing import Routing
 from subreplay.rows.model.subscription import InitialPosition
 
 Isolation = Literal["read_committed", "read_uncommitted"]
-SECOND = 1_000_000_000
+SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class Terms:
     take at once is dropped; ``isolation`` the isolation level of a Kafka group.
     """
 
-    tick: int = SECOND
-    stuck_after: int | None = 60 * SECOND
-    starved_after: int | None = 2 * SECOND
+    tick: int = SECOND_NS
+    stuck_after: int | None = 60 * SECOND_NS
+    starved_after: int | None = 2 * SECOND_NS
     stalled_after: int | None = None
     late_after: int | None = None
     max_unacked_per_consumer: int | None = None
     max_unacked_per_subscription: int | None = None
-    clock_skew: int = SECOND
+    clock_skew: int = SECOND_NS
     ttl: int | None = None
     compacted: bool = False
     deduplication: bool | None = None
@@ -52,8 +52,8 @@ class Terms:
 
     @property
     def lacking(self) -> frozenset[Need]:
-        """What rules need and these do not tell."""
-        told = {
+        """What rules need and these settings do not contain."""
+        known_needs = {
             Need.ROUTING: self.routing is not None,
             Need.STUCK_AFTER: bool(self.stuck_after),
             Need.STARVED_AFTER: bool(self.starved_after),
@@ -61,4 +61,4 @@ class Terms:
             Need.LATE_AFTER: bool(self.late_after),
             Need.DEAD_LETTER_POLICY: self.max_redeliveries is not None,
         }
-        return frozenset(need for need, known in told.items() if not known)
+        return frozenset(need for need, known in known_needs.items() if not known)

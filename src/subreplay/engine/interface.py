@@ -95,10 +95,6 @@ class Dataset(ABC):
         is to be sorted is in order when it is read: all rows of a scope (``Order.scope``) are in one task, one scope
         after the other."""
 
-    def in_any_order(self) -> Dataset:
-        """The same rows; what is to be sorted is read as it is, where that costs less."""
-        return self
-
     @abstractmethod
     def table(self, most: int | None = None) -> pa.Table:
         """All rows, which are few; at most ``most`` of them, whichever come first."""

@@ -10,17 +10,17 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from subreplay.audit import explaining, judging, sums, topic_findings
-from subreplay.audit.clocks import Shift
+from subreplay.audit.clocks import ClockShift
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.explain.findings import Explainer
-from subreplay.audit.explaining import Counting, CountWords, WordsOf
+from subreplay.audit.explaining import FindingCounting, FindingExplainer, OtherFindingCounter
 from subreplay.audit.judge import Judge
 from subreplay.audit.judging import AuditedRows, JudgeRows
 from subreplay.audit.passes.beginning import beginnings
 from subreplay.audit.passes.loads import LOADS_OF_RUN
-from subreplay.audit.rules.assignments import assignment_findings
+from subreplay.audit.rules.assignments import find_assignment_findings
 from subreplay.audit.rules.registry import Code
-from subreplay.audit.sessions import with_unknown_consumers
+from subreplay.audit.sessions import add_unknown_consumers
 from subreplay.audit.terms import Terms
 from subreplay.config.run import RECORDED
 from subreplay.engine.interface import Dataset, Output
@@ -47,15 +47,15 @@ def fold(source: Source) -> Judge:
         nights.check_basis(source.before, source.config)
     config, found = source.config, source.statistics
     policy = config.subscription.make_policy()
-    folded = measured_plan(source, RECORDED, policy, source.events, found.group.told)
+    folded = measured_plan(source, RECORDED, policy, source.events, found.group.ownership)
     others: Mapping[Scope, Dispatcher] = {}
     if found.unknown_consumers:
         events = {
-            scope: with_unknown_consumers(scope, mine, found.unknown_consumers) for scope, mine in source.events.items()
+            scope: add_unknown_consumers(scope, mine, found.unknown_consumers) for scope, mine in source.events.items()
         }
         timelines = measured_plan(source, RECORDED, policy, events).timelines
         others = {scope: Dispatcher.of(timeline) for scope, timeline in timelines.items()}
-    told = found.group.told
+    told = found.group.ownership
     dispatchers = {
         scope: Dispatcher.of(
             timeline,
@@ -67,7 +67,7 @@ def fold(source: Source) -> Judge:
     }
     # a night that goes on from another knows what was before it
     goes_on = source.before is not None
-    begins = {} if goes_on else beginnings(found.lowest, found.served, folded.timelines, found.group.told)
+    begins = {} if goes_on else beginnings(found.lowest, found.served, folded.timelines, found.group.ownership)
     return Judge(
         folded.policy,
         dispatchers,
@@ -144,14 +144,14 @@ def explain(source: Source, judge: Judge, judged: Judged) -> Counted:
     subscription, config = source.config.subscription.name, source.config
     explainer = Explainer(judge, subscription)
     since = UNKNOWN if source.before is None else source.before.end
-    assigned = assignment_findings(judge.policy, source.statistics.group, judge.dates)
-    ranges = topic_findings.of_ranges(judge, subscription, since, assigned)
-    counting = Counting(source.span, source.width, config.report.worst, MOST_TOLD)
+    assigned = find_assignment_findings(judge.policy, source.statistics.group, judge.dates)
+    ranges = topic_findings.find_range_violations(judge, subscription, since, assigned)
+    counting = FindingCounting(source.span, source.width, config.report.worst, MOST_TOLD)
     new = source.tables.new("violations", VIOLATIONS, source.where)
     outputs = {**explaining.OUTPUTS, "violations": new}
-    words = judged.findings.split(WordsOf(explainer, counting), outputs)
+    words = judged.findings.split(FindingExplainer(explainer, counting), outputs)
     others = source.engine.together([source.engine.of(ranges), *_of_messages(source, judge, since)])
-    more = others.split(CountWords(counting), outputs)
+    more = others.split(OtherFindingCounter(counting), outputs)
     source.tables.commit(new)
     first = first_findings(source.engine, [words["first"], more["first"]], counting)
     return Counted((words["counts"], more["counts"]), (words["panes"], more["panes"]), first)
@@ -165,7 +165,7 @@ def _of_messages(source: Source, judge: Judge, since: int) -> Iterator[Dataset]:
         reported = nights.earlier_findings(source.tables, config, topic, Code.KEY_TWO_PARTITIONS)
         messages = source.messages_with_earlier()
         yield keys_in_two_partitions(engine, messages, judge, subscription, reported, source.partitioners)
-    if topic_findings.may_stray(judge):
+    if topic_findings.may_have_keyless_strays(judge):
         yield keyless_strays(engine, source.messages_with_earlier(), judge, subscription)
     rejected = "dead_letters" in source.statistics.with_rejected
     letters = dead_letter_findings(
@@ -191,17 +191,17 @@ class Again(NamedTuple):
     def counts(self, width: int) -> pa.Table:
         """Its findings, counted by window of ``width`` ns (``sums.COUNTS``)."""
         counted = self.rows.map(partial(_counted, self.applicable, width), sums.COUNTS).table()
-        return added(sums.adding_counts(), counted)
+        return added(sums.make_count_adder(), counted)
 
 
-def judged_again(source: Source, judge: Judge, off: Sequence[Shift] = ()) -> Again:
+def judged_again(source: Source, judge: Judge, off: Sequence[ClockShift] = ()) -> Again:
     """Judge every delivery once more, with clocks corrected that are ``off``."""
     step = AuditedRows(JudgeRows(judge, source.config.subscription.name))
     return Again(source.sorted_log(off).map(step, AUDITED), judge.applicable)
 
 
 def _counted(applicable: int, width: int, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    counts = sums.adding_counts()
+    counts = sums.make_count_adder()
     for some in gathered(rows):
-        counts.add(sums.finding_counts(some, applicable, width))
+        counts.add(sums.count_by_window(some, applicable, width))
     yield from counts.together().combine_chunks().to_batches()

@@ -11,7 +11,7 @@ import pyarrow as pa
 from subreplay.audit import explaining, judging, sums
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.explain.findings import Explainer
-from subreplay.audit.explaining import Counting, WordsOf
+from subreplay.audit.explaining import FindingCounting, FindingExplainer
 from subreplay.audit.judge import Judge
 from subreplay.audit.judging import JudgeRows
 from subreplay.audit.terms import Terms
@@ -243,12 +243,12 @@ def _figures(source: Source, plan: Plan, judge: Judge, log: Dataset, scenario: s
         _JudgePredicted(JudgeRows(judge, subscription), scenario),
         {"audited": new, "findings": judging.OUTPUTS["findings"]},
     )
-    counting = Counting(source.span, source.width, config.report.worst, MOST_TOLD)
-    words = WordsOf(Explainer(judge, subscription), counting)
+    counting = FindingCounting(source.span, source.width, config.report.worst, MOST_TOLD)
+    words = FindingExplainer(Explainer(judge, subscription), counting)
     outputs = {name: explaining.OUTPUTS[name] for name in ("counts", "first")}
     told = judged["findings"].split(_Only(words, tuple(outputs)), outputs)
-    counts = _added(sums.adding_counts(), told["counts"].table())
-    first = _added(counting.adding_first(), told["first"].table())
+    counts = _added(sums.make_count_adder(), told["counts"].table())
+    first = _added(counting.make_first_collector(), told["first"].table())
     return Figures(
         source.inputs.topic,
         source.statistics.counts,
@@ -256,8 +256,8 @@ def _figures(source: Source, plan: Plan, judge: Judge, log: Dataset, scenario: s
         source.width,
         plan,
         (),
-        findings=sums.coarser(counts, source.width),
-        worst=sums.worst(first, config.report.worst, source.width, MOST_TOLD),
+        findings=sums.widen_counts(counts, source.width),
+        worst=sums.select_worst(first, config.report.worst, source.width, MOST_TOLD),
         terms=judge.terms,
     )
 

@@ -14,7 +14,7 @@ from subreplay.adapters.source.canonical_rows import CORRUPT, CanonicalRows
 from subreplay.adapters.source.convert import HIDDEN
 from subreplay.adapters.source.plan import Plan
 from subreplay.adapters.source.presets import plan_of
-from subreplay.audit.input_statistics import INGEST
+from subreplay.audit.input_statistics import INGEST_TABLE
 from subreplay.config.live import LIVE
 from subreplay.config.run import RunConfig
 from subreplay.config.traffic import InputTable
@@ -81,7 +81,7 @@ class Sources:
     def ingest(self) -> Table | None:
         """What an ingest rejected; None where there was none."""
         if self._given is not None:
-            given = self._given.get(INGEST)
+            given = self._given.get(INGEST_TABLE)
             return given if isinstance(given, Table) else None
         traffic = self._config.traffic
         try:

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from subreplay.audit.input_statistics import INGEST as INGEST
+from subreplay.audit.input_statistics import INGEST_TABLE as INGEST_TABLE
 from subreplay.config.run import RunConfig
 from subreplay.config.traffic import InputTable
 from subreplay.engine.interface import Dataset, Engine, Output

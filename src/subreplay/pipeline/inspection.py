@@ -24,8 +24,8 @@ from subreplay.adapters.source.presets import plan_of
 from subreplay.adapters.source.receive_logs import Recognised, member_list, policy_of, receive_log
 from subreplay.adapters.source.recognise import BY_NAME, CANONICAL, Candidate, recognise
 from subreplay.adapters.source.text_files import csv_options
-from subreplay.audit.needs import Need, told
-from subreplay.audit.rules.registry import find_rule_statuses, missing
+from subreplay.audit.needs import Need, describe_needs
+from subreplay.audit.rules.registry import find_missing_needs, find_rule_statuses
 from subreplay.config import live
 from subreplay.config import run as config
 from subreplay.config.live import LIVE
@@ -388,9 +388,9 @@ def applying(found: Look) -> tuple[list[str], dict[str, list[str]]]:
     lacking = {Need.KEYS} if {"key", "ordering_key"} <= lacks else set()
     lacking |= {Need.PRODUCERS} if {"producer", "sequence_id"} & lacks else set()
     run = config.RunConfig()
-    blind = missing(policy, run.terms, frozenset(lacking))
+    blind = find_missing_needs(policy, run.terms, frozenset(lacking))
     reasons: dict[str, list[str]] = {}
     for code, needs in blind.items():
-        reasons.setdefault(told(needs), []).append(code.name)
+        reasons.setdefault(describe_needs(needs), []).append(code.name)
     rule_status = find_rule_statuses(policy, run.terms, frozenset(lacking))
     return [code.name for code, says in rule_status.items() if says.is_evaluated], reasons

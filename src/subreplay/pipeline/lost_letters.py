@@ -16,15 +16,15 @@ from subreplay.audit.lost_letters import (
     NAMED,
     ORIGINS,
     POSITIONS,
-    AttemptsOf,
-    KeysOf,
-    LettersOf,
-    exhausted,
-    origins,
-    origins_as_attempts,
-    without_letter,
+    AttemptReader,
+    LetterReader,
+    MessageKeyReader,
+    join_keys_of_exhausted,
+    make_letter_attempts,
+    read_origins,
+    split_without_letter,
 )
-from subreplay.audit.rules.dead_letters import EXHAUSTED, disorder, incomplete
+from subreplay.audit.rules.dead_letters import EXHAUSTED, find_disorder, find_incomplete
 from subreplay.audit.topic_findings import FindingRows
 from subreplay.engine.interface import Dataset, Engine
 from subreplay.rows.model.columns import ints
@@ -42,7 +42,7 @@ def dead_letter_findings(
     day: Date | None,
     rejected: bool = False,
 ) -> Dataset | None:
-    """Table ``violations`` of DLQ_INCOMPLETE and DLQ_ORDER; None where the run names no dead letter policy.
+    """Table ``violations`` of DLQ_INCOMPLETE and DLQ_ORDER; None where the run configures no dead letter policy.
 
     ``deliveries`` are of the run; ``messages``, rows of ``LOG``, name their keys. A message may be given up before
     midnight and arrive after it, so ``letters``, rows of ``messages`` with their ``origin``, of later days count too;
@@ -54,14 +54,14 @@ def dead_letter_findings(
         return None
     rows = FindingRows(subscription, judge.rule_statuses)
     missing = _exhausted(engine, deliveries, messages, letters, limit, judge.words)
-    lost = rows.by(partial(incomplete, max_redeliveries=limit, rejected=rejected, dates=judge.dates))
-    streams = engine.sorted([letters.map(LettersOf(judge.words, day), LETTER_STREAMS.schema)], LETTER_STREAMS)
-    return engine.together([missing.map(lost, VIOLATIONS), streams.map(rows.by(disorder), VIOLATIONS)])
+    lost = rows.make_step(partial(find_incomplete, max_redeliveries=limit, rejected=rejected, dates=judge.dates))
+    streams = engine.sorted([letters.map(LetterReader(judge.words, day), LETTER_STREAMS.schema)], LETTER_STREAMS)
+    return engine.together([missing.map(lost, VIOLATIONS), streams.map(rows.make_step(find_disorder), VIOLATIONS)])
 
 
 def letters_by_message(letters: Dataset | None, rejected: bool) -> DeadLetters:
     """Which messages are on the dead letter topic; ``rejected``: some letters are in quarantine."""
-    return DeadLetters() if letters is None else DeadLetters.of(letters.map(origins, ORIGINS).table(), rejected)
+    return DeadLetters() if letters is None else DeadLetters.of(letters.map(read_origins, ORIGINS).table(), rejected)
 
 
 def _exhausted(
@@ -69,14 +69,14 @@ def _exhausted(
 ) -> Dataset:
     """``EXHAUSTED``: what reached ``limit`` redeliveries and is none of the dead letters."""
     columns = [name for name in DELIVERY_COLUMNS if name in deliveries.schema.names]
-    attempts = deliveries.select(columns).map(AttemptsOf(limit), ATTEMPTS.schema)
-    known = letters.select(["origin"]).map(origins_as_attempts, ATTEMPTS.schema)
+    attempts = deliveries.select(columns).map(AttemptReader(limit), ATTEMPTS.schema)
+    known = letters.select(["origin"]).map(make_letter_attempts, ATTEMPTS.schema)
     found = engine.sorted([attempts, known], ATTEMPTS).split(
-        without_letter, {"exhausted": NAMED, "positions": POSITIONS}
+        split_without_letter, {"exhausted": NAMED, "positions": POSITIONS}
     )
     positions = found["positions"].table(MOST_NAMED + 1)
     if not len(positions):
         return engine.of(EXHAUSTED.empty_table())
     some = ints(positions.sort_by("hash"), "hash") if len(positions) <= MOST_NAMED else None
-    keys = messages.select(KEY_COLUMNS).map(KeysOf(words, some), NAMED.schema)
-    return engine.sorted([found["exhausted"], keys], NAMED).map(exhausted, EXHAUSTED)
+    keys = messages.select(KEY_COLUMNS).map(MessageKeyReader(words, some), NAMED.schema)
+    return engine.sorted([found["exhausted"], keys], NAMED).map(join_keys_of_exhausted, EXHAUSTED)

@@ -18,17 +18,17 @@ from subreplay.whatif import delivery_sample
 def lags(engine: Engine, judged: Dataset) -> list[dict[str, Any]]:
     """The lags of each consumer, of its judged deliveries (rows of table ``audited``): their count and quantiles, as
     ``audit.clocks.shifts`` takes them."""
-    outputs = {"lags": clock_lags.IN_ORDER, "counts": clock_lags.COUNTS}
-    found = judged.select(clock_lags.COLUMNS).split(clock_lags.lags_of, outputs)
-    counts = clock_lags.counts_of(found["counts"].table())
-    in_order = engine.sorted([found["lags"]], clock_lags.IN_ORDER)
-    chosen = in_order.map(clock_lags.QuantilesOf(counts), clock_lags.CHOSEN)
-    return clock_lags.by_consumer(counts, chosen.table())
+    outputs = {"lags": clock_lags.LAG_ROWS, "counts": clock_lags.COUNTS}
+    found = judged.select(clock_lags.COLUMNS).split(clock_lags.split_lags, outputs)
+    counts = clock_lags.merge_counts(found["counts"].table())
+    in_order = engine.sorted([found["lags"]], clock_lags.LAG_ROWS)
+    chosen = in_order.map(clock_lags.QuantilePicker(counts), clock_lags.QUANTILE_ROWS)
+    return clock_lags.group_by_consumer(counts, chosen.table())
 
 
 def count_scattered_keys(engine: Engine, judged: Dataset) -> tuple[int, int]:
     """Keys that reached several consumers within one epoch, and keys in all, of rows of table ``audited``."""
-    served = judged.select(scattered_keys.COLUMNS).map(scattered_keys.served_keys, scattered_keys.SERVED.schema)
+    served = judged.select(scattered_keys.COLUMNS).map(scattered_keys.read_served_keys, scattered_keys.SERVED.schema)
     in_groups = engine.sorted([served], scattered_keys.SERVED)
     counted = in_groups.map(scattered_keys.count_scattered, scattered_keys.COUNTS).table()
     return int(ints(counted, "scattered").sum()), int(ints(counted, "keys").sum())

@@ -17,7 +17,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.audit.checkpoint import BASIS, OPEN, Checkpoint, checkpoints, read
+from subreplay.audit.checkpoint import BASIS, OPEN, Checkpoint, decode_text, make_checkpoints
 from subreplay.audit.codes import Code
 from subreplay.audit.other_days import (
     ENTRIES,
@@ -28,13 +28,13 @@ from subreplay.audit.other_days import (
     STATE_ROWS,
     Bound,
     EntryFilter,
-    carried_rows,
-    deliveries_of_other_days,
-    entry_hashes,
-    lowest_entries,
-    messages_of_other_days,
-    open_positions,
-    open_rows,
+    find_lowest_entries,
+    hash_entries,
+    make_carried_rows,
+    make_open_rows,
+    read_open_positions,
+    select_deliveries_of_other_days,
+    select_messages_of_other_days,
 )
 from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Dataset, Engine, Named, Step, Tables
@@ -67,17 +67,17 @@ class HandedOn:
     @property
     def carried(self) -> Dataset:
         """The state as rows of the log, which come first of each topic partition."""
-        return self.state.where(~(field("name") == OPEN)).map(carried_rows, STATE_ROWS)
+        return self.state.where(~(field("name") == OPEN)).map(make_carried_rows, STATE_ROWS)
 
     @property
     def open(self) -> Dataset:
         """``OPEN_POSITIONS`` that it left."""
-        return self._open.map(open_positions, OPEN_POSITIONS)
+        return self._open.map(read_open_positions, OPEN_POSITIONS)
 
     @property
-    def open_rows(self) -> Dataset:
+    def make_open_rows(self) -> Dataset:
         """The same as rows of the log, for ``keep_wanted``."""
-        return self._open.map(open_rows, OPEN_ROWS)
+        return self._open.map(make_open_rows, OPEN_ROWS)
 
     @cached_property
     def oldest(self) -> Date | None:
@@ -88,7 +88,7 @@ class HandedOn:
     @property
     def basis(self) -> str:
         """What that run's judging rested on."""
-        return read(Checkpoint([checkpoints(self._basis.slice(0, 1))]).arrays()[BASIS])
+        return decode_text(Checkpoint([make_checkpoints(self._basis.slice(0, 1))]).arrays()[BASIS])
 
     @property
     def partitions(self) -> set[int]:
@@ -121,7 +121,7 @@ def _last_day(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _first_day_open(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield _days(pc.min, (batch.column("day") for batch in open_positions(batches)))
+    yield _days(pc.min, (batch.column("day") for batch in read_open_positions(batches)))
 
 
 def _days(pick: Callable[[pa.Array], pa.Scalar], days: Iterable[pa.Array]) -> pa.RecordBatch:
@@ -181,12 +181,12 @@ def wanted_entries(firsts: Mapping[int, Bound], served: Dataset, before: HandedO
     day's first message in each partition; ``served``: the day's deliveries, with the columns of ``ENTRY`` at least."""
     bounds = EntryFilter.of(firsts)
     entries = [served.select(ENTRY), *([] if before is None else [before.open.select(ENTRY)])]
-    hashes = [each.map(partial(entry_hashes, before=bounds), HASHES).table(MOST_ENTRIES + 1) for each in entries]
+    hashes = [each.map(partial(hash_entries, before=bounds), HASHES).table(MOST_ENTRIES + 1) for each in entries]
     if all(len(each) <= MOST_ENTRIES for each in hashes):
         return EntryFilter.of(firsts, pa.concat_tables(hashes)[GROUP].to_numpy())
     lowest = dict(firsts)
     for each in entries:
-        for row in each.map(partial(lowest_entries, before=bounds), ENTRIES).table().to_pylist():
+        for row in each.map(partial(find_lowest_entries, before=bounds), ENTRIES).table().to_pylist():
             entry = row["ledger"], row["entry"]
             lowest[row["partition"]] = min(entry, lowest.get(row["partition"], entry))
     return EntryFilter.of(lowest)
@@ -205,13 +205,13 @@ def log_of_run(
     that of its date; ``others``: ``messages`` and ``deliveries`` of other days (``of_other_days``); ``firsts`` and
     ``served`` as of ``wanted_entries``."""
     assert config.date is not None
-    logs = [*day] if before is None else [*day, before.open_rows, before.carried]
+    logs = [*day] if before is None else [*day, before.make_open_rows, before.carried]
     others = {name: rows for name, rows in others.items() if not rows.is_empty()}
     if others:
         kept = wanted_entries(firsts, served, before)
         steps: dict[str, Step] = {
-            "messages": partial(messages_of_other_days, day=config.date, kept=kept),
-            "deliveries": partial(deliveries_of_other_days, kept=kept),
+            "messages": partial(select_messages_of_other_days, day=config.date, kept=kept),
+            "deliveries": partial(select_deliveries_of_other_days, kept=kept),
         }
         logs += [_sorted_log(rows, steps[name]) for name, rows in others.items()]
     return engine.sorted(logs, BY_POSITION)

@@ -135,7 +135,7 @@ def answer(given: Given, question: Question) -> Answer:
 
 def _ranges(given: Given) -> Answer:
     if not (given.profile.runs.sticky != NO_KEY).any():
-        raise InputError("plan ranges: the messages do not tell their keys, so nothing decides a slot")
+        raise InputError("plan ranges: the messages do not record their keys, so nothing decides a slot")
     weights = given.plan.ranges.weights or (1,) * given.plan.consumers
     profile = (
         given.setup.profile if given.setup.profile.startswith(("pulsar", "documented")) else LATEST_PROFILES["pulsar"]

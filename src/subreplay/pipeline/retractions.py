@@ -16,14 +16,14 @@ from subreplay.audit.retractions import (
     MOST_POSITIONS,
     POSITIONS,
     RETRACTED_COLUMNS,
-    Corrections,
-    Retract,
-    adding_retracted,
-    findings_to_retract,
-    joins_of,
-    not_retracted,
-    retracted_before,
-    retracted_by_rule,
+    CorrectionReader,
+    Retractor,
+    group_retracted_by_rule,
+    make_retracted_counter,
+    select_findings_to_retract,
+    select_joins,
+    select_retracted_before,
+    split_not_retracted,
 )
 from subreplay.engine.interface import Dataset, Engine, NewRows
 from subreplay.rows.model.columns import ints
@@ -43,23 +43,26 @@ def retract(
     ``reported`` are findings of ``CODES`` in table ``violations`` of earlier runs, ``retracted`` rows of table
     ``withdrawn`` of earlier runs; ``deliveries``, ``messages`` and ``membership`` are those of the day.
     """
-    findings = [reported.select(FINDING_COLUMNS).map(findings_to_retract, FINDINGS.schema)]
+    findings = [reported.select(FINDING_COLUMNS).map(select_findings_to_retract, FINDINGS.schema)]
     if retracted is not None:
-        findings.append(retracted.select(RETRACTED_COLUMNS).map(retracted_before, FINDINGS.schema))
-    found = engine.sorted(findings, FINDINGS).split(not_retracted, {"findings": CORRECTIONS, "positions": POSITIONS})
+        findings.append(retracted.select(RETRACTED_COLUMNS).map(select_retracted_before, FINDINGS.schema))
+    found = engine.sorted(findings, FINDINGS).split(
+        split_not_retracted, {"findings": CORRECTIONS, "positions": POSITIONS}
+    )
     positions = found["positions"].table(MOST_POSITIONS + 1)
     if not len(positions):
         return []
     some = ints(positions.sort_by("hash"), "hash") if len(positions) <= MOST_POSITIONS else None
-    step = Corrections(some)
+    step = CorrectionReader(some)
     rows = [
         found["findings"],
         deliveries.select(DELIVERY_COLUMNS).map(step, CORRECTIONS.schema),
         messages.select(MESSAGE_COLUMNS).map(step, CORRECTIONS.schema),
     ]
     made = engine.sorted(rows, CORRECTIONS).split(
-        Retract(joins_of(membership), tuple(withdrawn.columns.names)), {"withdrawn": withdrawn, "counted": COUNTED}
+        Retractor(select_joins(membership), tuple(withdrawn.columns.names)),
+        {"withdrawn": withdrawn, "counted": COUNTED},
     )
-    counted = adding_retracted()
+    counted = make_retracted_counter()
     counted.add(made["counted"].table())
-    return retracted_by_rule(counted.together())
+    return group_retracted_by_rule(counted.together())

@@ -11,19 +11,19 @@ import pyarrow as pa
 
 from subreplay.adapters.source.mapping import BY_TIME, parse
 from subreplay.adapters.source.mistakes import none_is_valid
-from subreplay.audit.clock_lags import CorrectedTimes
-from subreplay.audit.clocks import Shift
-from subreplay.audit.input_statistics import InputStatistics, lacking_altogether
+from subreplay.audit.clock_lags import TimeCorrection
+from subreplay.audit.clocks import ClockShift
+from subreplay.audit.input_statistics import InputStatistics, find_all_lacking
 from subreplay.audit.needs import Need
 from subreplay.audit.other_days import keep_wanted
 from subreplay.audit.passes.loads import Span
-from subreplay.audit.rejects import Reject, Rejects
+from subreplay.audit.rejects import RejectedRow, RejectedRows
 from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Dataset, Engine, NewRows, Tables
 from subreplay.errors import InputError
 from subreplay.pipeline import known_secret, nights, partitioners, profiled
 from subreplay.pipeline.input_tables import Given
-from subreplay.pipeline.inputs import INGEST, Inputs, Look, look_at, read_inputs
+from subreplay.pipeline.inputs import INGEST_TABLE, Inputs, Look, look_at, read_inputs
 from subreplay.pipeline.nights import HandedOn
 from subreplay.pipeline.numbered_messages import without_copies
 from subreplay.pipeline.profiled import Profiled
@@ -56,7 +56,7 @@ class Source:
     look: Look
     before: HandedOn | None
     statistics: InputStatistics
-    rejects: Rejects
+    rejects: RejectedRows
     tables: Tables
     held: tuple[Stored, ...] = ()
     stored_profile: Profiled | None = None
@@ -148,12 +148,12 @@ class Source:
         """What explains where producers put the messages of keys; None where nothing can."""
         return partitioners.detected(self)
 
-    def sorted_log(self, off: Sequence[Shift] = ()) -> Dataset:
+    def sorted_log(self, off: Sequence[ClockShift] = ()) -> Dataset:
         """The log that is judged, in order ``BY_POSITION``: of a day with what earlier ones left open; with the clocks
         corrected that are ``off``."""
         messages, deliveries = self.log["messages"], self.log["deliveries"]
         if off:
-            deliveries = deliveries.map(CorrectedTimes(tuple(off)), LOG)
+            deliveries = deliveries.map(TimeCorrection(tuple(off)), LOG)
         if self.config.date is None:
             return self.engine.sorted([messages, deliveries], BY_POSITION)
         others = nights.of_other_days(self.config, self.inputs.topic, nights.first_day(self.config, self.before))
@@ -164,9 +164,8 @@ class Source:
         return log.map(keep_wanted, LOG)
 
     def messages_with_earlier(self) -> Dataset:
-        """The messages of a run as rows of the log, in any order; of a day with those of the days before it, marked
-        ``before``."""
-        mine = self.log["messages"].in_any_order()
+        """The messages of a run as rows of the log; of a day with those of the days before it, marked ``before``."""
+        mine = self.log["messages"]
         if self.config.date is None:
             return mine
         since = nights.first_lookback_day(self.config)
@@ -265,7 +264,7 @@ def read(
     if messages_only and config.traffic.profile is None and found.crowded:
         look, found = _without_copies(inputs, look, found)
     if config.date is None:  # a day may have none, and still judge what earlier ones left open
-        found = found._replace(lacking=lacking_altogether(found))
+        found = found._replace(lacking=find_all_lacking(found))
     unserved = not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
     empty = not found.extent["messages"] or (unserved and not messages_only)
     there = stored_in({name: table.where(ALL) for name, table in inputs.tables.items()}) if empty else ()
@@ -310,19 +309,19 @@ def _require_valid_rows(look: Look, found: InputStatistics, config: RunConfig) -
 
 def reasons_of(look: Look, names: Sequence[str]) -> list[dict[str, Any]]:
     """Why rows of some tables are in quarantine, counted."""
-    parts = [look.ingest if name == INGEST else look.of_tables.get(name, {}) for name in names]
+    parts = [look.ingest if name == INGEST_TABLE else look.of_tables.get(name, {}) for name in names]
     return rejects.reason_rows([part["reasons"].table() for part in parts if part])
 
 
-def _rejects(look: Look) -> Rejects:
+def _rejects(look: Look) -> RejectedRows:
     """What rejected rows could be about."""
     parts = [*look.of_tables.values(), *([look.ingest] if look.ingest else [])]
     found = rejects.added(part["rejects"].table() for part in parts).to_pylist()
-    return Rejects(tuple(dict.fromkeys(_reject(row) for row in found)))
+    return RejectedRows(tuple(dict.fromkeys(_reject(row) for row in found)))
 
 
-def _reject(row: dict[str, Any]) -> Reject:
-    return Reject(**{name: value for name, value in row.items() if name != "whole"})
+def _reject(row: dict[str, Any]) -> RejectedRow:
+    return RejectedRow(**{name: value for name, value in row.items() if name != "whole"})
 
 
 def read_traffic(

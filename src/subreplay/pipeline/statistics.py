@@ -6,7 +6,14 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from subreplay.audit.input_statistics import MOST_EVENTS, Facts, InputStatistics, Rows, bounded, input_statistics
+from subreplay.audit.input_statistics import (
+    MOST_EVENTS,
+    InputFacts,
+    InputStatistics,
+    Rows,
+    check_event_count,
+    input_statistics,
+)
 from subreplay.engine.interface import Dataset
 from subreplay.pipeline.inputs import Inputs, Look
 from subreplay.pipeline.nights import HandedOn
@@ -23,7 +30,7 @@ def statistics_of(inputs: Inputs, look: Look, before: HandedOn | None, copies: i
     summaries = {name: counts.summed(name, [rows]) for name, rows in counted.items() if name in LOGGED}
     numbers = {name: rows for name, rows in counted.items() if name not in LOGGED}
     ingest = look.ingest["counts"].table() if look.ingest else NUMBERS.empty_table()
-    facts = Facts(
+    facts = InputFacts(
         inputs.topic,
         inputs.scopes,
         inputs.absent["messages"],
@@ -41,7 +48,7 @@ def statistics_of(inputs: Inputs, look: Look, before: HandedOn | None, copies: i
 
 def _events(rows: Dataset) -> Rows:
     found = rows.table(MOST_EVENTS + 1)
-    bounded([{}] * len(found))
+    check_event_count([{}] * len(found))
     there: Mapping[str, pa.DataType] = {field.name: field.type for field in found.schema}
     columns = [found[f.name] if f.name in there else pa.nulls(len(found), f.type) for f in INPUTS["membership"]]
     return members(pa.table(columns, names=INPUTS["membership"].names))

@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from subreplay.audit import sums
-from subreplay.audit.input_statistics import INGEST
+from subreplay.audit.input_statistics import INGEST_TABLE
 from subreplay.audit.passes.loads import LOADS_OF_RUN
 from subreplay.audit.window_sums import ASSIGNMENTS, VIOLATIONS_BY_WINDOW
 from subreplay.config.run import RunConfig
@@ -65,7 +65,7 @@ def audit(engine: Engine, config: RunConfig, progress: Progress = nullcontext, o
         sources = Sources(engine, config)
         tables = {name: sources.table(name, required=True) for name in INPUTS}
         if (ingest := sources.ingest()) is not None:
-            tables[INGEST] = ingest
+            tables[INGEST_TABLE] = ingest
         found = find_subscriptions(tables, config, only)
     rows = [audit_row(failed_row(run, run.failure)) for run in found if run.failure is not None]
     runs = [run for run in found if run.config is not None]
@@ -130,7 +130,7 @@ def _by_topic(
     chunks, inputs = [], []
     for number, (name, table) in enumerate(tables.items()):
         rows = table.where(_condition(name, runs, groups))
-        step = TopicChunks(number, rows.schema, topics, groups if name == "membership" else {}, name == INGEST)
+        step = TopicChunks(number, rows.schema, topics, groups if name == "membership" else {}, name == INGEST_TABLE)
         chunks.append(rows.split(step, {CHUNKS: BY_TOPIC})[CHUNKS])
         inputs.append(InputRows(name, rows.schema, table.absent, table.of_source))
     return chunks, tuple(inputs)
@@ -148,7 +148,7 @@ def _condition(
     letters = any(run.config is not None and run.config.topic.dead_letter for some in runs.values() for run in some)
     found = ALL
     others = (name == "messages" and letters) or (name == "membership" and bool(groups))
-    if name != INGEST and not others and len(runs) <= _MOST_NAMED:
+    if name != INGEST_TABLE and not others and len(runs) <= _MOST_NAMED:
         found = _among("topic", runs)
     names = {run.name for some in runs.values() for run in some}
     if name in ("membership", "deliveries") and len(names) <= _MOST_NAMED:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from subreplay.audit import sums
-from subreplay.audit.acts import Seen, acts_seen
-from subreplay.audit.clocks import Clocks, Shift, failing, may_be_off, shifts
+from subreplay.audit.acts import SeenAct, list_seen_acts
+from subreplay.audit.clocks import Clocks, ClockShift, count_failing, find_shifts, may_be_off
 from subreplay.audit.codes import Exemption
 from subreplay.audit.judge import Judge
 from subreplay.audit.retractions import CODES
 from subreplay.audit.rules.registry import Code
-from subreplay.audit.selectors import best_fit
+from subreplay.audit.selectors import find_best_fit
 from subreplay.audit.window_sums import ASSIGNMENTS, VIOLATIONS_BY_WINDOW
 from subreplay.config.run import RECORDED
 from subreplay.engine.interface import Dataset
@@ -24,7 +24,7 @@ from subreplay.pipeline.partitioners import producers_of
 from subreplay.pipeline.retractions import retract
 from subreplay.pipeline.source import Source
 from subreplay.reports.figures import MOST_TOLD, Figures
-from subreplay.rows.model.tables import AUDITED, WITHDRAWN
+from subreplay.rows.model.tables import AUDITED, RETRACTED_FINDINGS
 from subreplay.whatif.fair_share import Connected, connected
 from subreplay.whatif.message_assignment import Plan
 
@@ -34,12 +34,12 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: Counted) -> F
     ``withdrawn``."""
     folded = Plan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
     given, width = judged.loads.overall(), source.width
-    totals = sums.totals(given)
+    totals = sums.sum_totals(given)
     intervals = _connected(source, judge, totals)
     _write_assignments(source, judged, intervals)
     _write_violations_by_window(source, found)
     counts = _write_finding_counts(source, found)
-    findings = sums.coarser(pa.concat_tables(counts), width)
+    findings = sums.widen_counts(pa.concat_tables(counts), width)
     mixed = any(row["code"] == Code.MIXED_BATCH.name for row in findings)
     return Figures(
         topic=source.inputs.topic,
@@ -50,12 +50,12 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: Counted) -> F
         connected=intervals,
         totals=totals,
         load=judged.loads.by_window(source.report_span).to_pylist(),
-        consumers=sums.consumers(given),
+        consumers=sums.sum_consumers(given),
         findings=findings,
-        worst=sums.worst(found.first, source.config.report.worst, width, MOST_TOLD),
+        worst=sums.select_worst(found.first, source.config.report.worst, width, MOST_TOLD),
         terms=judge.terms,
-        clocks=_clocks(source, judge, counts[1], findings, sums.lags(given)),
-        fit=best_fit(judge.policy, sums.fits(given)),
+        clocks=_clocks(source, judge, counts[1], findings, sums.sum_lags(given)),
+        fit=find_best_fit(judge.policy, sums.sum_fits(given)),
         night=None if source.before is None else source.before.night,
         withdrawn=_withdrawn(source),
         missed=source.before is not None and source.before.end != source.begin,
@@ -77,7 +77,7 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: Counted) -> F
         numbered=source.numbered,
         needless=_needless(source, findings),
         scattered=count_scattered_keys(source.engine, _every_row(source, judge)) if mixed else None,
-        acts=_acts(judge, sums.acts(given)),
+        acts=_acts(judge, sums.sum_acts(given)),
     )
 
 
@@ -85,7 +85,7 @@ def _write_assignments(source: Source, judged: Judged, intervals: Sequence[Conne
     span = source.span
     if judged.loads.few is not None:
         loads = judged.loads.by_window(span)
-        source.put(sums.assignments(loads, intervals, span.width), "assignments")
+        source.put(sums.make_assignments(loads, intervals, span.width), "assignments")
         return
     new = source.new("assignments", ASSIGNMENTS)
     window_sums.write_assignments(source.engine, judged.loads.rows, span, intervals, new)
@@ -95,8 +95,8 @@ def _write_assignments(source: Source, judged: Judged, intervals: Sequence[Conne
 def _write_violations_by_window(source: Source, found: Counted) -> None:
     few = window_sums.few_rows(found.panes)
     if few is not None:
-        panes = window_sums.added(sums.adding_panes(), pa.concat_tables(few))
-        source.put(sums.violations(panes, *source.span), "violations_by_window")
+        panes = window_sums.added(sums.make_pane_adder(), pa.concat_tables(few))
+        source.put(sums.sum_violations(panes, *source.span), "violations_by_window")
         return
     new = source.new("violations_by_window", VIOLATIONS_BY_WINDOW)
     window_sums.write_violations_by_window(source.engine, found.panes, source.span, new)
@@ -107,9 +107,9 @@ def _write_finding_counts(source: Source, found: Counted) -> list[pa.Table]:
     """Write table ``finding_counts``; the same by windows of the report."""
     few = window_sums.few_rows(found.counts)
     if few is not None:
-        counts = [sums.counts_in_order(window_sums.added(sums.adding_counts(), each)) for each in few]
+        counts = [sums.sort_counts(window_sums.added(sums.make_count_adder(), each)) for each in few]
         source.put(pa.concat_tables(counts), "finding_counts")
-        return [sums.in_windows_of(each, source.width) for each in counts]
+        return [sums.assign_windows(each, source.width) for each in counts]
     new = source.new("finding_counts", sums.COUNTS)
     coarser = window_sums.write_finding_counts(source.engine, found.counts, source.width, new)
     source.tables.commit(new)
@@ -122,7 +122,7 @@ def _withdrawn(source: Source) -> sums.Rows:
     reported = nights.earlier_findings(tables, source.config, topic, *CODES)
     if reported is None:
         return []
-    columns = pa.schema([field for field in WITHDRAWN if field.name not in source.where])
+    columns = pa.schema([field for field in RETRACTED_FINDINGS if field.name not in source.where])
     new = tables.new("withdrawn", columns, source.where)
     earlier = tables.find("withdrawn")
     before = None if earlier is None else earlier.where(nights.of_earlier_runs(source.config, topic))
@@ -132,11 +132,11 @@ def _withdrawn(source: Source) -> sums.Rows:
     return found
 
 
-def _acts(judge: Judge, rows: sums.Rows) -> tuple[Seen, ...]:
+def _acts(judge: Judge, rows: sums.Rows) -> tuple[SeenAct, ...]:
     """The acts of operators and clients that rows count."""
     if not rows:
         return ()
-    return tuple(acts_seen({s.partition: judge.acts(d.timeline) for s, d in judge.dispatchers.items()}, rows))
+    return tuple(list_seen_acts({s.partition: judge.acts(d.timeline) for s, d in judge.dispatchers.items()}, rows))
 
 
 def _connected(source: Source, judge: Judge, totals: Mapping[str, int]) -> tuple[Connected, ...]:
@@ -149,12 +149,12 @@ def _clocks(source: Source, judge: Judge, of_others: pa.Table, findings: sums.Ro
     """Consumers whose clocks are off, and what fails with these corrected: the log is judged once more where there are
     any. Where table ``audited`` keeps findings only, they are looked for where one of them fails. How many ``lags``
     there are of each size tells of most logs that there are none."""
-    recorded = failing(findings, judge.rule_statuses)
+    recorded = count_failing(findings, judge.rule_statuses)
     if source.config.output.audited == "findings" and not recorded:
         return Clocks()
     if not may_be_off(counted, judge.terms.clock_skew):
         return Clocks()
-    off = shifts(lags(source.engine, _every_row(source, judge)), judge.terms.clock_skew)
+    off = find_shifts(lags(source.engine, _every_row(source, judge)), judge.terms.clock_skew)
     while off:
         given = Clocks(off, recorded, _corrected(source, judge, of_others, off))
         if given.likely == off:
@@ -163,10 +163,10 @@ def _clocks(source: Source, judge: Judge, of_others: pa.Table, findings: sums.Ro
     return Clocks()
 
 
-def _corrected(source: Source, judge: Judge, of_others: pa.Table, off: Sequence[Shift]) -> Mapping[Code, int]:
+def _corrected(source: Source, judge: Judge, of_others: pa.Table, off: Sequence[ClockShift]) -> Mapping[Code, int]:
     """What fails with clocks corrected, by rule."""
     counts = judged_again(source, judge, off).counts(source.width)
-    return failing([*counts.to_pylist(), *of_others.to_pylist()], judge.rule_statuses)
+    return count_failing([*counts.to_pylist(), *of_others.to_pylist()], judge.rule_statuses)
 
 
 def _needless(source: Source, findings: sums.Rows) -> frozenset[str]:

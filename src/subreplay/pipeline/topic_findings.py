@@ -10,12 +10,12 @@ from subreplay.audit.topic_findings import (
     PARTITIONS,
     SPREAD,
     FindingRows,
-    FirstMessagesOf,
-    KeysInTwoPartitions,
-    PartitionsOf,
-    hashes_in_several,
-    keyless_strays_of,
-    reported_keys,
+    FirstMessageReader,
+    KeyPartitionReader,
+    KeysInTwoPartitionsStep,
+    make_keyless_strays_step,
+    read_reported_keys,
+    select_spread_hashes,
 )
 from subreplay.engine.interface import Dataset, Engine
 from subreplay.rows.model.columns import ints
@@ -37,15 +37,15 @@ def keys_in_two_partitions(
     ``partitioners`` may explain them."""
     earlier = [] if reported is None else [reported.select(["topic", "partition", "key"])]
     firsts = _firsts(engine, messages, True, judge.words, earlier)
-    step = KeysInTwoPartitions(FindingRows(subscription, judge.rule_statuses), partitioners, judge.dates)
+    step = KeysInTwoPartitionsStep(FindingRows(subscription, judge.rule_statuses), partitioners, judge.dates)
     return engine.of(VIOLATIONS.empty_table()) if firsts is None else firsts.map(step, VIOLATIONS)
 
 
 def keyless_strays(engine: Engine, messages: Dataset, judge: Judge, subscription: str) -> Dataset:
     """Table ``violations`` of messages without a key that are not in the partition of their producer; only where they
-    ``may_stray``."""
+    ``may_have_keyless_strays``."""
     firsts = _firsts(engine, messages, False, judge.words)
-    step = keyless_strays_of(judge, subscription)
+    step = make_keyless_strays_step(judge, subscription)
     return engine.of(VIOLATIONS.empty_table()) if firsts is None else firsts.map(step, VIOLATIONS)
 
 
@@ -54,11 +54,11 @@ def _firsts(
 ) -> Dataset | None:
     """``FIRSTS`` in order, with those that were ``reported``; None where nothing is in two partitions."""
     messages = messages.select(MESSAGE_COLUMNS)
-    partitions = engine.sorted([messages.map(PartitionsOf(keyed), PARTITIONS.schema)], PARTITIONS)
-    spread = partitions.map(hashes_in_several, SPREAD).table(MOST_SPREAD + 1)
+    partitions = engine.sorted([messages.map(KeyPartitionReader(keyed), PARTITIONS.schema)], PARTITIONS)
+    spread = partitions.map(select_spread_hashes, SPREAD).table(MOST_SPREAD + 1)
     if not len(spread):
         return None
     several = ints(spread.sort_by("hash"), "hash") if len(spread) <= MOST_SPREAD else None
-    firsts = [messages.map(FirstMessagesOf(keyed, words, several), FIRSTS.schema)]
-    firsts += [each.map(reported_keys, FIRSTS.schema) for each in reported or []]
+    firsts = [messages.map(FirstMessageReader(keyed, words, several), FIRSTS.schema)]
+    firsts += [each.map(read_reported_keys, FIRSTS.schema) for each in reported or []]
     return engine.sorted(firsts, FIRSTS)

@@ -25,18 +25,18 @@ from subreplay.audit.explain.lookup import (
     POSITION,
     ROWS,
     WAITING,
-    HoldersOf,
-    LogOfMessages,
-    MessagesOfKeys,
+    HolderFinder,
+    KeyMessageFilter,
+    KeyPartitionFinder,
+    MessageLogFilter,
     Outline,
-    PartitionsOfKey,
     add_counts,
     count_rows,
-    latest_rows,
-    waits_of,
+    describe_waits,
+    take_latest,
 )
 from subreplay.audit.explain.position import Position
-from subreplay.audit.explain.trace import Row, Trace, finding_lines
+from subreplay.audit.explain.trace import Row, Trace, format_finding
 from subreplay.audit.judge import Judge
 from subreplay.audit.judging import AuditedRows, JudgeRows
 from subreplay.audit.passes.loads import ALL_TIME, LOADS_OF_RUN
@@ -81,7 +81,7 @@ def trace_message(
     topic = evidence.source.inputs.topic
     if topic not in (position.scope.topic, f"persistent://public/default/{position.scope.topic}"):
         raise ConfigError(f"message {position}: the run is about topic {topic}; name a message of it")
-    lines = [*evidence.lines(evidence.rows_of_message(position), f"message {position}", last)]
+    lines = [*evidence.format_lines(evidence.rows_of_message(position), f"message {position}", last)]
     if not lines:
         day, where = f" on {run.date}" if run.date else "", run.traffic.location(given)
         raise InputError(
@@ -103,7 +103,7 @@ def trace_key(
     data = os.fsencode(key)
     evidence = _Evidence.of(engine, run, written, given)
     word, source = run.keys.words.word(data), evidence.source
-    lines = [*evidence.lines(evidence.rows_of_key(data), f"messages of key {word}", last)]
+    lines = [*evidence.format_lines(evidence.rows_of_key(data), f"messages of key {word}", last)]
     if not source.extent["deliveries"]:
         of_run = run.subscription.name, source.inputs.topic, run.date
         yield f"mind: {nothing_of(source.held, 'deliveries', *of_run)}"
@@ -139,7 +139,7 @@ class _Evidence:
         """The judged rows of messages of a key."""
         partitions = None
         if self.audited is None and self.source.config.date is None:  # a date judges messages of earlier ones, too
-            found = self.source.log["messages"].map(PartitionsOfKey(key), PARTITIONS).table()
+            found = self.source.log["messages"].map(KeyPartitionFinder(key), PARTITIONS).table()
             partitions = sorted({*found["partition"].to_pylist()})
         return self._rows(field("key") == self.source.config.keys.words.word(key), partitions)
 
@@ -161,10 +161,10 @@ class _Evidence:
             log = source.sorted_log().where(there)
         return log.map(AuditedRows(JudgeRows(self.judge, config.subscription.name)), AUDITED)
 
-    def lines(self, mine: Dataset, what: str, last: int) -> Iterator[str]:
+    def format_lines(self, mine: Dataset, what: str, last: int) -> Iterator[str]:
         """Counts, the latest rows in order of time, and the findings about them; nothing where there are no rows."""
         found = mine.split(Outline(last), OUTLINE)
-        latest = latest_rows(found["latest"].table(), last).to_pylist()
+        latest = take_latest(found["latest"].table(), last).to_pylist()
         if not latest:
             return
         positions = sorted({tuple(row[name] for name in POSITION) for row in latest})
@@ -174,7 +174,7 @@ class _Evidence:
         yield f"{what}: {_counts(add_counts(found['counts'].table()))}"
         yield f"judged by {self.judged_by}"
         yield ""
-        yield from trace.lines()
+        yield from trace.format_lines()
         findings = [*trace.findings(self.source.config.subscription.name), *self._findings_of_keys(trace.log)]
         yield ""
         yield from findings or ["  no findings"]
@@ -188,7 +188,7 @@ class _Evidence:
             bounds = pc.min_max(wanted[name]).as_py()
             near = near & (field(name) >= bounds["min"]) & (field(name) <= bounds["max"])
         log = self.source.engine.together([rows.where(near) for rows in self.source.log.values()])
-        found = log.map(LogOfMessages(wanted, since), LOG).table()
+        found = log.map(MessageLogFilter(wanted, since), LOG).table()
         order = (*POSITION, *(name for name in BY_POSITION.columns if name not in POSITION), *BY_POSITION.last)
         return found.take(pc.sort_indices(found.select(order), [(name, "ascending") for name in order]))
 
@@ -198,7 +198,7 @@ class _Evidence:
             return ()
         wanted = pa.Table.from_pylist([*waiting], WAITING)
         held = self._rows(ALL, sorted({row["partition"] for row in waiting}))
-        return waits_of(wanted, held.map(HoldersOf(wanted), HOLDERS).table())
+        return describe_waits(wanted, held.map(HolderFinder(wanted), HOLDERS).table())
 
     def _findings_of_keys(self, log: pa.Table) -> Iterator[str]:
         """Findings about the keys of some messages as such, whatever was delivered of them."""
@@ -206,13 +206,13 @@ class _Evidence:
         keys = sorted(set(own_keys(log).to_pylist()) - {None})
         if not keys or len(self.judge.dispatchers) < 2 or not source.may_scatter:
             return
-        messages = source.log["messages"].map(MessagesOfKeys(tuple(keys)), LOG)
+        messages = source.log["messages"].map(KeyMessageFilter(tuple(keys)), LOG)
         found = keys_in_two_partitions(source.engine, messages, self.judge, config.subscription.name).table()
         words = pa.array([config.keys.words.word(key) for key in keys])
         found = found.filter(pc.is_in(found["key"], words))
         order = [(name, "ascending") for name in ("key", "moment", "partition")]
         for row in found.take(pc.sort_indices(found.select(["key", "moment", "partition"]), order)).to_pylist():
-            yield from finding_lines(row)
+            yield from format_finding(row)
 
 
 def _audited(source: Source, written: Written) -> tuple[Dataset | None, str]:
@@ -235,7 +235,7 @@ def _audited(source: Source, written: Written) -> tuple[Dataset | None, str]:
     known_secret.require_as_shown(mine, config)
     audited = audited.where(of_run)
     in_all = loads.where(of_run & (field("width") == ALL_TIME.width)).select(LOADS_OF_RUN.names).table()
-    totals = sums.totals(in_all)
+    totals = sums.sum_totals(in_all)
     if _number_of(audited) < totals["deliveries"] + totals["undelivered"]:
         return None, f"this command: {where} has deliveries with findings only"
     return audited, f"the audit that wrote {where}"

@@ -83,7 +83,7 @@ def measured_plan(
     where keys decide, and the messages do not tell them."""
     if policy.routing == "slot" and Need.KEYS in source.statistics.lacking:
         raise InputError(
-            f"{name}: under {policy.name} keys decide who gets a message, and the messages do not tell their keys; "
+            f"{name}: under {policy.name} keys decide who gets a message, and the messages do not record their keys; "
             "map them under traffic.messages.columns, or ask for a policy without keys (failover, exclusive, shared)"
         )
     if name == RECORDED and source.config.date is None:  # else each day would have to find the same

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from subreplay.audit import sums, window_sums
-from subreplay.audit.explaining import Counting
+from subreplay.audit.explaining import FindingCounting
 from subreplay.audit.passes.loads import ALL_TIME, NO_TIME, Span, adding_loads
 from subreplay.engine.interface import Dataset, Engine, NewRows, Step
 from subreplay.rows.conditions import field
@@ -66,40 +66,40 @@ class Loads:
     def by_window(self, span: Span) -> pa.Table:
         """What each consumer was given in each window of a span, which are few."""
         if self.few is not None:
-            return sums.loads(self.few, span)
+            return sums.sum_loads(self.few, span)
         return loads_by_window(self.rows, span)
 
 
-def first_findings(engine: Engine, first: Sequence[Dataset], counting: Counting) -> pa.Table:
+def first_findings(engine: Engine, first: Sequence[Dataset], counting: FindingCounting) -> pa.Table:
     """The rows of table ``violations`` that a report may show, of those that tasks kept: of each rule at most five
     times as many as it shows."""
     few = few_rows(first, MOST_FIRST)
     if few is None:
-        rules = _in_groups(engine, engine.together(first), window_sums.by_rule, window_sums.BY_RULE)
-        few = [rules.map(window_sums.FirstOf(counting), VIOLATIONS).table()]
+        rules = _in_groups(engine, engine.together(first), window_sums.group_by_rule, window_sums.BY_RULE)
+        few = [rules.map(window_sums.FirstFindings(counting), VIOLATIONS).table()]
     return counting.first(pa.concat_tables(few))
 
 
 def loads_by_window(loads: Dataset, span: Span) -> pa.Table:
     """What each consumer was given in each window of a span, which are few."""
-    found = loads.map(window_sums.LoadsOf(span), window_sums.LOADS).table()
-    return sums.summed_loads(found)
+    found = loads.map(window_sums.LoadWindows(span), window_sums.LOADS).table()
+    return sums.add_loads(found)
 
 
 def write_assignments(
     engine: Engine, loads: Dataset, span: Span, intervals: Iterable[tuple[int, int, int]], assignments: NewRows
 ) -> None:
     """Write table ``assignments`` of many windows; ``loads`` are ``LOADS_OF_RUN``."""
-    by_task = loads.map(window_sums.LoadsOf(span), window_sums.LOADS)
-    windows = _in_groups(engine, by_task, window_sums.by_window, window_sums.BY_WINDOW)
-    step = window_sums.AssignmentsOf(tuple(intervals), span.width, tuple(assignments.columns.names))
+    by_task = loads.map(window_sums.LoadWindows(span), window_sums.LOADS)
+    windows = _in_groups(engine, by_task, window_sums.group_loads_by_window, window_sums.BY_WINDOW)
+    step = window_sums.AssignmentWindows(tuple(intervals), span.width, tuple(assignments.columns.names))
     windows.split(_Only(step), {"": assignments})
 
 
 def write_violations_by_window(engine: Engine, panes: Sequence[Dataset], span: Span, violations: NewRows) -> None:
     """Write table ``violations_by_window`` of many panes (``sums.PANES``)."""
-    groups = _in_groups(engine, engine.together(panes), window_sums.panes_in_groups, window_sums.PANES_IN_GROUPS)
-    step = window_sums.ViolationsOf(span, tuple(violations.columns.names))
+    groups = _in_groups(engine, engine.together(panes), window_sums.group_panes, window_sums.PANES_IN_GROUPS)
+    step = window_sums.ViolationWindows(span, tuple(violations.columns.names))
     groups.split(_Only(step), {"": violations})
 
 
@@ -110,12 +110,12 @@ def write_finding_counts(
     each by windows of ``width`` ns, which are few."""
     coarser = []
     for each in counts:
-        groups = _in_groups(engine, each, window_sums.counts_in_groups, window_sums.COUNTS_IN_GROUPS)
+        groups = _in_groups(engine, each, window_sums.group_counts, window_sums.COUNTS_IN_GROUPS)
         made = groups.split(
-            window_sums.CountsOf(width, tuple(finding_counts.columns.names)),
+            window_sums.CountWindows(width, tuple(finding_counts.columns.names)),
             {"counts": finding_counts, "coarser": sums.COUNTS},
         )
-        coarser.append(added(sums.adding_counts(), made["coarser"].table()))
+        coarser.append(added(sums.make_count_adder(), made["coarser"].table()))
     return coarser
 
 

@@ -8,7 +8,7 @@ from datetime import date as Date
 from functools import cached_property
 from typing import Any
 
-from subreplay.audit.acts import Seen
+from subreplay.audit.acts import SeenAct
 from subreplay.audit.clocks import Clocks
 from subreplay.audit.codes import Code
 from subreplay.audit.needs import Need
@@ -62,7 +62,7 @@ class Figures:
     missed: bool = False  # that is not the day before
     withdrawn: Sequence[Row] = ()  # findings of earlier nights: code, told, count, positions (some)
     scattered: tuple[int, int] | None = None  # keys at several consumers of one epoch, of how many
-    acts: Sequence[Seen] = ()  # of operators and clients, and what they had redelivered
+    acts: Sequence[SeenAct] = ()  # of operators and clients, and what they had redelivered
     numbered: bool = False  # messages have no offsets of their own: they are numbered by their times
     traffic: Sequence[Row] = ()  # rows of `whatif.assign.TRAFFIC`
 

@@ -180,12 +180,6 @@ class _Spilled:
             yield ShuffleBlock(scope, first_key, columns, self._file.read(size))
 
 
-def block_rows(block: ShuffleBlock, order: Order) -> Iterator[pa.RecordBatch]:
-    """The rows of a block, with all columns."""
-    rows = _opened(block, order)
-    return _whole(rows, np.zeros(len(rows), np.int64), [block.scope], order)
-
-
 def external_merge(blocks: Iterable[ShuffleBlock], order: Order) -> Iterator[pa.RecordBatch]:
     """Blocks sorted by topic, partition and first key -> their rows, in order, a batch of one topic partition each.
     ``ROWS`` or more are merged together, or ``MOST_BYTES``, of however many topic partitions these are."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.audit.codes import Code
-from subreplay.audit.definitions.deliveries import findings
+from subreplay.audit.definitions.deliveries import list_findings
 from subreplay.audit.definitions.histories import History as Log
 from subreplay.audit.judge import Judge
 from subreplay.audit.terms import Terms
@@ -105,5 +105,6 @@ def found_by_passes(judge: Judge, log: pa.Table, batch_rows: int) -> set[tuple[s
 def found_by_definitions(judge: Judge, log: pa.Table) -> set[tuple[str, int, int, int]]:
     (dispatcher,) = judge.dispatchers.values()
     return {
-        (code.name, position[1], position[2], at) for code, position, at in findings(Log.of(judge, dispatcher, log))
+        (code.name, position[1], position[2], at)
+        for code, position, at in list_findings(Log.of(judge, dispatcher, log))
     }

@@ -11,7 +11,7 @@ import pytest
 from subreplay.audit.codes import Code
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.judge import Judge
-from subreplay.audit.rules.ranges import sticky_ranges
+from subreplay.audit.rules.ranges import find_range_findings
 from subreplay.audit.rules.registry import RULES
 from subreplay.audit.terms import Terms
 from subreplay.semantics.policies import make_policy
@@ -34,7 +34,7 @@ def rows_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING_
     """The rows of table ``violations``."""
     judge = judge_of(policy, tables, terms)
     rows = audit_by(judge, tables)
-    return [row for batch in Explainer(judge, "sub").violations(rows.to_batches()) for row in batch.to_pylist()]
+    return [row for batch in Explainer(judge, "sub").explain_violations(rows.to_batches()) for row in batch.to_pylist()]
 
 
 def test_what_explains_that_a_message_waits_explains_that_it_was_not_delivered():
@@ -66,7 +66,7 @@ def test_every_rule_about_deliveries_has_a_sentence_and_every_rule_a_source() ->
         (KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 a2>C2 a1! a2!", "BEFORE_PREDECESSOR_ACK", "epoch 2: C2 joined"),
         (KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 a2>C2 a1! a2!", "KEY_TWO_OWNERS", "epoch 2: C2 joined"),
         (KEY_SHARED, "a1 a2", "+C1 a2>C1 a1>C1 a1! a2!", "KEY_ORDER", "unexplained"),
-        (KEY_SHARED, "a1 a2", "+C1 a1>C1 a1? a2>C1 a1>C1 a1! a2!", "REDELIVERY_ORDER", "its redelivery was asked for"),
+        (KEY_SHARED, "a1 a2", "+C1 a1>C1 a1? a2>C1 a1>C1 a1! a2!", "REDELIVERY_ORDER", "its redelivery was requested"),
         (KEY_SHARED, "a1", "+C1 a1>C1 -C1 +C1 a1>C1 a1!", "REDELIVERED", "epoch 2: C1 left"),
         (KEY_SHARED, "a1", "+C1 a1>C1 a1!! -C1 +C1 a1>C1 a1!", "REDELIVERED", "epoch 2: C1 left"),  # ignored
         (KEY_SHARED, "a1", "+C1 +C2 a1>C1 a1!", "WRONG_OWNER", "epoch 2: C2 joined"),
@@ -97,7 +97,7 @@ def test_who_is_held_back_by_whom_and_for_how_long() -> None:
     assert "waited 1.020 s for 1:0 at C1" in row["explanation"]
     assert row["cause"] == "C1 held an earlier message without acknowledging it"
     row = told(auto_split("pulsar-3.2"), "n1 a2", "+C1 n1>C1 +C2 ~100 n1! a2>C2 a2!", soon)["STUCK"]
-    assert row["explanation"].endswith("of another key that is held back with it")
+    assert row["explanation"].endswith("of another key that is blocked with it")
 
 
 def test_each_dispatcher_has_its_own_events() -> None:
@@ -125,14 +125,14 @@ def test_sentences_witnesses_and_causes_show_dates_where_the_run_spans_several_d
     rows = audit_by(judge, tables)
 
     def told_by(judge: Judge) -> dict[str, dict[str, Any]]:
-        return {row["code"]: row for batch in Explainer(judge, "sub").violations(rows.to_batches())
+        return {row["code"]: row for batch in Explainer(judge, "sub").explain_violations(rows.to_batches())
                 for row in batch.to_pylist()}  # fmt: skip
 
     dated, timed = told_by(replace(judge, dates=True)), told_by(judge)
     went_on = dated["BEFORE_PREDECESSOR_ACK"]
     earlier = "1:0 at C1 (2023-11-14 22:13:21.010000, ended 2023-11-15 00:10:01.040000)"
     assert went_on["explanation"].endswith(
-        f"went on to C2 with 1:1 at 2023-11-14 22:13:21.030000 while {earlier} was open"
+        f"moved to C2 with 1:1 at 2023-11-14 22:13:21.030000 while {earlier} was outstanding"
     )
     assert went_on["witness"][1] == earlier
     assert went_on["cause"] == "epoch 2: C2 joined at 2023-11-14 22:13:21.020000"
@@ -145,7 +145,7 @@ def test_sentences_witnesses_and_causes_show_dates_where_the_run_spans_several_d
 @pytest.mark.parametrize("dates", [False, True])
 def test_findings_about_a_topic_partition_show_dates_alike(dates: bool) -> None:
     timeline = fold(make_policy("pulsar.key_shared.sticky", "pulsar-4.0"), "+C1[0-9] +C2[5-65535]")
-    found = [*sticky_ranges(timeline, dates)]
+    found = [*find_range_findings(timeline, dates)]
     assert {finding.code for finding in found} == {Code.STICKY_GAP, Code.STICKY_OVERLAP}
     for words in (text for finding in found for text in (finding.explanation, finding.cause)):
         assert ("1970-01-01 00:00:" in words) == dates

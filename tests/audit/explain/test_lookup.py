@@ -17,11 +17,11 @@ from subreplay.audit.explain.lookup import (
     POSITION,
     ROWS,
     WAITING,
-    HoldersOf,
-    LogOfMessages,
-    MessagesOfKeys,
+    HolderFinder,
+    KeyMessageFilter,
+    KeyPartitionFinder,
+    MessageLogFilter,
     Outline,
-    PartitionsOfKey,
 )
 from subreplay.rows.model.columns import UNKNOWN
 from subreplay.rows.model.tables import LOG
@@ -88,9 +88,9 @@ def test_the_latest_rows_and_the_counts_are_those_of_all_tasks_together(count: i
     found = [[*Outline(9)(batches)] for batches in tasks(rows, count)]
     latest = of_each([[batch for name, batch in each if name == "latest"] for each in found], ROWS)
     counts = of_each([[batch for name, batch in each if name == "counts"] for each in found], COUNTS)
-    assert lookup.latest_rows(latest, 9) == lookup.latest_rows(rows, 9)
+    assert lookup.take_latest(latest, 9) == lookup.take_latest(rows, 9)
     times = [row["at"] if row["delivered"] else row["published"] for row in rows.to_pylist()]
-    told = [row["at"] if row["delivered"] else row["published"] for row in lookup.latest_rows(rows, 9).to_pylist()]
+    told = [row["at"] if row["delivered"] else row["published"] for row in lookup.take_latest(rows, 9).to_pylist()]
     assert told == sorted(times, reverse=True)[:9]
     (sums,) = lookup.add_counts(counts).to_pylist()
     assert sums["deliveries"] == sum(rows["delivered"].to_pylist())
@@ -114,7 +114,7 @@ def test_the_holder_that_ended_last_is_that_of_all_tasks_together(count: int, by
         for entry in range(30, 0, -1)
     ]  # fmt: skip
     asked = pa.Table.from_pylist(waiting, WAITING)
-    found = lookup.waits_of(asked, of_each(mapped(HoldersOf(asked), tasks(rows, count)), HOLDERS))
+    found = lookup.describe_waits(asked, of_each(mapped(HolderFinder(asked), tasks(rows, count)), HOLDERS))
     expected = [wait for row in waiting[::-1] if (wait := slow_wait(rows.to_pylist(), row)) is not None]
     assert 10 < len(expected) == len(found)
     assert [*found] == sorted(expected, key=lambda wait: (wait["partition"], wait["entry"]))
@@ -150,7 +150,7 @@ def test_the_log_of_messages_is_without_their_early_deliveries_and_commits() -> 
         LOG, 7, topic=["t"] * 7, entry=entries, kind=kinds, at=times, batch_index=[-1] * 7, partition=[0] * 7
     )
     positions = log.select(POSITION).take([0, 4])
-    found = of_each([LogOfMessages(positions, 15)(log.to_batches(max_chunksize=2))], LOG)
+    found = of_each([MessageLogFilter(positions, 15)(log.to_batches(max_chunksize=2))], LOG)
     assert [*zip(found["entry"].to_pylist(), found["at"].to_pylist(), strict=True)] == [
         (1, 10), (1, 20), (1, UNKNOWN), (2, 11),
     ]  # fmt: skip
@@ -160,7 +160,7 @@ def test_a_key_is_that_which_the_application_meant() -> None:
     log = with_defaults(
         LOG, 4, partition=[3, 1, 2, 0], key=[b"k", b"k", None, None], ordering_key=[None, b"o", b"k", None]
     )
-    found = of_each([PartitionsOfKey(b"k")(log.to_batches())], lookup.PARTITIONS)
+    found = of_each([KeyPartitionFinder(b"k")(log.to_batches())], lookup.PARTITIONS)
     assert found["partition"].to_pylist() == [2, 3]
-    messages = of_each([MessagesOfKeys((b"o", b"x"))(log.to_batches())], LOG)
+    messages = of_each([KeyMessageFilter((b"o", b"x"))(log.to_batches())], LOG)
     assert messages["partition"].to_pylist() == [1]

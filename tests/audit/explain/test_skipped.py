@@ -7,20 +7,20 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from subreplay.audit.acts import RETENTION, Act
+from subreplay.audit.acts import OFFSET_RETENTION, Act
 from subreplay.audit.explain.causes import Causes
 
 
-@pytest.mark.parametrize(("empty", "expired"), [(RETENTION // 2, False), (RETENTION + 1, True)])
+@pytest.mark.parametrize(("empty", "expired"), [(OFFSET_RETENTION // 2, False), (OFFSET_RETENTION + 1, True)])
 def test_a_group_that_was_empty_for_long_may_have_lost_its_offsets(empty, expired):
-    words = Act(0, empty, "group", ("c1",)).skipped()
+    words = Act(0, empty, "group", ("c1",)).describe_skip()
     assert "an operator reset its offsets forward" in words
     assert ("offsets.retention.minutes" in words) == expired
 
 
 def test_only_what_lies_directly_before_what_came_while_the_group_was_empty_is_its_doing():
     judge = SimpleNamespace(
-        of_group=True,
+        is_group=True,
         acts=lambda timeline: (Act(100, 200, "group", ("c1",)),),
         dispatcher=lambda scope: SimpleNamespace(timeline=None),
     )
@@ -32,4 +32,4 @@ def test_only_what_lies_directly_before_what_came_while_the_group_was_empty_is_i
             "delivered": pa.array([False] * 5),
         }
     )  # fmt: skip
-    assert Causes(judge).skipped(rows).is_valid().to_pylist() == [False, True, True, True, False]
+    assert Causes(judge).describe_skips(rows).is_valid().to_pylist() == [False, True, True, True, False]

@@ -26,7 +26,10 @@ def life_of(policy: Policy, log: str, story: str, entry: int, partition: int = -
 
 def happened(trace: Trace) -> list[str]:
     """The words of each line, without time and place."""
-    return [line.split("1:0  ")[-1].strip() if "1:0  " in line else line.split(maxsplit=1)[1] for line in trace.lines()]
+    return [
+        line.split("1:0  ")[-1].strip() if "1:0  " in line else line.split(maxsplit=1)[1]
+        for line in trace.format_lines()
+    ]
 
 
 def test_a_message_is_published_given_back_and_delivered_again_to_the_next_owner() -> None:
@@ -34,11 +37,11 @@ def test_a_message_is_published_given_back_and_delivered_again_to_the_next_owner
     slot = told[0].split("slot ")[1].split()[0]
     assert told == [
         f"published by p as sequence 0, 1 bytes; slot {slot} belongs to nobody (epoch 0: nobody had joined yet)",
-        f"epoch 1: C1 joined at 22:13:21.000000: slot {slot} goes from nobody to C1",
+        f"epoch 1: C1 joined at 22:13:21.000000: the owner of slot {slot} changes from nobody to C1",
         "delivered to C1",
-        "taken by the application of C1",
-        "given back by C1 (nack or ack timeout)",
-        f"epoch 2: C2 joined at 22:13:21.040000: slot {slot} goes from C1 to C2",
+        "received by the application of C1",
+        "negatively acknowledged by C1 (nack or ack timeout)",
+        f"epoch 2: C2 joined at 22:13:21.040000: the owner of slot {slot} changes from C1 to C2",
         "delivered to C2, delivery 2 of it, redelivery count 1",
         "acknowledged by C2",
     ]
@@ -47,12 +50,12 @@ def test_a_message_is_published_given_back_and_delivered_again_to_the_next_owner
 @pytest.mark.parametrize(
     ("policy", "story", "line"),
     [
-        (KEY_SHARED, "+C1 a1>C1 -C1 a1!", "taken back: C1 left"),
+        (KEY_SHARED, "+C1 a1>C1 -C1 a1!", "returned to the broker: C1 left"),
         (KEY_SHARED, "+C1 +C2 a1>C1 a1!", "delivered to C1; its owner was C2"),
         (KEY_SHARED, "+C1 a1>C1 a1!!", "acknowledged by C1, cumulatively"),
         (KEY_SHARED, "+C1", "not delivered by the end"),
-        (KEY_SHARED, "+C1 ~100 -C1", "goes from C1 to nobody"),
-        (FAILOVER, "+C1 +C0 -C0 a1>C1 a1!", "goes from C0 to C1"),
+        (KEY_SHARED, "+C1 ~100 -C1", "changes from C1 to nobody"),
+        (FAILOVER, "+C1 +C0 -C0 a1>C1 a1!", "changes from C0 to C1"),
     ],
 )  # fmt: skip
 def test_what_else_may_happen(policy: Policy, story: str, line: str) -> None:
@@ -80,8 +83,9 @@ def test_what_held_it_back_is_told_with_how_many_more() -> None:
     (asked,) = trace.waiting()
     holder = {"ledger": 1, "entry": 0, "batch_index": -1}
     wait = asked | {"holder": holder, "consumer": "C1", "until": asked["until"] - 1_000, "of": 3}
-    (line,) = [line for line in Trace(trace.judge, trace.log, trace.judged, (wait,)).lines() if "held" in line]
-    assert line == "  22:13:20.001000  1:1  held back by 3 others, last by 1:0 at C1 until 22:13:22.039999"
+    lines = Trace(trace.judge, trace.log, trace.judged, (wait,)).format_lines()
+    (line,) = [line for line in lines if "blocked" in line]
+    assert line == "  22:13:20.001000  1:1  blocked by 3 others, last by 1:0 at C1 until 22:13:22.039999"
 
 
 def test_findings_have_their_cause_and_their_witness_and_allowed_ones_are_told_too() -> None:
@@ -89,11 +93,11 @@ def test_findings_have_their_cause_and_their_witness_and_allowed_ones_are_told_t
     first, *more = trace.findings("sub")
     assert first.startswith("  WRONG_OWNER (invalid): 1:0 of key ")
     assert more[0].startswith("    cause: epoch 2: C2 joined at ")
-    assert more[1].startswith("    witness: 1:0 at C1 (")
+    assert more[1].startswith("    evidence: 1:0 at C1 (")
     again = [*life_of(KEY_SHARED, "a1", "+C1 a1>C1 a1? a1>C1*1 a1!", 0).findings("sub")]
     assert again[0].startswith("  REDELIVERED (allowed): ")
 
 
 def test_a_message_of_a_partition_is_told_with_its_partition() -> None:
-    lines = [*life_of(KEY_SHARED, "a1", "+C1 a1>C1 a1!", 0, partition=3).lines()]
+    lines = [*life_of(KEY_SHARED, "a1", "+C1 a1>C1 a1!", 0, partition=3).format_lines()]
     assert [line.split()[1] for line in lines] == ["3/1:0", "epoch", "3/1:0", "3/1:0"]

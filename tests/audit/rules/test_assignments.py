@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from subreplay.audit.rules.assignments import GroupStory, owner_differs
+from subreplay.audit.rules.assignments import GroupEvents, find_assignor_differences
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.kafka.assignor import GroupMember, Partitions
@@ -35,19 +35,19 @@ def story(ids, swap=False):
         decided += [event("owner", owners[p], at, *p) for p in owners if owners[p] != before.get(p)]
         before = owners
     scopes = {Scope(topic, n): () for topic, count in COUNTS.items() for n in range(count)}
-    return GroupStory(scopes, {}, tuple(members), tuple(decided))
+    return GroupEvents(scopes, {}, tuple(members), tuple(decided))
 
 
 @pytest.mark.parametrize("ids", IDS)
 @pytest.mark.row("K-OWNER-3")
 def test_k_owner_3_whatever_ids_were_drawn_they_explain_a_true_story(ids):
-    assert list(owner_differs(UNIFORM, story(ids))) == []
+    assert list(find_assignor_differences(UNIFORM, story(ids))) == []
 
 
 @pytest.mark.parametrize("ids", IDS)
 @pytest.mark.row("K-OWNER-3")
 def test_k_owner_3_no_order_of_ids_explains_a_swap(ids):
-    assert len(list(owner_differs(UNIFORM, story(ids, swap=True)))) >= 1
+    assert len(list(find_assignor_differences(UNIFORM, story(ids, swap=True)))) >= 1
 
 
 @pytest.mark.parametrize("swap", [False, True])
@@ -62,5 +62,5 @@ def test_k_owner_3_a_static_member_that_comes_back_without_a_rebalance_gets_what
     if swap:
         later[1] = replace(later[1], consumer="a1")
     scopes = {Scope("orders", n): () for n in range(4)}
-    told = GroupStory(scopes, {}, tuple(members), (*first, *later))
-    assert len(list(owner_differs(make_policy("kafka.range", "kafka-4.0"), told))) == swap
+    told = GroupEvents(scopes, {}, tuple(members), (*first, *later))
+    assert len(list(find_assignor_differences(make_policy("kafka.range", "kafka-4.0"), told))) == swap

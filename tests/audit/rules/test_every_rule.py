@@ -16,10 +16,10 @@ import pytest
 from subreplay.audit.codes import LEGAL, Code
 from subreplay.audit.findings import Finding
 from subreplay.audit.routing import Routing
-from subreplay.audit.rules.assignments import GroupStory, assignment_findings
-from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS, disorder, incomplete
-from subreplay.audit.rules.partitions import FIRST_MESSAGES, keys_in_two_partitions
-from subreplay.audit.rules.ranges import sticky_ranges
+from subreplay.audit.rules.assignments import GroupEvents, find_assignment_findings
+from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS, find_disorder, find_incomplete
+from subreplay.audit.rules.partitions import FIRST_MESSAGES, find_keys_in_two_partitions
+from subreplay.audit.rules.ranges import find_range_findings
 from subreplay.audit.rules.registry import RULES, find_rule_statuses
 from subreplay.audit.terms import Terms
 from subreplay.hashing.producer_routing import choose_partition
@@ -130,13 +130,13 @@ def of_key(partition: int, topic: str = "t") -> dict[str, Any]:
 
 
 def in_partitions(*rows: dict[str, Any]) -> Told:
-    return Told((*keys_in_two_partitions(pa.Table.from_pylist(rows, schema=FIRST_MESSAGES)),), KEY_SHARED)
+    return Told((*find_keys_in_two_partitions(pa.Table.from_pylist(rows, schema=FIRST_MESSAGES)),), KEY_SHARED)
 
 
 def given_up(**told: Any) -> Told:
     row = {"topic": "t", "partition": -1, "ledger": 1, "entry": 7, "batch_index": -1, "consumer": "C1", "at": 1}
     row |= {"redelivery_count": 3, "nacked": False, "acked": False} | told
-    return Told((*incomplete(pa.Table.from_pylist([row], schema=EXHAUSTED).to_batches(), 3),), SHARED, THRICE)
+    return Told((*find_incomplete(pa.Table.from_pylist([row], schema=EXHAUSTED).to_batches(), 3),), SHARED, THRICE)
 
 
 def dead(*origins: int) -> Told:
@@ -145,18 +145,18 @@ def dead(*origins: int) -> Told:
          "judged": True, "origin_ledger": 1, "origin_entry": origin, "origin_batch_index": -1}
         for i, origin in enumerate(origins)
     ]  # fmt: skip
-    return Told((*disorder(pa.Table.from_pylist(rows, schema=LETTERS).to_batches()),), SHARED, THRICE)
+    return Told((*find_disorder(pa.Table.from_pylist(rows, schema=LETTERS).to_batches()),), SHARED, THRICE)
 
 
 def group(story: str) -> Told:
     """What is found about a Kafka group's owners."""
     rows = history("a1", story)["membership"].to_pylist()
-    of_group = GroupStory.of(build_dispatcher_events(rows, [(TOPIC, -1)]), rows, ())
-    return Told((*assignment_findings(RANGE, of_group),), RANGE)
+    of_group = GroupEvents.from_rows(build_dispatcher_events(rows, [(TOPIC, -1)]), rows, ())
+    return Told((*find_assignment_findings(RANGE, of_group),), RANGE)
 
 
 def ranges(joins: str) -> Told:
-    return Told((*sticky_ranges(fold(STICKY, joins)),), STICKY)
+    return Told((*find_range_findings(fold(STICKY, joins)),), STICKY)
 
 
 MOVED, SWAPPED, NACKED = "+C1 a1>C1 +C2 a2>C2 a1! a2!", "+C1 a2>C1 a1>C1 a1! a2!", "+C1 a1>C1 a1? a1>C1 a1!"
@@ -287,7 +287,7 @@ CASES: dict[Code, tuple[Story | Told, Story | Told, Story | Told]] = {  # broken
     Code.PRODUCER_ORDER: (
         Story("a1#0 a2#5 a3#4", THREE),
         Story("a1#0 a2#5 a3#6", THREE),
-        Story("a1#0 a2#5 a3#0", THREE),  # it started anew
+        Story("a1#0 a2#5 a3#0", THREE),  # it restarted
     ),
     Code.DUP_PUBLISH: (
         Story("a1#0 a2#5 a3#5", THREE),

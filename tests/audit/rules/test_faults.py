@@ -16,9 +16,9 @@ from subreplay.adapters import ADAPTERS
 from subreplay.audit.codes import Code, drop_exempt
 from subreplay.audit.findings import Finding
 from subreplay.audit.judge import Judge
-from subreplay.audit.rules.dead_letters import disorder, incomplete
-from subreplay.audit.rules.partitions import keys_in_two_partitions
-from subreplay.audit.rules.ranges import sticky_ranges
+from subreplay.audit.rules.dead_letters import find_disorder, find_incomplete
+from subreplay.audit.rules.partitions import find_keys_in_two_partitions
+from subreplay.audit.rules.ranges import find_range_findings
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.rows import RuleStatus
 from subreplay.semantics.policies import make_policy
@@ -66,10 +66,10 @@ def found(capture: Capture) -> Findings:
     tables = capture.tables
     judge = judge_of(capture.policy, tables, capture.terms)
     others = [
-        *keys_in_two_partitions(first_messages(capture)),
-        *(finding for d in judge.dispatchers.values() for finding in sticky_ranges(d.timeline)),
-        *incomplete(faults.exhausted(capture).to_batches(), capture.terms.max_redeliveries or 0),
-        *disorder(faults.letters(capture).to_batches()),
+        *find_keys_in_two_partitions(first_messages(capture)),
+        *(finding for d in judge.dispatchers.values() for finding in find_range_findings(d.timeline)),
+        *find_incomplete(faults.exhausted(capture).to_batches(), capture.terms.max_redeliveries or 0),
+        *find_disorder(faults.letters(capture).to_batches()),
     ]
     return found_in(judge, tables, others)
 
@@ -160,7 +160,7 @@ def test_a_removed_leave_of_a_sticky_consumer_shows_that_its_successor_could_not
     faults.forget_a_leave(capture, random.Random(1))
     assert set(found(capture).failing) <= {"NOT_CONNECTED", "WRONG_OWNER"}
     (dispatcher,) = judge_of(capture.policy, capture.tables).dispatchers.values()
-    assert Code.STICKY_OVERLAP in {finding.code for finding in sticky_ranges(dispatcher.timeline)}
+    assert Code.STICKY_OVERLAP in {finding.code for finding in find_range_findings(dispatcher.timeline)}
 
 
 @pytest.mark.parametrize("version", [pytest.param(version, marks=marks) for version, marks in MARKS.items()])
@@ -168,7 +168,7 @@ def test_slots_that_a_sticky_consumer_no_longer_asks_for_are_a_gap(version: str)
     capture = Capture.load(f"{version}/{S3}")
     faults.ask_for_fewer_slots(capture, random.Random(1))
     (dispatcher,) = judge_of(capture.policy, capture.tables).dispatchers.values()
-    assert Code.STICKY_GAP in {finding.code for finding in sticky_ranges(dispatcher.timeline)}
+    assert Code.STICKY_GAP in {finding.code for finding in find_range_findings(dispatcher.timeline)}
 
 
 @pytest.mark.parametrize(("version", "at_least"), [("3.2.3", 341), ("4.0.8", 157)])

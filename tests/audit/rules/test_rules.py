@@ -7,7 +7,7 @@ import pytest
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.routing import Routing
 from subreplay.audit.rules.flow import UNKNOWN_SIZE
-from subreplay.audit.rules.undelivered import REORDERED
+from subreplay.audit.rules.undelivered import MOST_REORDERED
 from subreplay.audit.terms import Terms
 from subreplay.semantics.policies import make_policy
 from tests.support.history import auto_split, findings
@@ -264,8 +264,8 @@ class TestUndelivered:
         assert findings(FAILOVER, "n1 a1 a2", "+C1 n1>C1 n1! a2>C1") == ["LOST a1", "SKIP a2", "unacked a2"]
 
     def test_but_what_was_read_long_before_it_is(self) -> None:
-        log = "n0 b0 " + " ".join(f"a{i}" for i in range(REORDERED + 1))
-        for last, found in ((REORDERED - 1, "unseen b0"), (REORDERED, "LOST b0")):
+        log = "n0 b0 " + " ".join(f"a{i}" for i in range(MOST_REORDERED + 1))
+        for last, found in ((MOST_REORDERED - 1, "unseen b0"), (MOST_REORDERED, "LOST b0")):
             assert found in findings(SHARED, log, f"+C1 n0>C1 n0! a{last}>C1")
 
     def test_a_message_that_waits_for_a_stuck_consumer_is_late_not_lost(self) -> None:

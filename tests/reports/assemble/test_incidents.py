@@ -12,10 +12,10 @@ import yaml
 from subreplay.audit import sums
 from subreplay.audit.codes import Code
 from subreplay.audit.explain.findings import Explainer
-from subreplay.audit.explain.incidents import Circumstance, incidents, incidents_of
-from subreplay.audit.findings import violations_of
+from subreplay.audit.explain.incidents import Circumstance, load_incidents, parse_incidents
+from subreplay.audit.findings import make_violations
 from subreplay.audit.routing import Routing
-from subreplay.audit.rules.partitions import FIRST_MESSAGES, keys_in_two_partitions
+from subreplay.audit.rules.partitions import FIRST_MESSAGES, find_keys_in_two_partitions
 from subreplay.audit.rules.registry import RULES, find_rule_statuses
 from subreplay.audit.terms import Terms
 from subreplay.reports.assemble.findings import code_summaries
@@ -71,17 +71,17 @@ def summaries(case: Story | Told) -> list[CodeSummary]:
     """What a report says of each rule."""
     if isinstance(case, Told):
         plan, rows, rule_status = Plan("", case.policy, {}), [], find_rule_statuses(case.policy, case.terms)
-        found = violations_of(case.findings, "sub", RULES, rule_status)
+        found = make_violations(case.findings, "sub", RULES, rule_status)
         last = 0
     else:
         tables = case.change(history(case.log, case.story, case.partition))
         judge = judge_of(case.policy, tables, case.terms)
         audited = audit_by(judge, tables)
-        rows = [*Explainer(judge, "sub").violations(audited.to_batches())]
+        rows = [*Explainer(judge, "sub").explain_violations(audited.to_batches())]
         found = pa.Table.from_batches(rows, VIOLATIONS)
         plan = Plan("", case.policy, {scope: d.timeline for scope, d in judge.dispatchers.items()})
         last = judge.last
-    worst = sums.worst(found, 1_000, WIDTH, 1_000)
+    worst = sums.select_worst(found, 1_000, WIDTH, 1_000)
     counts = [{"window": 0, "code": row["code"], "excuse": 0, "consumer": row["consumer"], "count": 1} for row in worst]
     extent = {"first": 0, "last": last, "messages": 1, "deliveries": 1}
     figures = Figures(
@@ -98,11 +98,11 @@ def tickets(case: Story | Told) -> set[str]:
 def in_partitions(policy: Policy, *producers: str) -> Told:
     """A key that each producer sent to a partition of its own."""
     rows = [of_key(i) | {"producer": producer} for i, producer in enumerate(producers)]
-    return Told((*keys_in_two_partitions(pa.Table.from_pylist(rows, schema=FIRST_MESSAGES)),), policy)
+    return Told((*find_keys_in_two_partitions(pa.Table.from_pylist(rows, schema=FIRST_MESSAGES)),), policy)
 
 
 HALF = 500_000_000
-WAITING = Terms(stalled_after=HALF, late_after=HALF, stuck_after=HALF)
+WAITING_CODES = Terms(stalled_after=HALF, late_after=HALF, stuck_after=HALF)
 PROMPT = Terms(tick=0, stalled_after=HALF, late_after=HALF, stuck_after=HALF)
 LIMITED = Terms(stalled_after=HALF, late_after=HALF, stuck_after=HALF, max_unacked_per_consumer=5)
 CHUNKS, UNCHUNKED = "n1%0/2 n2%1/2 n3", "n1 n2 n3"
@@ -190,24 +190,24 @@ CASES: dict[str, tuple[Story | Told, Story | Told]] = {
         Story("n1 a1 a2", "+C1 n1>C1 n1! a2>C1 a2!", auto_split("pulsar-2.10")),  # the topic stayed where it was
     ),
     "apache/pulsar#26395": (
-        Story(CHUNKS, LEFTOVER, SHARED, WAITING),
-        Story(CHUNKS, "+C1 n1>C1 n1! ~100 n1^", SHARED, WAITING),  # nobody left
+        Story(CHUNKS, LEFTOVER, SHARED, WAITING_CODES),
+        Story(CHUNKS, "+C1 n1>C1 n1! ~100 n1^", SHARED, WAITING_CODES),  # nobody left
     ),
     "apache/pulsar#25620": (
-        Story(CHUNKS, PILED, SHARED, WAITING),
-        Story(UNCHUNKED, PILED, SHARED, WAITING),
+        Story(CHUNKS, PILED, SHARED, WAITING_CODES),
+        Story(UNCHUNKED, PILED, SHARED, WAITING_CODES),
     ),
     "apache/pulsar#26454": (
-        Story(UNCHUNKED, PILED, SHARED, WAITING),
-        Story(UNCHUNKED, PILED, KEY_SHARED, WAITING),  # another dispatcher
+        Story(UNCHUNKED, PILED, SHARED, WAITING_CODES),
+        Story(UNCHUNKED, PILED, KEY_SHARED, WAITING_CODES),  # another dispatcher
     ),
     "apache/pulsar#21104": (
-        Story(UNCHUNKED, PILED, make_policy("pulsar.shared", "pulsar-3.2"), WAITING, 0),
-        Story(UNCHUNKED, PILED, make_policy("pulsar.shared", "pulsar-3.2"), WAITING),  # not partitioned
+        Story(UNCHUNKED, PILED, make_policy("pulsar.shared", "pulsar-3.2"), WAITING_CODES, 0),
+        Story(UNCHUNKED, PILED, make_policy("pulsar.shared", "pulsar-3.2"), WAITING_CODES),  # not partitioned
     ),
     "apache/pulsar#22657": (
         Story(UNCHUNKED, PILED, SHARED, LIMITED),
-        Story(UNCHUNKED, PILED, SHARED, WAITING),  # the limit is far away
+        Story(UNCHUNKED, PILED, SHARED, WAITING_CODES),  # the limit is far away
     ),
     "apache/pulsar#15397": (
         Story("n1 n2+200", LATER, auto_split("pulsar-2.10"), PROMPT),
@@ -219,7 +219,7 @@ CASES: dict[str, tuple[Story | Told, Story | Told]] = {
     ),
     "apache/pulsar#25996": (
         Story("n1 n2+200", LATER, NEWER, PROMPT),
-        Story("n1 n2+200", "+C1 n1>C1 n1! ~400 n2>C1 n2!", NEWER, WAITING),  # delays are not strict
+        Story("n1 n2+200", "+C1 n1>C1 n1! ~400 n2>C1 n2!", NEWER, WAITING_CODES),  # delays are not strict
     ),
     "apache/pulsar#749": (
         Story(FIVE, READ_AGAIN.format(5), SHARED),
@@ -298,7 +298,7 @@ CASES: dict[str, tuple[Story | Told, Story | Told]] = {
         in_partitions(KEY_SHARED, "p", "q"),  # Pulsar's clients have hashes of their own
     ),
 }  # fmt: skip
-every = pytest.mark.parametrize("ticket", [incident.ticket for incident in incidents()])
+every = pytest.mark.parametrize("ticket", [incident.ticket for incident in load_incidents()])
 
 
 @every
@@ -312,11 +312,11 @@ def test_a_ticket_does_not_fit_a_finding_that_differs_in_one_circumstance(ticket
 
 
 def test_every_ticket_has_its_cases() -> None:
-    assert set(CASES) == {incident.ticket for incident in incidents()}
+    assert set(CASES) == {incident.ticket for incident in load_incidents()}
     assert len(CASES) >= 25
 
 
-@pytest.mark.parametrize("ticket", [one.ticket for one in incidents() if "kafka-4.0" not in one.profiles])
+@pytest.mark.parametrize("ticket", [one.ticket for one in load_incidents() if "kafka-4.0" not in one.profiles])
 def test_a_ticket_fits_no_release_line_but_those_it_names(ticket: str) -> None:
     case = CASES[ticket][0]
     assert ticket not in tickets(case._replace(policy=make_policy(case.policy.name, "documented")))
@@ -363,25 +363,25 @@ def written(**changes: Any) -> str:
     ],
 )
 def test_an_entry_with_an_unknown_key_or_name_is_refused(changes: dict[str, Any], why: str) -> None:
-    assert len(incidents_of(written())) == 1
+    assert len(parse_incidents(written())) == 1
     with pytest.raises(ValueError, match=why):
-        incidents_of(written(**changes))
+        parse_incidents(written(**changes))
 
 
 def test_two_entries_of_one_ticket_are_refused() -> None:
     with pytest.raises(ValueError, match="two entries of one ticket: apache/pulsar#1"):
-        incidents_of(yaml.safe_dump([ENTRY, ENTRY]))
+        parse_incidents(yaml.safe_dump([ENTRY, ENTRY]))
 
 
 def test_what_upstream_does_not_state_is_said_to_be_unknown() -> None:
-    (entry,) = incidents_of(written())
+    (entry,) = parse_incidents(written())
     assert entry.sentence == "looks like apache/pulsar#1, no release that fixes it is known"
     assert entry.releases == "Upstream does not name the affected releases; no release that fixes it is known."
-    (jira,) = incidents_of(written(ticket="KAFKA-4682", fixed=["2.1.0", "2.2.0"]))
+    (jira,) = parse_incidents(written(ticket="KAFKA-4682", fixed=["2.1.0", "2.2.0"]))
     assert jira.url == "https://issues.apache.org/jira/browse/KAFKA-4682"
     assert jira.sentence.endswith("fixed in 2.1.0 and 2.2.0")
 
 
 def test_every_circumstance_has_a_meaning_and_every_code_of_an_entry_exists() -> None:
     assert all(circumstance.meaning for circumstance in Circumstance)
-    assert {code for incident in incidents() for code in incident.codes} <= set(Code)
+    assert {code for incident in load_incidents() for code in incident.codes} <= set(Code)

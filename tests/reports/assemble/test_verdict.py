@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from subreplay.audit.clocks import Clocks, Shift
+from subreplay.audit.clocks import Clocks, ClockShift
 from subreplay.audit.needs import Need
 from subreplay.audit.rules.registry import Code, Exemption, find_rule_statuses
 from subreplay.config import run as config
@@ -135,7 +135,7 @@ def test_what_a_rejected_row_could_explain_is_unknown_and_the_rest_invalid() -> 
     strays = replace(rejected("membership", 1), findings=[found("NOT_CONNECTED", 400, Exemption.MEMBER_REJECTED)])
     assert verdict(strays, tolerate={"membership": 1})[0] is Verdict.UNKNOWN
     (doubt,) = verdict(strays, tolerate={"membership": 1})[1]
-    assert doubt.startswith("NOT_CONNECTED may be none: a row of the membership")
+    assert doubt.startswith("NOT_CONNECTED may be none: a membership row")
     both = replace(strays, findings=[*strays.findings, found("KEY_ORDER")])
     assert verdict(both)[0] is Verdict.INVALID
     status = {summary.code: summary.status for summary in code_summaries(both)}
@@ -157,7 +157,7 @@ def test_a_rule_that_could_not_look_says_why() -> None:
     assert rules["KEY_TWO_OWNERS"].status == "unknown"
     assert rules["KEY_TWO_OWNERS"].note.startswith(Need.MEMBERSHIP.value)
     assert rules["PARTITION_ORDER"].note == "pulsar.key_shared.auto_split makes no such promise"
-    assert rules["DLQ_INCOMPLETE"].note == "the run names no dead letter policy"
+    assert rules["DLQ_INCOMPLETE"].note == "the run configures no dead letter policy"
     assert rules["KEY_ORDER"].status == "clean"
 
 
@@ -229,7 +229,7 @@ def test_every_doubtful_excuse_is_of_rules_that_somebody_promises() -> None:
 
 
 def test_what_is_broken_only_as_recorded_or_only_with_clocks_corrected_is_unknown() -> None:
-    off = (Shift("c2", -5_000_000_000, ("received_at",)),)
+    off = (ClockShift("c2", -5_000_000_000, ("received_at",)),)
     owner, order = {Code.WRONG_OWNER: 9}, {Code.KEY_ORDER: 1}
     told = "the clock of c2 is 5.00 s behind the broker's: "
 
@@ -249,7 +249,7 @@ def test_what_is_broken_only_as_recorded_or_only_with_clocks_corrected_is_unknow
 
 def test_a_rule_that_a_clock_explains_is_unknown_and_says_so() -> None:
     clocks = Clocks(
-        (Shift("c2", -5_000_000_000, ("received_at",)),), {Code.WRONG_OWNER: 9, Code.LOST: 1}, {Code.LOST: 1}
+        (ClockShift("c2", -5_000_000_000, ("received_at",)),), {Code.WRONG_OWNER: 9, Code.LOST: 1}, {Code.LOST: 1}
     )
     some = replace(JUDGED, findings=[found("WRONG_OWNER", 9), found("LOST")], clocks=clocks)
     told = {s.code: (s.status, s.verdict, s.note) for s in code_summaries(some)}

@@ -1,8 +1,8 @@
-"""The rules once more, as they read: plain, quadratic, over lists of rows.
+"""Define the rules a second time in plain Python: quadratic, over lists of rows.
 
-``histories`` makes plain objects of a dispatcher's log. ``deliveries`` states every rule about deliveries over them,
-and ``messages`` every rule about messages. A test on random histories holds the compiled passes equal to these
+``histories`` builds plain objects from a dispatcher's log. ``deliveries`` defines every rule about deliveries, and
+``messages`` every rule about messages. A test with random histories compares the compiled passes with these
 definitions.
 
-No run calls this room. It is the place to look when it is not clear what a rule means.
+No run uses this package. Read it when the meaning of a rule is not clear.
 """

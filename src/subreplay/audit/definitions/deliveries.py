@@ -1,7 +1,7 @@
-"""Every rule about deliveries as it reads: plain, quadratic, over lists of rows.
+"""Define every rule about deliveries in plain Python: quadratic, over lists of rows.
 
-This is what the compiled passes are held to by a test on random histories; nothing else calls it. Where the passes
-remember two holders, a ring or a stack, this looks at everything that came before.
+A test with random histories compares the compiled passes with these definitions. The passes remember two holders, a
+ring or a stack; these functions look at all earlier deliveries.
 """
 
 from __future__ import annotations
@@ -11,38 +11,40 @@ from collections.abc import Callable, Mapping
 from subreplay.audit.codes import Code
 from subreplay.audit.context import UNKNOWN_SIZE
 from subreplay.audit.definitions.histories import Attempt, History, Message, Position
-from subreplay.audit.definitions.messages import publications, undelivered
+from subreplay.audit.definitions.messages import find_publication_faults, list_undelivered_codes
 from subreplay.rows.model.columns import NEVER, UNKNOWN
 
 
-def wrong_owner(_: History, d: Attempt) -> bool:
+def violates_wrong_owner(_: History, d: Attempt) -> bool:
     return d.message.known and d.wrong
 
 
-def not_connected(_: History, d: Attempt) -> bool:
+def violates_not_connected(_: History, d: Attempt) -> bool:
     return d.session < 0
 
 
-def unknown_message(_: History, d: Attempt) -> bool:
+def violates_unknown_message(_: History, d: Attempt) -> bool:
     return not d.message.known
 
 
-def two_active(h: History, d: Attempt) -> bool:
-    """It went astray as another to the same consumer did in this epoch, and its owner was served in it; all outside of
-    changes."""
-    here = [e for e in h.before(d) if e.epoch == d.epoch and e.session >= 0 and not e.changing]
-    astray = h.active and wrong_owner(h, d) and d.session >= 0 and not d.changing
+def violates_two_active(h: History, d: Attempt) -> bool:
+    """It is a second stray delivery to its consumer in this epoch, in which the owner also received messages; all
+    outside of membership changes."""
+    in_epoch = [e for e in h.list_deliveries_before(d) if e.epoch == d.epoch and e.session >= 0 and not e.changing]
+    astray = h.active and violates_wrong_owner(h, d) and d.session >= 0 and not d.changing
     return (
         astray
-        and any(e.session == d.session and wrong_owner(h, e) for e in here)
-        and any(not wrong_owner(h, e) for e in here)
+        and any(e.session == d.session and violates_wrong_owner(h, e) for e in in_epoch)
+        and any(not violates_wrong_owner(h, e) for e in in_epoch)
     )
 
 
-def out_of_order(h: History, d: Attempt) -> bool:
-    """A newer message of its key was delivered before, or taken before by the same application: among the first
-    deliveries of the key since it last went elsewhere."""
-    of_key = [e for e in h.before(d) if e.message.key == d.message.key]
+def violates_out_of_order(h: History, d: Attempt) -> bool:
+    """A newer message of its key was delivered before, or received before by the same application.
+
+    It compares the first deliveries of the key since the key last went to another consumer.
+    """
+    of_key = [e for e in h.list_deliveries_before(d) if e.message.key == d.message.key]
     if not d.first or d.message.key < 0:
         return False
     latest = UNKNOWN
@@ -54,43 +56,46 @@ def out_of_order(h: History, d: Attempt) -> bool:
     return taken_late or any(e.message.ordinal > d.message.ordinal for e in of_key)
 
 
-def key_order(h: History, d: Attempt) -> bool:
-    return not h.active and not d.message.mixed and out_of_order(h, d)
+def violates_key_order(h: History, d: Attempt) -> bool:
+    return not h.active and not d.message.mixed and violates_out_of_order(h, d)
 
 
-def partition_order(h: History, d: Attempt) -> bool:
-    return h.active and out_of_order(h, d)
+def violates_partition_order(h: History, d: Attempt) -> bool:
+    return h.active and violates_out_of_order(h, d)
 
 
-def redelivery_order(h: History, d: Attempt) -> bool:
+def violates_redelivery_order(h: History, d: Attempt) -> bool:
     """The latest delivery of its key was of a newer message."""
-    of_key = [e for e in h.before(d) if e.message.key == d.message.key]
+    of_key = [e for e in h.list_deliveries_before(d) if e.message.key == d.message.key]
     return not d.first and d.message.key >= 0 and bool(of_key) and of_key[-1].message.ordinal > d.message.ordinal
 
 
-def skip(h: History, d: Attempt) -> bool:
-    """Between it and the message before it of the same consumer lies one that should have come and was not acknowledged
-    by then; or it is its first, and before it lies one that a consumer left behind."""
-    mine = [m.ordinal for m in h.messages if any(e.owned and e.session == d.session for e in m.deliveries)]
-    begun = [o for o in mine if o < d.message.ordinal]
+def violates_skip(h: History, d: Attempt) -> bool:
+    """A message before it was neither delivered to its consumer nor acknowledged by then.
+
+    The skipped message lies between two messages of the same consumer. Before the first message of a consumer, it is
+    one that a former consumer did not acknowledge.
+    """
+    selected = [m.ordinal for m in h.messages if any(e.owned and e.session == d.session for e in m.deliveries)]
+    begun = [o for o in selected if o < d.message.ordinal]
     first = next((e for e in d.message.deliveries if e.owned and e.session == d.session), None)
     if not h.active or d is not first:
         return False
     if not begun:
-        return _left_behind(h, d)
+        return _has_left_behind(h, d)
     between = h.messages[max(begun) + 1 : d.message.ordinal]
-    return any(d.at < _done(h, m) for m in between)
+    return any(d.at < _find_done_time(h, m) for m in between)
 
 
-def _left_behind(h: History, d: Attempt) -> bool:
-    """A consumer that was gone had one that was never acknowledged, though others were."""
+def _has_left_behind(h: History, d: Attempt) -> bool:
+    """A former consumer left a message that was never acknowledged, although others were."""
     recorded = any(m.first_ack != NEVER for m in h.messages[: d.message.ordinal + 1])
-    before = [m for m in h.messages[: d.message.ordinal] if _done(h, m) == NEVER]
+    before = [m for m in h.messages[: d.message.ordinal] if _find_done_time(h, m) == NEVER]
     return recorded and any(e.left <= d.at for m in before for e in m.deliveries)
 
 
-def _done(h: History, m: Message) -> int:
-    """From when on a message need not come to anybody."""
+def _find_done_time(h: History, m: Message) -> int:
+    """Return the instant from which a message need not be delivered."""
     excluded = not m.known or m.part_of_chunks or h.judge.terms.compacted
     if excluded or any(not e.owned for e in m.deliveries):
         return UNKNOWN
@@ -98,140 +103,151 @@ def _done(h: History, m: Message) -> int:
     return min(m.first_ack, NEVER if ttl is None else m.published + ttl)
 
 
-def key_two_owners(h: History, d: Attempt) -> bool:
-    """Another consumer still holds a delivery of its key."""
+def violates_key_two_owners(h: History, d: Attempt) -> bool:
+    """Another consumer has an outstanding delivery of its key."""
     return d.holds and d.message.key >= 0 and not d.message.mixed and any(
-        e.holds and e.message.key == d.message.key and e.session != d.session and e.until > d.at for e in h.before(d)
+        e.holds and e.message.key == d.message.key and e.session != d.session and e.until > d.at
+        for e in h.list_deliveries_before(d)
     )  # fmt: skip
 
 
-def before_predecessor_ack(h: History, d: Attempt) -> bool:
-    """... and it is newer than everything delivered of its key."""
-    newest = all(e.message.ordinal < d.message.ordinal for e in h.before(d) if e.message.key == d.message.key)
-    return key_two_owners(h, d) and d.first and newest
+def violates_before_predecessor_ack(h: History, d: Attempt) -> bool:
+    """In addition, it is newer than every delivered message of its key."""
+    newest = all(
+        e.message.ordinal < d.message.ordinal for e in h.list_deliveries_before(d) if e.message.key == d.message.key
+    )
+    return violates_key_two_owners(h, d) and d.first and newest
 
 
-def stuck(h: History, d: Attempt) -> bool:
-    """It waited for the delivery elsewhere that lasted longest: of its slot, or of all before its consumer joined."""
+def violates_stuck(h: History, d: Attempt) -> bool:
+    """It waited for the longest delivery at another consumer: of its slot, or of all before its consumer joined."""
     if not d.holds or not d.first:
         return False
     if h.judge.waits_by_slot:
-        others = [e for e in h.before(d) if e.holds and e.session != d.session and e.message.slot == d.message.slot]
+        others = [
+            e
+            for e in h.list_deliveries_before(d)
+            if e.holds and e.session != d.session and e.message.slot == d.message.slot
+        ]
     else:
-        if h.joined(d.session) > d.at or d.message.ordinal <= h.read_at_join(d.session):
+        if h.get_join_time(d.session) > d.at or d.message.ordinal <= h.find_read_at_join(d.session):
             return False
-        others = [e for e in h.before(d) if e.holds and e.at < h.joined(d.session)]
+        others = [e for e in h.list_deliveries_before(d) if e.holds and e.at < h.get_join_time(d.session)]
     longest = max(others, key=lambda e: e.waited_for, default=None)
     if longest is None or longest.waited_for > d.at:
         return False
-    since = longest.at if h.judge.waits_by_slot else h.joined(d.session)
+    since = longest.at if h.judge.waits_by_slot else h.get_join_time(d.session)
     return longest.waited_for - max(d.message.due, since) >= h.judge.slot_stuck_after
 
 
-def dup_delivery(_: History, d: Attempt) -> bool:
+def violates_dup_delivery(_: History, d: Attempt) -> bool:
     return d.again
 
 
-def dup_outstanding(_: History, d: Attempt) -> bool:
-    """An earlier delivery of it has not ended, and its redelivery count does not say otherwise."""
+def violates_dup_outstanding(_: History, d: Attempt) -> bool:
+    """An earlier delivery of it has not ended, and its redelivery count is not higher."""
     owned = [e for e in d.earlier if e.at != UNKNOWN and e.owned]
     open_ = any(e.until > d.at for e in owned)
     return d.owned and not d.again and open_ and d.count <= max(e.count for e in owned)
 
 
-def redelivered_unasked(_: History, d: Attempt) -> bool:
-    """An earlier delivery of it has not ended, and its redelivery count says that it comes again."""
+def violates_redelivered_unasked(_: History, d: Attempt) -> bool:
+    """An earlier delivery of it has not ended, and its redelivery count is higher."""
     owned = [e for e in d.earlier if e.at != UNKNOWN and e.owned]
     open_ = any(e.until > d.at for e in owned)
     return d.owned and not d.again and open_ and d.count > max(e.count for e in owned)
 
 
-def ack_early(_: History, d: Attempt) -> bool:
+def violates_ack_early(_: History, d: Attempt) -> bool:
     return UNKNOWN < d.acked < d.at
 
 
-def cum_ack_misuse(_: History, d: Attempt) -> bool:
+def violates_cum_ack_misuse(_: History, d: Attempt) -> bool:
     return d.cumulative
 
 
-def unacked(_: History, d: Attempt) -> bool:
+def violates_unacked(_: History, d: Attempt) -> bool:
     return d.unacked
 
 
-def redelivered(_: History, d: Attempt) -> bool:
+def violates_redelivered(_: History, d: Attempt) -> bool:
     return d.nth > 0
 
 
-def never_taken(h: History, d: Attempt) -> bool:
-    """It is the last delivery of a message that was acknowledged and no application took."""
+def violates_never_taken(h: History, d: Attempt) -> bool:
+    """It is the last delivery of a message that was acknowledged and that no application received."""
     m = d.message
     taken = any(e.received != UNKNOWN for e in m.deliveries)
-    return h.judge.receipts and d is m.attempts[-1] and m.first_ack != NEVER and not taken
+    return h.judge.has_receipts and d is m.attempts[-1] and m.first_ack != NEVER and not taken
 
 
-def mixed_batch(h: History, d: Attempt) -> bool:
-    """Once a batch: the first delivery of its first message that has another key."""
+def violates_mixed_batch(h: History, d: Attempt) -> bool:
+    """It is the first delivery of the first message of its batch that has another key: one finding for each batch."""
     batch = [e for m in h.messages if m.mixed and m.position[:2] == d.message.position[:2] for e in m.attempts]
     return bool(batch) and d is batch[0]
 
 
-def early(h: History, d: Attempt) -> bool:
+def violates_early(h: History, d: Attempt) -> bool:
     return d.message.due > d.message.published and d.at < d.message.due - h.judge.terms.tick
 
 
-def before_publication(h: History, d: Attempt) -> bool:
+def violates_before_publication(h: History, d: Attempt) -> bool:
     return d.message.known and d.at < d.message.published - h.judge.terms.clock_skew
 
 
-def over_permits(h: History, d: Attempt) -> bool:
-    """As many deliveries before it as its queue holds, and one more, were all untaken; chunks that are not the last of
-    their message do not count."""
-    if not h.judge.receipts or d.session < 0 or d.message.part_of_chunks:
+def violates_over_permits(h: History, d: Attempt) -> bool:
+    """The queue and one more message were full: none of these earlier deliveries was received by then.
+
+    Chunks that are not the last of their message do not count.
+    """
+    if not h.judge.has_receipts or d.session < 0 or d.message.part_of_chunks:
         return False
     size = int(h.dispatcher.queue_sizes[d.session])
     window = max(1, size) + 1
-    latest = [e for e in h.before(d) if e.session == d.session and not e.message.part_of_chunks][-window:]
+    latest = [e for e in h.list_deliveries_before(d) if e.session == d.session and not e.message.part_of_chunks][
+        -window:
+    ]
     ends = (e.until if e.received == UNKNOWN else min(e.until, e.received) for e in latest)
     return size != UNKNOWN_SIZE and len(latest) == window and all(end > d.at for end in ends)
 
 
 DELIVERY_RULES: Mapping[Code, Callable[[History, Attempt], bool]] = {
-    Code.WRONG_OWNER: wrong_owner,
-    Code.NOT_CONNECTED: not_connected,
-    Code.UNKNOWN_MESSAGE: unknown_message,
-    Code.TWO_ACTIVE: two_active,
-    Code.KEY_ORDER: key_order,
-    Code.PARTITION_ORDER: partition_order,
-    Code.REDELIVERY_ORDER: redelivery_order,
-    Code.SKIP: skip,
-    Code.KEY_TWO_OWNERS: key_two_owners,
-    Code.BEFORE_PREDECESSOR_ACK: before_predecessor_ack,
-    Code.STUCK: stuck,
-    Code.DUP_DELIVERY: dup_delivery,
-    Code.DUP_OUTSTANDING: dup_outstanding,
-    Code.ACK_EARLY: ack_early,
-    Code.CUM_ACK_MISUSE: cum_ack_misuse,
-    Code.UNACKED: unacked,
-    Code.REDELIVERED: redelivered,
-    Code.LOST: never_taken,
-    Code.MIXED_BATCH: mixed_batch,
-    Code.EARLY: early,
-    Code.BEFORE_PUBLICATION: before_publication,
-    Code.REDELIVERED_UNASKED: redelivered_unasked,
-    Code.OVER_PERMITS: over_permits,
+    Code.WRONG_OWNER: violates_wrong_owner,
+    Code.NOT_CONNECTED: violates_not_connected,
+    Code.UNKNOWN_MESSAGE: violates_unknown_message,
+    Code.TWO_ACTIVE: violates_two_active,
+    Code.KEY_ORDER: violates_key_order,
+    Code.PARTITION_ORDER: violates_partition_order,
+    Code.REDELIVERY_ORDER: violates_redelivery_order,
+    Code.SKIP: violates_skip,
+    Code.KEY_TWO_OWNERS: violates_key_two_owners,
+    Code.BEFORE_PREDECESSOR_ACK: violates_before_predecessor_ack,
+    Code.STUCK: violates_stuck,
+    Code.DUP_DELIVERY: violates_dup_delivery,
+    Code.DUP_OUTSTANDING: violates_dup_outstanding,
+    Code.ACK_EARLY: violates_ack_early,
+    Code.CUM_ACK_MISUSE: violates_cum_ack_misuse,
+    Code.UNACKED: violates_unacked,
+    Code.REDELIVERED: violates_redelivered,
+    Code.LOST: violates_never_taken,
+    Code.MIXED_BATCH: violates_mixed_batch,
+    Code.EARLY: violates_early,
+    Code.BEFORE_PUBLICATION: violates_before_publication,
+    Code.REDELIVERED_UNASKED: violates_redelivered_unasked,
+    Code.OVER_PERMITS: violates_over_permits,
 }
-"""What is said of a delivery."""
+"""The definition of each rule about deliveries."""
 
 
-def findings(h: History) -> set[tuple[Code, Position, int]]:
-    """Everything that is to be found: code, message, and the time of the delivery (``NEVER``: there was none)."""
+def list_findings(h: History) -> set[tuple[Code, Position, int]]:
+    """Return all findings: code, message, and the time of the delivery (``NEVER``: there was none)."""
     found = {
         (code, d.message.position, d.at) for d in h.deliveries for code, holds in DELIVERY_RULES.items() if holds(h, d)
     }
     for m in h.messages:
         if m.known and m.judged and not m.deliveries:
-            found |= {(code, m.position, NEVER) for code in undelivered(h, m)}
-    published = publications(h.messages)
+            found |= {(code, m.position, NEVER) for code in list_undelivered_codes(h, m)}
+    published = find_publication_faults(h.messages)
     for m in h.messages:
         if m.position in published and m.judged:
             at = m.deliveries[0].at if m.deliveries else NEVER

@@ -1,6 +1,5 @@
-"""A dispatcher's log as plain objects, for the definitions of rules (``deliveries``): every message with the attempts
-to deliver it, and what follows from them by itself.
-"""
+"""A dispatcher's log as plain objects for the definitions of rules (``deliveries``): every message with its delivery
+attempts, and the values that follow from them."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ Position = tuple[int, int, int]
 
 @dataclass(eq=False)
 class Message:
-    """A position of the log and what is known of it; ``key`` is the identity within which order is promised."""
+    """A position of the log and its known facts. ``key`` is the identity within which order is promised."""
 
     position: Position
     ordinal: int
@@ -80,22 +79,22 @@ class Attempt:
 
     @property
     def ack(self) -> int:
-        """When its acknowledgement counts."""
+        """The instant at which its acknowledgement counts."""
         return NEVER if self.acked == UNKNOWN else max(self.acked, self.at)
 
     @property
     def owned(self) -> bool:
-        """Whether it came to a connected consumer that owns its message."""
+        """Whether it went to a connected consumer that owns its message."""
         return self.message.known and self.session >= 0 and not self.wrong
 
     @property
     def holds(self) -> bool:
-        """Whether it holds its key and slot."""
+        """Whether it blocks its key and slot."""
         return self.owned and not self.again
 
     @property
     def first(self) -> bool:
-        """Whether it is a first delivery, also outside of the data."""
+        """Whether it is a first delivery, also before the data begin."""
         return self.nth == 0 and self.count == 0
 
     @property
@@ -110,7 +109,7 @@ class Attempt:
 
     @property
     def until(self) -> int:
-        """When it ended."""
+        """The instant at which it ended."""
         if self.again or UNKNOWN < self.acked < self.at:
             return self.at
         strays = [a.acked for a in self.message.attempts if a.at == UNKNOWN]
@@ -118,12 +117,12 @@ class Attempt:
 
     @property
     def unacked(self) -> bool:
-        """Whether it is the last delivery of a message that nobody acknowledged."""
+        """Whether it is the last delivery of a message that was never acknowledged."""
         return self.message.first_ack == NEVER and self is self.message.attempts[-1]
 
     @property
     def waited_for(self) -> int:
-        """Until when newer messages of its slot wait for it."""
+        """The instant until which newer messages of its slot wait for it."""
         return NEVER if self.unacked else self.until
 
 
@@ -137,32 +136,32 @@ class History:
 
     @classmethod
     def of(cls, judge: Judge, dispatcher: Dispatcher, log: pa.Table) -> History:
-        """The history in ``LOG`` rows of one dispatcher, sorted by position, kind and time."""
+        """Build the history from ``LOG`` rows of one dispatcher, sorted by position, kind and time."""
         messages: dict[Position, Message] = {}
-        told: list[tuple[str | None, str | None]] = []
+        names: list[tuple[str | None, str | None]] = []
         for row in log.to_pylist():
             position = row["ledger"], row["entry"], row["batch_index"]
             message = messages.setdefault(position, Message(position, len(messages)))
             if row["kind"] == 0 and not message.known:
-                _publish(judge, message, row)
+                _fill_message(judge, message, row)
             elif row["kind"] == 1:
                 nth = len(message.deliveries)
-                message.attempts.append(_attempt(judge, message, row, nth if row["at"] != UNKNOWN else 0))
-                told.append((row["consumer"], row["instance"]))
+                message.attempts.append(_make_attempt(judge, message, row, nth if row["at"] != UNKNOWN else 0))
+                names.append((row["consumer"], row["instance"]))
         history = cls(judge, dispatcher, list(messages.values()))
-        history._assign(told)
+        history._assign_owners(names)
         return history
 
-    def _assign(self, told: list[tuple[str | None, str | None]]) -> None:
-        """Give each delivery its epoch and session, and tell whether it went astray; ``told`` are the consumers' names
-        and instances."""
+    def _assign_owners(self, names: list[tuple[str | None, str | None]]) -> None:
+        """Set the epoch and the session of each delivery, and whether it went to a wrong consumer. ``names`` are the
+        consumers' names and instances."""
         attempts = [a for m in self.messages for a in m.attempts]
         slots, at, seq = (
             np.array(values, np.int64)
             for values in ([a.message.slot for a in attempts], [a.at for a in attempts], [a.seq for a in attempts])
         )
         hashes = np.array([a.message.hash for a in attempts], np.uint32)
-        served = (pa.array([words[i] for words in told], pa.string()) for i in range(2))
+        served = (pa.array([words[i] for words in names], pa.string()) for i in range(2))
         owners = owners_at(self.judge.policy, self.dispatcher, slots, hashes, at, seq, *served)
         for i, attempt in enumerate(attempts):
             attempt.epoch, attempt.changing = int(owners.epoch[i]), bool(owners.in_transition[i])
@@ -171,42 +170,45 @@ class History:
 
     @cached_property
     def deliveries(self) -> list[Attempt]:
-        """In order of time."""
+        """All deliveries in order of time."""
         every = [a for m in self.messages for a in m.deliveries]
         return sorted(every, key=lambda a: (a.at, a.seq, a.message.position, a.nth))
 
-    def before(self, d: Attempt) -> list[Attempt]:
-        """The deliveries before one, in order of time."""
+    def list_deliveries_before(self, d: Attempt) -> list[Attempt]:
+        """Return the deliveries before one, in order of time."""
         return self.deliveries[: self.deliveries.index(d)]
 
     @property
     def end(self) -> int:
-        """The last instant of which anything is known, and that belongs to the audited day."""
+        """The last known instant of the audited day."""
         known = [t for d in self.deliveries for t in (d.at, d.received, d.acked)]
         known += [self.dispatcher.timeline.epochs[-1].start.at, self.judge.horizon]
         return max(min(t, self.judge.horizon) for t in known if t != NEVER)
 
     @property
     def active(self) -> bool:
-        """Whether one consumer alone is active."""
+        """Whether only one consumer is active."""
         return self.judge.policy.routing == "partition"
 
-    def joined(self, session: int) -> int:
-        """When a consumer's join was complete."""
+    def get_join_time(self, session: int) -> int:
+        """Return when a consumer's join was complete."""
         return int(self.dispatcher.sessions.joined[session])
 
-    def read_at_join(self, session: int) -> int:
-        """The highest ordinal delivered for the first time before a consumer joined."""
-        before = [e.message.ordinal for e in self.deliveries if e.first and e.at < self.joined(session)]
+    def find_read_at_join(self, session: int) -> int:
+        """Return the highest ordinal delivered for the first time before a consumer joined."""
+        before = [e.message.ordinal for e in self.deliveries if e.first and e.at < self.get_join_time(session)]
         return max(before, default=-1)
 
 
-def _publish(judge: Judge, message: Message, row: Mapping[str, Any]) -> None:
+def _fill_message(judge: Judge, message: Message, row: Mapping[str, Any]) -> None:
     one = pa.Table.from_pylist([row], schema=LOG)
     keys = message_keys(judge.policy, one)
     message.known, message.judged = True, row["judged"]
     message.key, message.slot, message.hash = int(keys.key_id[0]), int(keys.slots[0]), int(keys.hashes[0])
-    message.published, message.due = row["at"], max(row["at"], _time(row, "deliver_at") if judge.delays else UNKNOWN)
+    message.published, message.due = (
+        row["at"],
+        max(row["at"], _get_time(row, "deliver_at") if judge.has_delays else UNKNOWN),
+    )
     message.mixed = bool(keys.mixed[0])
     key = own_keys(one)[0].as_py() if row["batch_index"] >= 0 else None
     producer = row["producer"], row["replicated_from"]
@@ -216,12 +218,12 @@ def _publish(judge: Judge, message: Message, row: Mapping[str, Any]) -> None:
     message.sequence_id = -1 if message.chunk[0] > 0 else row["own_sequence_id"]
 
 
-def _attempt(judge: Judge, message: Message, row: Mapping[str, Any], nth: int) -> Attempt:
-    acked, nacked, received = (_time(row, name) for name in ("acked_at", "nacked_at", "received_at"))
+def _make_attempt(judge: Judge, message: Message, row: Mapping[str, Any], nth: int) -> Attempt:
+    acked, nacked, received = (_get_time(row, name) for name in ("acked_at", "nacked_at", "received_at"))
     count, cumulative = row["redelivery_count"] or 0, bool(row["cumulative"])
-    ignored = cumulative and judge.individually
+    ignored = cumulative and judge.acks_individually
     return Attempt(message, row["at"], row["seq"], acked, nacked, received, count, cumulative, ignored, nth)
 
 
-def _time(row: Mapping[str, Any], name: str) -> int:
+def _get_time(row: Mapping[str, Any], name: str) -> int:
     return UNKNOWN if row[name] is None else int(row[name])

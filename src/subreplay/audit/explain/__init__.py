@@ -1,10 +1,10 @@
-"""Findings in words, for people who have to act on them.
+"""Explain findings in sentences, for the people who have to act on them.
 
-``findings`` takes whole columns of findings and gives each its sentence (``sentences``), its witness rows and its cause
-(``causes``): the join, close or rejection that explains it, or "unexplained". ``wording`` writes columns of instants
-and positions as ``rows.model.words`` writes single ones. ``incidents`` knows faults of brokers and clients by their
-tickets, and which of them a finding looks like. ``trace`` tells everything that happened to one message or one key, in
-order of time.
+``findings`` takes whole columns of findings and gives each finding its sentence (``sentences``), its evidence and its
+cause (``causes``): the join, close or rejection that explains it, or "unexplained". ``text_columns`` formats columns of
+instants and positions as ``rows.model.text_format`` formats single values. ``incidents`` knows the tickets of broker
+and client faults, and which of them a finding matches. ``trace`` lists the events of one message or one key in order of
+time.
 
-Nothing here decides whether something is a finding; that is done before, in ``audit.passes``.
+This package does not decide what a finding is. The rules in ``audit.passes`` do that before.
 """

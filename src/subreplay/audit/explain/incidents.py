@@ -1,8 +1,8 @@
-"""Known upstream faults: the tickets of ``incidents.yaml``, and which of them a finding looks like.
+"""Match findings with known upstream faults: the tickets of ``incidents.yaml``.
 
-A finding looks like a ticket only where everything fits that the ticket's entry names: the rule, the policy, the
-profile (which stands for a release line), every circumstance, and the finding's cause or exemption. An entry says
-where upstream states the releases that are affected and fixed; what upstream does not state is not guessed.
+A finding matches a ticket only if all conditions of the ticket's entry apply: the rule, the policy, the profile (which
+represents a release line), every circumstance, and the cause or exemption of the finding. An entry names the upstream
+source of its affected and fixed releases. What upstream does not state is not guessed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _JIRA: Final = re.compile(r"KAFKA-\d+")
 
 
 class Circumstance(str, Enum):
-    """What must hold beside rule, policy and profile: of the finding's message, or of the run."""
+    """A condition beside rule, policy and profile, about the message of the finding or about the run."""
 
     DELAYED = findings.DELAYED
     CHUNK = findings.CHUNK
-    UNOWNED = findings.UNOWNED
+    NO_OWNER = findings.NO_OWNER
     BATCH = "batch"
     PARTITION = "partition"
     UNEXPLAINED = "unexplained"
@@ -57,7 +57,7 @@ class Circumstance(str, Enum):
 _MEANINGS: Final[Mapping[Circumstance, str]] = {
     Circumstance.DELAYED: "the message was published with a delay",
     Circumstance.CHUNK: "the message is a chunk",
-    Circumstance.UNOWNED: "no connected consumer owned the message",
+    Circumstance.NO_OWNER: "no connected consumer owned the message",
     Circumstance.BATCH: "the message is part of a batch",
     Circumstance.PARTITION: "the topic is partitioned",
     Circumstance.UNEXPLAINED: "no recorded event explains the finding",
@@ -74,18 +74,18 @@ _MEANINGS: Final[Mapping[Circumstance, str]] = {
 }
 
 
-def _names(what: str, known: Iterable[str], value: Any) -> Any:
-    """Refuse a name that is not known."""
+def _check_names(what: str, known: Iterable[str], value: Any) -> Any:
+    """Raise ``ValueError`` for an unknown name."""
     unknown = sorted(set(value) - set(known)) if isinstance(value, (list, tuple)) else []
     if unknown:
         raise ValueError(f"no such {what}: {', '.join(map(str, unknown))}")
     return value
 
 
-def ticket_url(ticket: str) -> str:
-    """Where a ticket of GitHub or of Kafka's tracker is.
+def make_ticket_url(ticket: str) -> str:
+    """Return the URL of a GitHub ticket or of a ticket in Kafka's tracker.
 
-    >>> ticket_url("apache/pulsar#23870")
+    >>> make_ticket_url("apache/pulsar#23870")
     'https://github.com/apache/pulsar/issues/23870'
     """
     if found := _GITHUB.fullmatch(ticket):
@@ -93,31 +93,35 @@ def ticket_url(ticket: str) -> str:
     return f"https://issues.apache.org/jira/browse/{ticket}"
 
 
-def _ticket(value: str) -> str:
+def _check_ticket(value: str) -> str:
+    """Raise ``ValueError`` if a value is not a ticket."""
     if not _GITHUB.fullmatch(value) and not _JIRA.fullmatch(value):
         raise ValueError("not a ticket; write owner/repository#number or KAFKA-number")
     return value
 
 
-def _members(of: type[Code] | type[Exemption]) -> BeforeValidator:
-    """Names of an enumeration as its members."""
-    return BeforeValidator(lambda value: tuple(of[name] for name in _names(of.__name__.lower(), of.__members__, value)))
+def _parse_members(of: type[Code] | type[Exemption]) -> BeforeValidator:
+    """Parse names of an enumeration as its members."""
+    return BeforeValidator(
+        lambda value: tuple(of[name] for name in _check_names(of.__name__.lower(), of.__members__, value))
+    )
 
 
-def _policies(value: tuple[str, ...]) -> tuple[str, ...]:
+def _check_policies(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Raise ``ValueError`` for an unknown policy family."""
     for family in value:
-        if not any(_within(name, family) for name in REGISTRY):
+        if not any(_is_within_family(name, family) for name in REGISTRY):
             raise ValueError(f"no such policy: {family}")
     return value
 
 
-def _within(policy: str, family: str) -> bool:
-    """Whether a policy is the named one, or one below it: ``pulsar.key_shared`` stands for all of Key_Shared."""
+def _is_within_family(policy: str, family: str) -> bool:
+    """Return whether a policy has this name or begins with it: ``pulsar.key_shared`` covers all Key_Shared policies."""
     return policy == family or policy.startswith(f"{family}.")
 
 
-def _listed(names: tuple[str, ...]) -> str:
-    """Names as a list in words."""
+def _list_names(names: tuple[str, ...]) -> str:
+    """Format names as a list: "a, b and c"."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -128,25 +132,27 @@ Names = tuple[Text, ...]
 
 
 class Incident(BaseModel):
-    """An entry of ``incidents.yaml``; a docs page and the report show it.
+    """An entry of ``incidents.yaml``, which the docs page and the report show.
 
-    ``fixed`` are the releases that fix it. ``unknown``: upstream names none, or the ticket is open. ``by design``:
-    upstream documents the behaviour and will not change it. ``causes`` are parts of the finding's cause, of which one
-    has to fit. A finding with an exemption fits only where it is one of ``exemptions``. ``evidence`` says where
-    upstream states the releases.
+    ``fixed`` are the releases with the fix. ``unknown`` means that upstream names none or that the ticket is open. ``by
+    design`` means that upstream documents the behaviour and will not change it. ``causes`` are parts of the finding's
+    cause; one of them must occur in it. A finding with an exemption matches only if ``exemptions`` contains it.
+    ``evidence`` names the upstream source of the releases.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    ticket: Annotated[str, AfterValidator(_ticket)]
+    ticket: Annotated[str, AfterValidator(_check_ticket)]
     title: Text
     attribution: Literal["broker", "client library", "consumer application", "producer", "operator"]
-    codes: Annotated[tuple[Code, ...], Field(min_length=1), _members(Code)]
-    policies: Annotated[Names, Field(min_length=1), AfterValidator(_policies)]
-    profiles: Annotated[Names, Field(min_length=1), BeforeValidator(lambda value: _names("profile", KEYLESS, value))]
+    codes: Annotated[tuple[Code, ...], Field(min_length=1), _parse_members(Code)]
+    policies: Annotated[Names, Field(min_length=1), AfterValidator(_check_policies)]
+    profiles: Annotated[
+        Names, Field(min_length=1), BeforeValidator(lambda value: _check_names("profile", KEYLESS, value))
+    ]
     circumstances: tuple[Circumstance, ...] = ()
     causes: Names = ()
-    exemptions: Annotated[tuple[Exemption, ...], _members(Exemption)] = ()
+    exemptions: Annotated[tuple[Exemption, ...], _parse_members(Exemption)] = ()
     affected: Text | None
     fixed: Annotated[Names, Field(min_length=1)] | Literal["unknown", "by design"]
     evidence: Sentence
@@ -154,59 +160,59 @@ class Incident(BaseModel):
 
     @property
     def url(self) -> str:
-        """Where the ticket is."""
-        return ticket_url(self.ticket)
+        """The URL of the ticket."""
+        return make_ticket_url(self.ticket)
 
     @property
-    def demands(self) -> int:
-        """How many circumstances, causes and excuses it asks of a finding."""
+    def condition_count(self) -> int:
+        """The number of circumstances, causes and exemptions that a finding must match."""
         return len(self.circumstances) + bool(self.causes) + bool(self.exemptions)
 
     @property
     def releases(self) -> str:
-        """Which releases are affected and fixed, as a sentence."""
+        """A sentence with the affected and the fixed releases."""
         unnamed = "Upstream does not name the affected releases"
-        return f"{unnamed if self.affected is None else f'Affects {self.affected}'}; {self._fix}."
+        return f"{unnamed if self.affected is None else f'Affects {self.affected}'}; {self._fix_text}."
 
     @property
-    def _fix(self) -> str:
+    def _fix_text(self) -> str:
         if self.fixed == "unknown":
             return "no release that fixes it is known"
-        return "documented behaviour" if self.fixed == "by design" else f"fixed in {_listed(self.fixed)}"
+        return "documented behaviour" if self.fixed == "by design" else f"fixed in {_list_names(self.fixed)}"
 
     @property
     def sentence(self) -> str:
-        """What a finding that fits says."""
-        return f"looks like {self.ticket}, {self._fix}"
+        """The text that a report adds to a matching finding."""
+        return f"looks like {self.ticket}, {self._fix_text}"
 
     @property
-    def _exemptions(self) -> tuple[str | None, ...]:
-        """Of a finding that fits, in words; none where no excuse is named."""
+    def _exemption_texts(self) -> tuple[str | None, ...]:
+        """The exemption texts of a matching finding; ``(None,)`` if no exemption is named."""
         return tuple(exemption.sentence for exemption in self.exemptions) or (None,)
 
-    def fits(self, setting: Setting, row: Mapping[str, Any]) -> bool:
-        """Whether a finding, a row of table ``violations``, looks like it."""
+    def matches(self, run: RunCircumstances, row: Mapping[str, Any]) -> bool:
+        """Return whether a finding, a row of table ``violations``, matches this ticket."""
         return (
             Code[row["code"]] in self.codes
-            and setting.profile in self.profiles
-            and any(_within(setting.policy, family) for family in self.policies)
-            and setting.circumstances | circumstances_of(row) >= set(self.circumstances)
+            and run.profile in self.profiles
+            and any(_is_within_family(run.policy, family) for family in self.policies)
+            and run.circumstances | find_circumstances(row) >= set(self.circumstances)
             and (not self.causes or any(part in row["cause"] for part in self.causes))
-            and row["excuse"] in self._exemptions
+            and row["excuse"] in self._exemption_texts
         )
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What tickets ask of a run: its policy, its profile, and the circumstances that hold for all its findings."""
+class RunCircumstances:
+    """The policy and the profile of a run, and the circumstances that apply to all its findings."""
 
     policy: str
     profile: str
     circumstances: frozenset[Circumstance] = frozenset()
 
 
-def circumstances_of(row: Mapping[str, Any]) -> frozenset[Circumstance]:
-    """The circumstances of one finding, a row of table ``violations``."""
+def find_circumstances(row: Mapping[str, Any]) -> frozenset[Circumstance]:
+    """Return the circumstances of one finding, a row of table ``violations``."""
     holds = {
         Circumstance.BATCH: row["batch_index"] >= 0,
         Circumstance.PARTITION: row["partition"] >= 0,
@@ -216,9 +222,11 @@ def circumstances_of(row: Mapping[str, Any]) -> frozenset[Circumstance]:
     return recorded | frozenset(name for name, true in holds.items() if true)
 
 
-def incidents_of(text: str) -> tuple[Incident, ...]:
-    """The entries of a file, in its order. Raises ``ValueError`` for an unknown key, rule, policy, profile or
-    circumstance, and for two entries of one ticket."""
+def parse_incidents(text: str) -> tuple[Incident, ...]:
+    """Parse the entries of a file, in its order.
+
+    Raises ``ValueError`` for an unknown key, rule, policy, profile or circumstance, and for two entries of one ticket.
+    """
     found = tuple(Incident.model_validate(entry) for entry in yaml.safe_load(text))
     tickets = [incident.ticket for incident in found]
     twice = sorted({ticket for ticket in tickets if tickets.count(ticket) > 1})
@@ -228,12 +236,13 @@ def incidents_of(text: str) -> tuple[Incident, ...]:
 
 
 @cache
-def incidents() -> tuple[Incident, ...]:
-    """The entries of the package's file."""
-    return incidents_of(files("subreplay.audit.explain").joinpath(FILE).read_text(encoding="utf-8"))
+def load_incidents() -> tuple[Incident, ...]:
+    """Return the entries of the file in this package."""
+    return parse_incidents(files("subreplay.audit.explain").joinpath(FILE).read_text(encoding="utf-8"))
 
 
-def matching(setting: Setting, row: Mapping[str, Any]) -> tuple[Incident, ...]:
-    """The tickets that a finding, a row of table ``violations``, looks like; those that ask most of it first."""
-    fitting = (incident for incident in incidents() if incident.fits(setting, row))
-    return tuple(sorted(fitting, key=lambda incident: -incident.demands))
+def find_matching_incidents(run: RunCircumstances, row: Mapping[str, Any]) -> tuple[Incident, ...]:
+    """Return the tickets that a finding, a row of table ``violations``, matches; those with most conditions come
+    first."""
+    fitting = (incident for incident in load_incidents() if incident.matches(run, row))
+    return tuple(sorted(fitting, key=lambda incident: -incident.condition_count))

@@ -1,4 +1,4 @@
-"""A message as who asks for it names it."""
+"""Parse the position of a message on the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MESSAGE: Final = re.compile(r"(.+?)(?:-partition-(\d+))?:(\d+):(\d+)(?::(\d+))?
 
 @dataclass(frozen=True)
 class Position:
-    """A message, or a whole entry where ``batch_index`` is None."""
+    """The position of a message, or of a whole entry if ``batch_index`` is None."""
 
     scope: Scope
     ledger: int
@@ -23,8 +23,10 @@ class Position:
 
     @classmethod
     def parse(cls, text: str, option: str = "--message") -> Position:
-        """``TOPIC:LEDGER:ENTRY`` or ``TOPIC:LEDGER:ENTRY:BATCH_INDEX``; Kafka's offset 7 is ``TOPIC:0:7``. Raises
-        ``ConfigError`` that names the ``option`` where it is neither."""
+        """Parse ``TOPIC:LEDGER:ENTRY`` or ``TOPIC:LEDGER:ENTRY:BATCH_INDEX``; Kafka's offset 7 is ``TOPIC:0:7``.
+
+        Raises ``ConfigError`` that names the ``option`` for any other text.
+        """
         found = _MESSAGE.fullmatch(text)
         if not found:
             raise ConfigError(

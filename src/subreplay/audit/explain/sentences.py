@@ -1,4 +1,4 @@
-"""The columns that fill in the sentences of rules (``Rule.sentence``)."""
+"""Make the columns that fill in the sentences of rules (``Rule.sentence``)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.deliveries import WHY, Ending
-from subreplay.audit.explain import wording
+from subreplay.audit.explain import text_columns
 from subreplay.rows.model.columns import NEVER, UNKNOWN, column
 
 _ENDINGS: Final = {
     Ending.NONE: "after an earlier delivery",
     Ending.ACKED: "after its acknowledgement",
-    Ending.NACKED: "after its redelivery was asked for (nack or ack timeout)",
+    Ending.NACKED: "after its redelivery was requested (nack or ack timeout)",
     Ending.CLOSED: "after its consumer left",
     Ending.OPEN: "while the earlier delivery was outstanding",
     Ending.REVOKED: "after its partition was revoked without a commit of it",
@@ -27,168 +27,207 @@ _ENDINGS: Final = {
 
 
 @dataclass(frozen=True)
-class Words:
-    """What sentences say of some rows, column by column; each is made once, when it is asked for. ``end``: that of the
-    data (ns). ``dates``: instants are shown with their dates. ``max_redeliveries``: of the dead letter policy.
-    ``of_group``: consumers are members of a Kafka group."""
+class SentenceColumns:
+    """The text columns of some rows, each computed once, when a sentence needs it.
+
+    ``end``: the end of the data (ns). ``dates``: instants include their dates. ``max_redeliveries``: the limit of the
+    dead letter policy. ``of_group``: consumers are members of a Kafka group.
+    """
 
     rows: pa.Table
     end: int = UNKNOWN
     dates: bool = False
     max_redeliveries: int = 0
     of_group: bool = False
-    made: dict[str, pa.Array] = field(default_factory=dict)
+    computed: dict[str, pa.Array] = field(default_factory=dict)
 
-    def of(self, name: str) -> pa.Array:
-        if name not in self.made:
-            self.made[name] = _WORDS[name](self)
-        return self.made[name]
+    def get_text(self, name: str) -> pa.Array:
+        """Return the text column with this name."""
+        if name not in self.computed:
+            self.computed[name] = _TEXT_COLUMNS[name](self)
+        return self.computed[name]
 
-    def given(self, name: str) -> pa.Array:
+    def get_column(self, name: str) -> pa.Array:
+        """Return a column of the rows."""
         return column(self.rows, name)
 
-    def holder(self, name: str) -> pa.Array:
-        return pc.struct_field(self.given("holder_witness"), name)
+    def get_holder(self, name: str) -> pa.Array:
+        """Return a field of the delivery that blocked each message."""
+        return pc.struct_field(self.get_column("holder_witness"), name)
 
-    def delivery(self, evidence: str) -> pa.Array:
-        """A witness in words; null for none."""
-        given = self.given(evidence)
+    def describe_delivery(self, evidence: str) -> pa.Array:
+        """Describe a delivery that is evidence; null for none."""
+        given = self.get_column(evidence)
         consumer, at, until = (pc.struct_field(given, name) for name in ("consumer", "at", "held_until"))
-        return wording.delivery(wording.position_of(given), consumer, at, until, self.dates)
+        return text_columns.format_deliveries(
+            text_columns.format_position_structs(given), consumer, at, until, self.dates
+        )
 
-    def clock(self, at: pa.Array) -> pa.Array:
-        return wording.clock(at, self.dates)
+    def format_clock(self, at: pa.Array) -> pa.Array:
+        """Format instants."""
+        return text_columns.format_clocks(at, self.dates)
 
-    def clock_if_known(self, name: str, unknown: str = "") -> pa.Array:
-        return wording.clock_if_known(self.given(name), unknown, self.dates)
+    def format_known_clock(self, name: str, unknown: str = "") -> pa.Array:
+        """Format the instants of a column, with a text for unknown ones."""
+        return text_columns.format_known_clocks(self.get_column(name), unknown, self.dates)
 
-    def lost(self) -> pa.Array:
-        """What became of a lost message."""
-        skipped = pc.equal(self.given("acked"), NEVER)
+    def describe_loss(self) -> pa.Array:
+        """Describe what happened to a lost message."""
+        skipped = pc.equal(self.get_column("acked"), NEVER)
         return pc.case_when(
-            pc.make_struct(self.given("delivered"), skipped, field_names=["delivered", "skipped"]),
+            pc.make_struct(self.get_column("delivered"), skipped, field_names=["delivered", "skipped"]),
             "was acknowledged although no application received it",
             "was skipped: later messages of its owner were delivered",
             "was acknowledged although no delivery of it is recorded",
         )
 
-    def waited(self) -> pa.Array:
-        """How long past due a message was delivered, or has waited (ns); null where the end is not known."""
+    def measure_wait(self) -> pa.Array:
+        """Measure how long after its due time a message was delivered, or has waited (ns); null if the end is not
+        known."""
         end = pa.scalar(None if self.end == UNKNOWN else self.end, pa.int64())
-        until = pc.if_else(self.given("delivered"), self.given("at"), end)
-        return pc.max_element_wise(pc.subtract(until, self.given("due")), 0, skip_nulls=False)
+        until = pc.if_else(self.get_column("delivered"), self.get_column("at"), end)
+        return pc.max_element_wise(pc.subtract(until, self.get_column("due")), 0, skip_nulls=False)
 
-    def waited_micros(self) -> pa.Array:
-        """The same in µs; null for a message that did not wait itself, but filled the limit of its consumer."""
-        return pc.if_else(self.fills_limit(), pa.scalar(None, pa.int64()), pc.divide(self.waited(), 1_000))
+    def measure_wait_micros(self) -> pa.Array:
+        """Measure the same in µs; null for a message that did not wait but filled the limit of its consumer."""
+        return pc.if_else(self.is_limit_reached(), pa.scalar(None, pa.int64()), pc.divide(self.measure_wait(), 1_000))
 
-    def fills_limit(self) -> pa.Array:
-        """Whether a delivery made its consumer reach the limit of unacknowledged messages, to the end."""
-        mine = pc.equal(self.holder("consumer"), self.given("consumer"))
-        mine = pc.and_(pc.and_(self.given("delivered"), mine), pc.equal(self.holder("held_until"), NEVER))
-        return pc.fill_null(mine, False)
+    def is_limit_reached(self) -> pa.Array:
+        """Return whether a delivery made its consumer reach the limit of unacknowledged messages until the end of the
+        data."""
+        selected = pc.equal(self.get_holder("consumer"), self.get_column("consumer"))
+        selected = pc.and_(
+            pc.and_(self.get_column("delivered"), selected), pc.equal(self.get_holder("held_until"), NEVER)
+        )
+        return pc.fill_null(selected, False)
 
-    def free_owner(self) -> pa.Array:
-        """Whose turn it was to receive a message that never came."""
-        named = wording.joined(self.given("consumer"), " was connected and free")
-        nobody: pa.Array | str = "consumers were connected and free"
+    def describe_free_owner(self) -> pa.Array:
+        """Describe the consumer that should have received a message that was never delivered."""
+        named = text_columns.join_text(self.get_column("consumer"), " was connected and idle")
+        nobody: pa.Array | str = "consumers were connected and idle"
         if self.of_group:
-            nobody = wording.joined(
-                "members of the group were connected (none owned partition ", self.of("partition"), ")"
+            nobody = text_columns.join_text(
+                "members of the group were connected (none owned partition ", self.get_text("partition"), ")"
             )
-        named = pc.if_else(self.given("consumer").is_valid(), named, nobody)
-        held = pc.fill_null(self.holder("held"), 0)
-        place = wording.position_of(self.given("holder_witness"))
-        in_turn = wording.joined(
-            wording.number(pc.negate(held)), " owners in turn were connected, none of which got past ", place
+        named = pc.if_else(self.get_column("consumer").is_valid(), named, nobody)
+        outstanding = pc.fill_null(self.get_holder("held"), 0)
+        place = text_columns.format_position_structs(self.get_column("holder_witness"))
+        in_turn = text_columns.join_text(
+            text_columns.format_numbers(pc.negate(outstanding)),
+            " owners in turn were connected, none of which got past ",
+            place,
         )
-        return pc.if_else(pc.less(held, 0), in_turn, named)
+        return pc.if_else(pc.less(outstanding, 0), in_turn, named)
 
-    def stuck(self) -> pa.Array:
-        """What a message waited for, or the consumer that reached its limit with it."""
-        held, consumer = self.holder("held"), self.holder("consumer")
-        first = wording.joined(
-            "which held ", wording.number(held), " unacknowledged since ", self.clock(self.holder("at")),
-            " (first: ", wording.position_of(self.given("holder_witness")), ")",
+    def describe_blocker(self) -> pa.Array:
+        """Describe what blocked a message, or the consumer that reached its limit with it."""
+        outstanding, consumer = self.get_holder("held"), self.get_holder("consumer")
+        first = text_columns.join_text(
+            "which held ", text_columns.format_numbers(outstanding), " unacknowledged since ",
+            self.format_clock(self.get_holder("at")),
+            " (first: ", text_columns.format_position_structs(self.get_column("holder_witness")), ")",
         )  # fmt: skip
-        message = wording.joined(self.of("message"), " of key ", self.of("key"))
-        behind = wording.joined(
-            message, ", due at ", self.of("due"), ", waited ", self.of("waited"), " behind ", consumer, ", ", first
+        message = text_columns.join_text(self.get_text("message"), " of key ", self.get_text("key"))
+        behind = text_columns.join_text(
+            message,
+            ", due at ",
+            self.get_text("due"),
+            ", waited ",
+            self.get_text("waited"),
+            " behind ",
+            consumer,
+            ", ",
+            first,
         )
-        full = wording.joined(
-            consumer, " reached its limit of unacknowledged messages with ", self.of("message"), " at ", self.of("at"),
-            " and received nothing more, ", first,
+        full = text_columns.join_text(
+            consumer, " reached its limit of unacknowledged messages with ", self.get_text("message"), " at ",
+            self.get_text("at"), " and received nothing more, ", first,
         )  # fmt: skip
-        by_slot = wording.joined(
-            message, " (slot ", self.of("slot"), ") waited ", self.of("wait"), " for ", self.of("holder_witness"),
-            pc.fill_null(self.of("other_key"), ""),
+        by_slot = text_columns.join_text(
+            message, " (slot ", self.get_text("slot"), ") waited ", self.get_text("wait"), " for ",
+            self.get_text("holder_witness"), pc.fill_null(self.get_text("other_key"), ""),
         )  # fmt: skip
-        again = wording.joined(
-            message, ", due at ", self.of("due"), ", waited ", self.of("waited"), " behind ",
-            wording.no_further(self.given("holder_witness"), self.dates),
+        again = text_columns.join_text(
+            message, ", due at ", self.get_text("due"), ", waited ", self.get_text("waited"), " behind ",
+            text_columns.describe_stuck_owners(self.get_column("holder_witness"), self.dates),
         )  # fmt: skip
-        by_slot = pc.if_else(pc.fill_null(pc.less(held, 0), False), again, by_slot)
-        counted = pc.fill_null(pc.greater(held, 0), False)
-        return pc.if_else(counted, pc.if_else(self.fills_limit(), full, behind), by_slot)
+        by_slot = pc.if_else(pc.fill_null(pc.less(outstanding, 0), False), again, by_slot)
+        counted = pc.fill_null(pc.greater(outstanding, 0), False)
+        return pc.if_else(counted, pc.if_else(self.is_limit_reached(), full, behind), by_slot)
 
-    def earlier_commit(self) -> pa.Array:
-        """Who committed before, what and when; a consumer's own commits are not named as somebody's."""
-        earlier = self.given("order_witness")
+    def describe_earlier_commit(self) -> pa.Array:
+        """Describe the previous commit. It names its consumer only if that is another one."""
+        earlier = self.get_column("order_witness")
         consumer, entry, at = (pc.struct_field(earlier, name) for name in ("consumer", "entry", "at"))
-        other = pc.fill_null(pc.not_equal(consumer, self.given("consumer")), False)
-        of = pc.if_else(other, wording.joined(consumer, "'s "), "")
-        return wording.joined(of, wording.number(entry), " at ", self.clock(at))
+        other = pc.fill_null(pc.not_equal(consumer, self.get_column("consumer")), False)
+        of = pc.if_else(other, text_columns.join_text(consumer, "'s "), "")
+        return text_columns.join_text(of, text_columns.format_numbers(entry), " at ", self.format_clock(at))
 
-    def count(self) -> pa.Array:
-        """What became of a redelivery count that should have risen."""
-        restarts, count = self.given("restarts"), wording.number(self.given("redelivery_count"))
-        often = pc.if_else(pc.equal(restarts, 1), "once", wording.joined(wording.number(restarts), " times"))
-        rose = pc.greater(self.given("redelivery_count"), 0)
-        no_more = pc.if_else(rose, wording.joined("rose to ", count, " only"), "never rose above 0")
+    def describe_count(self) -> pa.Array:
+        """Describe a redelivery count that should have increased."""
+        restarts, count = (
+            self.get_column("restarts"),
+            text_columns.format_numbers(self.get_column("redelivery_count")),
+        )
+        often = pc.if_else(
+            pc.equal(restarts, 1), "once", text_columns.join_text(text_columns.format_numbers(restarts), " times")
+        )
+        rose = pc.greater(self.get_column("redelivery_count"), 0)
+        no_more = pc.if_else(rose, text_columns.join_text("rose to ", count, " only"), "never rose above 0")
         return pc.if_else(
-            pc.equal(restarts, 0), no_more, wording.joined("started anew ", often, ", and was last ", count)
+            pc.equal(restarts, 0), no_more, text_columns.join_text("restarted ", often, ", and was last ", count)
         )
 
-    def wait(self) -> pa.Array:
-        """How long a message was held back, as far as the data go."""
-        since = pc.max_element_wise(self.given("due"), self.holder("at"), skip_nulls=False)
-        ended = wording.joined(wording.seconds(pc.subtract(self.holder("held_until"), since)), " s")
-        return pc.if_else(self.given("delivered"), ended, wording.joined("from ", self.clock(since), " to the end,"))
+    def describe_wait(self) -> pa.Array:
+        """Describe how long a message was blocked, up to the end of the data."""
+        since = pc.max_element_wise(self.get_column("due"), self.get_holder("at"), skip_nulls=False)
+        ended = text_columns.join_text(
+            text_columns.format_seconds(pc.subtract(self.get_holder("held_until"), since)), " s"
+        )
+        return pc.if_else(
+            self.get_column("delivered"),
+            ended,
+            text_columns.join_text("from ", self.format_clock(since), " to the end,"),
+        )
 
 
-_WORDS: Final[dict[str, Callable[[Words], pa.Array]]] = {
-    "message": lambda w: wording.position(w.given("ledger"), w.given("entry"), w.given("batch_index")),
-    "times": lambda w: wording.number(pc.add(w.given("nth"), 1)),
-    "max_redeliveries": lambda w: pa.repeat(str(w.max_redeliveries), w.rows.num_rows),
-    "count": Words.count,
-    "earlier_commit": Words.earlier_commit,
-    "offset": lambda w: wording.number(w.given("entry")),
-    "entry": lambda w: wording.position(w.given("ledger"), w.given("entry"), pa.repeat(-1, w.rows.num_rows)),
-    "partition": lambda w: wording.number(w.given("partition")),
-    "key": lambda w: wording.otherwise(w.given("key"), "(none)"),
-    "slot": lambda w: wording.numbered(w.given("slot"), "not shown"),
-    "consumer": lambda w: wording.otherwise(w.given("consumer"), "nobody"),
-    "expected": lambda w: wording.otherwise(w.given("expected"), "nobody"),
-    "at": lambda w: w.clock(w.given("at")),
-    "published": lambda w: w.clock_if_known("published", "an unknown time"),
-    "due": lambda w: w.clock_if_known("due"),
-    "early": lambda w: wording.seconds(pc.subtract(w.given("due"), w.given("at"))),
-    "acked": lambda w: w.clock_if_known("acked"),
-    "order_witness": lambda w: w.delivery("order_witness"),
-    "owner_witness": lambda w: w.delivery("owner_witness"),
-    "holder_witness": lambda w: w.delivery("holder_witness"),
-    "delivery": lambda w: wording.delivery(
-        w.of("message"), w.given("consumer"), w.given("at"), w.given("held_until"), w.dates
+_TEXT_COLUMNS: Final[dict[str, Callable[[SentenceColumns], pa.Array]]] = {
+    "message": lambda w: text_columns.format_positions(
+        w.get_column("ledger"), w.get_column("entry"), w.get_column("batch_index")
     ),
-    "wait": Words.wait,
-    "waited": lambda w: pc.fill_null(wording.duration(w.waited()), "to the end"),
-    "free_owner": Words.free_owner,
-    "stuck": Words.stuck,
+    "times": lambda w: text_columns.format_numbers(pc.add(w.get_column("nth"), 1)),
+    "max_redeliveries": lambda w: pa.repeat(str(w.max_redeliveries), w.rows.num_rows),
+    "count": SentenceColumns.describe_count,
+    "earlier_commit": SentenceColumns.describe_earlier_commit,
+    "offset": lambda w: text_columns.format_numbers(w.get_column("entry")),
+    "entry": lambda w: text_columns.format_positions(
+        w.get_column("ledger"), w.get_column("entry"), pa.repeat(-1, w.rows.num_rows)
+    ),
+    "partition": lambda w: text_columns.format_numbers(w.get_column("partition")),
+    "key": lambda w: text_columns.fill_missing_text(w.get_column("key"), "(none)"),
+    "slot": lambda w: text_columns.format_known_numbers(w.get_column("slot"), "not shown"),
+    "consumer": lambda w: text_columns.fill_missing_text(w.get_column("consumer"), "nobody"),
+    "expected": lambda w: text_columns.fill_missing_text(w.get_column("expected"), "nobody"),
+    "at": lambda w: w.format_clock(w.get_column("at")),
+    "published": lambda w: w.format_known_clock("published", "an unknown time"),
+    "due": lambda w: w.format_known_clock("due"),
+    "early": lambda w: text_columns.format_seconds(pc.subtract(w.get_column("due"), w.get_column("at"))),
+    "acked": lambda w: w.format_known_clock("acked"),
+    "order_witness": lambda w: w.describe_delivery("order_witness"),
+    "owner_witness": lambda w: w.describe_delivery("owner_witness"),
+    "holder_witness": lambda w: w.describe_delivery("holder_witness"),
+    "delivery": lambda w: text_columns.format_deliveries(
+        w.get_text("message"), w.get_column("consumer"), w.get_column("at"), w.get_column("held_until"), w.dates
+    ),
+    "wait": SentenceColumns.describe_wait,
+    "waited": lambda w: pc.fill_null(text_columns.format_durations(w.measure_wait()), "to the end"),
+    "free_owner": SentenceColumns.describe_free_owner,
+    "stuck": SentenceColumns.describe_blocker,
     # blocking works by slot: two keys of one slot share their fate
-    "other_key": lambda w: pc.if_else(w.holder("same_key"), "", ", of another key that is held back with it"),
-    "twin": lambda w: wording.position_of(w.given("twin")),
-    "skipped": lambda w: wording.position_of(w.given("skipped")),
-    "skipped_others": lambda w: pc.if_else(w.given("skipped_others"), "others beside it", wording.NOTHING),
-    "previous": lambda w: pa.array([_ENDINGS[e] for e in Ending]).take(pc.bit_wise_and(w.given("previous"), ~WHY)),
-    "lost": Words.lost,
+    "other_key": lambda w: pc.if_else(w.get_holder("same_key"), "", ", of another key that is blocked with it"),
+    "twin": lambda w: text_columns.format_position_structs(w.get_column("twin")),
+    "skipped": lambda w: text_columns.format_position_structs(w.get_column("skipped")),
+    "skipped_others": lambda w: pc.if_else(w.get_column("skipped_others"), "and others", text_columns.NO_TEXT),
+    "previous": lambda w: pa.array([_ENDINGS[e] for e in Ending]).take(pc.bit_wise_and(w.get_column("previous"), ~WHY)),
+    "lost": SentenceColumns.describe_loss,
 }

@@ -1,6 +1,6 @@
-"""The life of a message or a key: what happened to it, in order of time, and the findings about it.
+"""Trace a message or a key: its events in order of time, and the findings about it.
 
-Few rows are told at a time; whoever selects them from many bounds them.
+A trace handles few rows. The caller selects them and limits their number.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from subreplay.audit.codes import kind_of
+from subreplay.audit.codes import classify_policy
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.judge import Judge
 from subreplay.audit.passes.keys import message_keys
@@ -24,8 +24,9 @@ from subreplay.semantics.timelines.event_text import describe_event
 Row = Mapping[str, Any]
 
 
-class Happening(NamedTuple):
-    """One line of a life. ``step`` orders what happened at one instant (ns); ``position``: a message's, or empty."""
+class TraceEvent(NamedTuple):
+    """One event of a trace. ``step`` orders events of the same instant (ns). ``position`` is that of a message, or
+    empty."""
 
     at: int
     step: int
@@ -38,10 +39,11 @@ CHANGED, PUBLISHED, WAITED, DELIVERED, TAKEN, ENDED = range(6)
 
 @dataclass(frozen=True)
 class Trace:
-    """Some messages and what became of them.
+    """Some messages and their events.
 
-    ``log`` are their ``LOG`` rows; ``judged`` their ``JUDGED`` rows, keys in words; ``waits`` what held them back:
-    their position, that of the holder, its ``consumer``, ``since``, ``until`` (ns), and ``of`` how many it ended last.
+    ``log`` are their ``LOG`` rows, ``judged`` their ``JUDGED`` rows with masked keys. ``waits`` describe what blocked
+    them: their position, the position of the blocking message, its ``consumer``, ``since``, ``until`` (ns), and the
+    number ``of`` blocking deliveries.
     """
 
     judge: Judge
@@ -49,45 +51,51 @@ class Trace:
     judged: pa.Table
     waits: tuple[Row, ...] = ()
 
-    def lines(self) -> Iterator[str]:
-        """What happened, in order of time."""
-        told = sorted(self.happenings())
-        days = {instant(h.at)[:10] for h in told}
-        wide = max((len(h.position) for h in told), default=0)
-        for at, _, where, words in told:
+    def format_lines(self) -> Iterator[str]:
+        """Yield the events as lines, in order of time."""
+        events = sorted(self.list_events())
+        days = {instant(h.at)[:10] for h in events}
+        wide = max((len(h.position) for h in events), default=0)
+        for at, _, where, words in events:
             yield f"  {clock(at) if len(days) == 1 else instant(at)}  {where:<{wide}}  {words}"
         for row in self.judged.to_pylist():
             if not row["delivered"]:
-                yield f"  {'':15}  {_position_of(row):<{wide}}  not delivered by the end"
+                yield f"  {'':15}  {_format_position(row):<{wide}}  not delivered by the end"
 
-    def happenings(self) -> Iterator[Happening]:
+    def list_events(self) -> Iterator[TraceEvent]:
+        """Yield all events in any order."""
         attempts = (row for row in self.log.to_pylist() if row["kind"] == 1)
-        ends = {(_position_of(row), row["at"], row["seq"], row["consumer"]): row for row in attempts}
-        yield from self._published()
+        ends = {(_format_position(row), row["at"], row["seq"], row["consumer"]): row for row in attempts}
+        yield from self._list_publications()
         for wait in self.waits:
-            yield Happening(wait["since"], WAITED, _position_of(wait), _wait(wait, self.judge.dates))
+            yield TraceEvent(wait["since"], WAITED, _format_position(wait), _describe_wait(wait, self.judge.dates))
         for row in self.judged.to_pylist():
             if row["delivered"]:
-                yield from self._delivered(row, ends.get((_position_of(row), row["at"], row["seq"], self._name(row))))
+                yield from self._list_delivery_events(
+                    row, ends.get((_format_position(row), row["at"], row["seq"], self._find_consumer_name(row)))
+                )
         for row in ends.values():
             if row["at"] == UNKNOWN:
-                said = f"acknowledged by {row['consumer']}, though no delivery of it is recorded"
-                yield Happening(row["acked_at"], ENDED, _position_of(row), said)
+                said = f"acknowledged by {row['consumer']}, although no delivery of it is recorded"
+                yield TraceEvent(row["acked_at"], ENDED, _format_position(row), said)
 
     def waiting(self) -> Iterator[Row]:
-        """First deliveries, and messages still waiting, where others may hold them back (see rule STUCK): the session
-        that got or owns them, from when on it could have (ns), and until when. What holds them back are deliveries
-        elsewhere of their ``slot``, or (3.x, null) of any, that were made ``before`` a time."""
-        if kind_of(self.judge.policy) != "keyed":
+        """Yield first deliveries and waiting messages that other messages may block (see rule STUCK).
+
+        Each row has the session that received or owns the message, the instant (ns) from which it could receive it, and
+        until when. Deliveries at other consumers block it: those of its ``slot``, or (3.x, null) of any slot, that were
+        made ``before`` a time.
+        """
+        if classify_policy(self.judge.policy) != "keyed":
             return
         by_slot = self.judge.waits_by_slot
         hashed = {
-            _position_of(row): (slot, hash32) for row, slot, hash32 in self._messages()
+            _format_position(row): (slot, hash32) for row, slot, hash32 in self._read_messages()
         }  # judged rows may not show slots
         for row in self.judged.to_pylist():
             dispatcher = self.judge.dispatcher(Scope(row["topic"], row["partition"]))
             last = np.array([len(dispatcher.timeline.epochs) - 1], np.int32)
-            slot, hash32 = hashed.get(_position_of(row), (row["slot"], 0))
+            slot, hash32 = hashed.get(_format_position(row), (row["slot"], 0))
             owner = int(dispatcher.timeline.find_owners(np.array([slot]), np.array([hash32], np.uint32), last)[0])
             session = row["session"] if row["delivered"] else owner
             if row["nth"] or session < 0 or row["due"] == UNKNOWN:
@@ -103,93 +111,98 @@ class Trace:
             }
 
     def findings(self, subscription: str) -> Iterator[str]:
-        """Every finding about these rows, allowed ones too, each with its cause and its witness."""
+        """Yield every finding about these rows, including allowed ones, each with its cause and its evidence."""
         shown = self.judged.set_column(self.judged.schema.get_field_index("shown"), "shown", self.judged["codes"])
-        for batch in Explainer(self.judge, subscription).violations(shown.to_batches()):
+        for batch in Explainer(self.judge, subscription).explain_violations(shown.to_batches()):
             for row in batch.to_pylist():
-                yield from finding_lines(row)
+                yield from format_finding(row)
 
-    def _published(self) -> Iterator[Happening]:
-        """Publications, and the changes of owner of the slots in between."""
+    def _list_publications(self) -> Iterator[TraceEvent]:
+        """Yield the publication of each message, and the owner changes of its slot."""
         slots: dict[Scope, dict[int, int]] = {}
         first = NEVER
-        for row, slot, hash32 in self._messages():
+        for row, slot, hash32 in self._read_messages():
             first = min(first, row["at"])
             scope = Scope(row["topic"], row["partition"])
             slots.setdefault(scope, {})[slot] = hash32
-            owner = self._owner(scope, row["at"], slot, hash32)
+            owner = self._describe_owner(scope, row["at"], slot, hash32)
             due = f", due at {clock(row['deliver_at'], self.judge.dates)}" if row["deliver_at"] is not None else ""
-            yield Happening(row["at"], PUBLISHED, _position_of(row), f"published{_by_whom(row)}{due}{owner}")
-        last = self._last()
-        for scope, mine in slots.items():
-            for slot, hash32 in mine.items():
-                yield from self._changes(scope, slot, hash32, first, last)
+            yield TraceEvent(
+                row["at"], PUBLISHED, _format_position(row), f"published{_describe_producer(row)}{due}{owner}"
+            )
+        last = self._find_last_end()
+        for scope, selected in slots.items():
+            for slot, hash32 in selected.items():
+                yield from self._list_owner_changes(scope, slot, hash32, first, last)
 
-    def _messages(self) -> Iterator[tuple[Row, int, int]]:
-        """Rows of messages, each with its slot and its hash."""
+    def _read_messages(self) -> Iterator[tuple[Row, int, int]]:
+        """Yield the rows of messages, each with its slot and its hash."""
         messages = self.log.filter(pa.array(np.asarray(self.log["kind"]) == 0)).combine_chunks()
         if messages.num_rows:
             keys = message_keys(self.judge.policy, messages)
             yield from zip(messages.to_pylist(), keys.slots.tolist(), keys.hashes.tolist(), strict=True)
 
-    def _last(self) -> int:
-        """When the last of these messages was done with; ``NEVER`` where one is not."""
-        acked, held = (self.judged[name].to_pylist() for name in ("acked", "held_until"))
-        return max((*(at for at in acked if at != NEVER), *held), default=UNKNOWN)
+    def _find_last_end(self) -> int:
+        """Return when the last of these messages ended; ``NEVER`` if one did not."""
+        acked, end_times = (self.judged[name].to_pylist() for name in ("acked", "held_until"))
+        return max((*(at for at in acked if at != NEVER), *end_times), default=UNKNOWN)
 
-    def _owner(self, scope: Scope, at: int, slot: int, hash32: int) -> str:
-        """Who owned a slot at a time, and since which event."""
+    def _describe_owner(self, scope: Scope, at: int, slot: int, hash32: int) -> str:
+        """Describe the owner of a slot at an instant, and the event since which it owns the slot."""
         policy, timeline = self.judge.policy, self.judge.dispatcher(scope).timeline
         if policy.routing == "any":
             return ""
         epoch = int(timeline.find_epochs(np.array([at]), np.array([0]))[0])
-        name = self._names(scope, slot, hash32, np.array([epoch]))[0]
+        name = self._find_owner_names(scope, slot, hash32, np.array([epoch]))[0]
         whose = f"slot {slot} belongs to" if policy.routing == "slot" else "active is"
         return f"; {whose} {name} ({describe_event(timeline.epochs[epoch], self.judge.dates)})"
 
-    def _changes(self, scope: Scope, slot: int, hash32: int, first: int, last: int) -> Iterator[Happening]:
-        """By which events a slot got another owner, after a first and up to a last instant."""
+    def _list_owner_changes(self, scope: Scope, slot: int, hash32: int, first: int, last: int) -> Iterator[TraceEvent]:
+        """Yield the events that changed the owner of a slot, after a first and up to a last instant."""
         if self.judge.policy.routing == "any":
             return
         timeline = self.judge.dispatcher(scope).timeline
         inside = [e for e in timeline.epochs if first < e.start.at <= last]
         if not inside:
             return
-        names = self._names(scope, slot, hash32, np.arange(inside[0].index - 1, inside[-1].index + 1))
+        names = self._find_owner_names(scope, slot, hash32, np.arange(inside[0].index - 1, inside[-1].index + 1))
         what = f"slot {slot}" if self.judge.policy.routing == "slot" else scope.full_name
         for epoch, before, after in zip(inside, names, names[1:], strict=False):
             if before != after:
-                said = f"{describe_event(epoch, self.judge.dates)}: {what} goes from {before} to {after}"
-                yield Happening(epoch.start.at, CHANGED, "", said)
+                said = (
+                    f"{describe_event(epoch, self.judge.dates)}: the owner of {what} changes from {before} to {after}"
+                )
+                yield TraceEvent(epoch.start.at, CHANGED, "", said)
 
-    def _names(self, scope: Scope, slot: int, hash32: int, epochs: Ints) -> list[str]:
-        """The owners of a slot in some epochs."""
+    def _find_owner_names(self, scope: Scope, slot: int, hash32: int, epochs: Ints) -> list[str]:
+        """Return the names of a slot's owners in some epochs."""
         timeline = self.judge.dispatcher(scope).timeline
         slots, hashes = np.full(len(epochs), slot), np.full(len(epochs), hash32, np.uint32)
         owners = timeline.find_owners(slots, hashes, epochs.astype(np.int32)).tolist()
         return [timeline.consumers[owner].label if owner >= 0 else "nobody" for owner in owners]
 
-    def _name(self, row: Row) -> str | None:
-        """The name of the consumer of a delivery, whatever it is called in results."""
+    def _find_consumer_name(self, row: Row) -> str | None:
+        """Return the recorded name of a delivery's consumer, whatever label results use."""
         consumers = self.judge.dispatcher(Scope(row["topic"], row["partition"])).timeline.consumers
         return consumers[row["session"]].name if row["session"] >= 0 else row["consumer"]
 
-    def _delivered(self, row: Row, attempt: Row | None) -> Iterator[Happening]:
-        """One delivery and how it ended; ``attempt`` is its row of the log."""
-        where, consumer = _position_of(row), row["consumer"] or "nobody"
-        yield Happening(row["at"], DELIVERED, where, f"delivered to {consumer}" + self._remarks(row))
+    def _list_delivery_events(self, row: Row, attempt: Row | None) -> Iterator[TraceEvent]:
+        """Yield the events of one delivery. ``attempt`` is its row of the log."""
+        where, consumer = _format_position(row), row["consumer"] or "nobody"
+        yield TraceEvent(row["at"], DELIVERED, where, f"delivered to {consumer}" + self._describe_delivery(row))
         if row["received"] != UNKNOWN:
-            yield Happening(row["received"], TAKEN, where, f"taken by the application of {consumer}")
+            yield TraceEvent(row["received"], TAKEN, where, f"received by the application of {consumer}")
         if UNKNOWN < row["acked"] < NEVER:
             how = ", cumulatively" if attempt and attempt["cumulative"] else ""
-            yield Happening(row["acked"], ENDED, where, f"acknowledged by {consumer}{how}")
+            yield TraceEvent(row["acked"], ENDED, where, f"acknowledged by {consumer}{how}")
         nacked = attempt["nacked_at"] if attempt else None
         if nacked is not None:
-            yield Happening(nacked, ENDED, where, f"given back by {consumer} (nack or ack timeout)")
+            yield TraceEvent(nacked, ENDED, where, f"negatively acknowledged by {consumer} (nack or ack timeout)")
         if row["held_until"] not in (NEVER, row["acked"], nacked, row["at"]):
-            yield Happening(row["held_until"], ENDED, where, f"taken back: {consumer} left")
+            yield TraceEvent(row["held_until"], ENDED, where, f"returned to the broker: {consumer} left")
 
-    def _remarks(self, row: Row) -> str:
+    def _describe_delivery(self, row: Row) -> str:
+        """Describe what is special about a delivery."""
         again = f", delivery {row['nth'] + 1} of it" if row["nth"] else ""
         count = f", redelivery count {row['redelivery_count']}" if row["redelivery_count"] > 0 else ""
         astray = self.judge.policy.routing != "any" and row["expected"] not in (None, row["consumer"])
@@ -197,28 +210,29 @@ class Trace:
         return again + count + owner + (", while a change was under way" if row["in_transition"] else "")
 
 
-def finding_lines(row: Row) -> Iterator[str]:
-    """A row of table ``violations``."""
+def format_finding(row: Row) -> Iterator[str]:
+    """Format a row of table ``violations``."""
     yield f"  {row['code']} ({'allowed' if row['verdict'] == 'valid' else row['verdict']}): {row['explanation']}"
     yield f"    cause: {row['cause']}"
-    yield from (f"    witness: {evidence}" for evidence in row["witness"])
+    yield from (f"    evidence: {evidence}" for evidence in row["witness"])
 
 
-def _wait(wait: Row, dates: bool) -> str:
+def _describe_wait(wait: Row, dates: bool) -> str:
+    """Describe the delivery that blocked a message."""
     until = "the end" if wait["until"] == NEVER else clock(wait["until"], dates)
     holder = position(wait["holder"]["ledger"], wait["holder"]["entry"], wait["holder"]["batch_index"])
     others = f"{wait['of']:,} others, last by " if wait["of"] > 1 else ""
-    return f"held back by {others}{holder} at {wait['consumer']} until {until}"
+    return f"blocked by {others}{holder} at {wait['consumer']} until {until}"
 
 
-def _by_whom(row: Row) -> str:
-    """By which producer, as what, and how large, as far as the source tells."""
+def _describe_producer(row: Row) -> str:
+    """Describe the producer, the sequence id and the size of a message, if they are recorded."""
     by = "" if row["producer"] is None else f" by {row['producer']}"
     numbered = "" if row["own_sequence_id"] is None else f" as sequence {row['own_sequence_id']}"
     return by + numbered + ("" if row["size"] is None else f", {row['size']} bytes")
 
 
-def _position_of(row: Row) -> str:
-    """A message of the topic, or of one of its partitions."""
+def _format_position(row: Row) -> str:
+    """Format the position of a message within its topic."""
     inside = position(row["ledger"], row["entry"], row["batch_index"])
     return inside if row["partition"] < 0 else f"{row['partition']}/{inside}"

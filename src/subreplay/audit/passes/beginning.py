@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.deliveries import Flags
-from subreplay.audit.rules.holding import SETTLE
+from subreplay.audit.rules.holding import SETTLE_TIME
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.rows.model.rows import MembershipEvent, Scope
 from subreplay.semantics.timelines.timeline import Timeline
@@ -110,12 +110,12 @@ class Beginning(NamedTuple):
     @property
     def settled(self) -> int:
         """What was due before may have been delivered before the data begin."""
-        return self.since if self.since == UNKNOWN else self.since + SETTLE
+        return self.since if self.since == UNKNOWN else self.since + SETTLE_TIME
 
     @property
     def log_is_whole(self) -> bool:
         """Whether every message behind those read is in the log: producers' times are not quite in its order."""
-        return self.reached > self.stored + SETTLE
+        return self.reached > self.stored + SETTLE_TIME
 
     def read(self, published: Ints) -> Beginning:
         """The same after some messages of the log, in its order."""
@@ -127,7 +127,7 @@ class Beginning(NamedTuple):
     def missing(self, published: Ints) -> int:
         """Of messages in the order of the log, before which one the log may lack others; their number: all."""
         stored = self.read(published).stored
-        return int(np.argmax(np.append(published > stored + SETTLE, True)))
+        return int(np.argmax(np.append(published > stored + SETTLE_TIME, True)))
 
 
 def joined_before(timeline: Timeline, begin: int) -> dict[str, int]:

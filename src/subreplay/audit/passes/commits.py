@@ -55,7 +55,7 @@ def commit_facts(context: Context, dispatcher: Dispatcher, state: PositionState,
         name: column(rows, name) for name in ("topic", "partition", "ledger", "entry", "batch_index")
     }
     given |= {
-        "delivered": True, "ordinal": state.ordinals.of(*position), "consumer": owners.consumer,
+        "delivered": True, "ordinal": state.ordinals.number(*position), "consumer": owners.consumer,
         "session": owners.session, "expected": owners.expected, "epoch": owners.epoch, "at": at, "seq": seq,
         "acked": at, "held_until": at, "in_transition": owners.in_transition, "excuses": exemptions,
         "codes": np.where(strange, Code.COMMIT_NOT_OWNER.bit, 0), "commit": KINDS[kind],

@@ -30,7 +30,7 @@ class Explained:
         self._seekers: dict[int, str] = {}
         self._at = np.array([act.at for act in acts], np.int64)
         declared = np.array([act.declared is not None for act in acts], np.bool_)
-        self._named = np.array([act.named for act in acts], np.bool_)
+        self._named = np.array([act.is_named for act in acts], np.bool_)
         self._first = np.where(declared, UNKNOWN, NEVER if found is None else found[:, 1])
         self._seen = Counts(len(acts))
 

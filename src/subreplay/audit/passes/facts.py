@@ -39,9 +39,9 @@ from subreplay.audit.passes.positions import (
 from subreplay.audit.passes.repeats import Deliveries, deliveries_once
 from subreplay.audit.rules import publication, redelivery
 from subreplay.audit.rules.commits import NONE
-from subreplay.audit.rules.dead_letters import by_policy
-from subreplay.audit.rules.flow import early, soonest
-from subreplay.audit.rules.partitions import keyed_routing
+from subreplay.audit.rules.dead_letters import judge_by_policy
+from subreplay.audit.rules.flow import compute_earliest_time, find_early
+from subreplay.audit.rules.partitions import find_misrouted_keys
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.kernels.compiled import compiled
@@ -73,7 +73,7 @@ def position_facts(context: Context, dispatcher: Dispatcher, state: PositionStat
     kept[is_delivery] = once.kept
     positions = numbers(rows, "ledger")[kept], numbers(rows, "entry")[kept], numbers(rows, "batch_index")[kept]
     numbered, first = _numbered(*positions, is_delivery[kept])
-    ordinals = state.ordinals.of(*(part[first] for part in positions))
+    ordinals = state.ordinals.number(*(part[first] for part in positions))
     return _Batch(context, dispatcher, state, messages, once, ordinals, *numbered).facts()
 
 
@@ -134,7 +134,7 @@ class _Batch:
     def facts(self) -> pa.Table:
         self.keys = message_keys(self.context.policy, self.messages)
         self.published = numbers(self.messages, "at")
-        delayed = numbers(self.messages, "deliver_at") if self.context.delays else self.published
+        delayed = numbers(self.messages, "deliver_at") if self.context.has_delays else self.published
         self.due = np.maximum(self.published, delayed)
         self.judged, self.before = flags(self.messages, "judged"), flags(self.messages, "before")
         self.chunk = numbers(self.messages, "chunk_id", -1)
@@ -144,11 +144,11 @@ class _Batch:
         self.last_of_chunks = (self.chunk > 0) & (self.chunk + 1 == chunks)
         # could be delivered before the data begin
         self.earlier = (
-            soonest(self.published, self.due, self.context.terms.tick, self.context.policy.profile)
+            compute_earliest_time(self.published, self.due, self.context.terms.tick, self.context.policy.profile)
             < self.state.beginning.settled
         )
         self.aborted, self.skipped = flags(self.messages, "aborted"), self._skipped()
-        self.aborted &= self.context.of_group & (self.context.terms.isolation != "read_uncommitted")
+        self.aborted &= self.context.is_group & (self.context.terms.isolation != "read_uncommitted")
         self.may_be_aborted = self._may_be_aborted()
         message = self.head[self.of_delivery]  # of each delivery; -1: unknown
         at, seq = numbers(self.attempts, "at"), numbers(self.attempts, "seq", 0)
@@ -187,7 +187,7 @@ class _Batch:
         attempts[redelivery.LEFT], attempts[redelivery.ENDS] = owners.left, owners.ends
         attempts[redelivery.OWNED] = (message >= 0) & ~owners.wrong & (owners.session != UNKNOWN_CONSUMER)
         attempts[redelivery.PARTLY] = self._partly(at, attempts[redelivery.ACKED])
-        attempts[redelivery.IGNORED] = flags(rows, "cumulative") & self.context.individually
+        attempts[redelivery.IGNORED] = flags(rows, "cumulative") & self.context.acks_individually
         attempts[redelivery.ACT] = self._acts(message, at, attempts[redelivery.LEFT])
         attempts[redelivery.UNTIL], attempts[redelivery.RESET] = NEVER, UNKNOWN
         attempts[redelivery.NTH] = attempts[redelivery.RESTARTS] = 0
@@ -200,9 +200,9 @@ class _Batch:
         attempts[redelivery.EXEMPTIONS] |= self._rejects(*entry, at, column(rows, "consumer"))
         attempts[redelivery.EXEMPTIONS, _of(self.part_of_chunks, message, False)] |= Exemption.PART_OF_CHUNKS.bit
         attempts[redelivery.EXEMPTIONS, _of(self.last_of_chunks, message, False)] |= Exemption.INCOMPLETE_CHUNKS.bit
-        if self.context.unranked:
+        if self.context.lacks_priorities:
             attempts[redelivery.EXEMPTIONS, owners.wrong] |= Exemption.PRIORITIES_NOT_RECORDED.bit
-        if self.context.of_group and Need.CALLBACKS in self.context.lacking:
+        if self.context.is_group and Need.CALLBACKS in self.context.lacking:
             attempts[redelivery.EXEMPTIONS] |= Exemption.SEEKS_NOT_RECORDED.bit
         self._exempt_unknown_consumers(message, at, owners, attempts[redelivery.EXEMPTIONS])
         self._exempt_left_truncated(message, at, owners, attempts[redelivery.CODES], attempts[redelivery.EXEMPTIONS])
@@ -222,9 +222,9 @@ class _Batch:
             positions,
             self._published(),
             attempts,
-            self.context.receipts,
+            self.context.has_receipts,
             active,
-            self.context.of_group,
+            self.context.is_group,
             self.context.batch_redelivery_bit,
         )
         positions[CODES, _of(self.before, self.head, True)] = 0  # what a message is by itself, its own day said
@@ -236,7 +236,7 @@ class _Batch:
         attempts[redelivery.CODES, self.once.contradicted > 0] &= ~Code.UNACKED.bit
         if self.context.terms.max_redeliveries is not None and len(at):
             letters = self._dead_letters(positions)
-            by_policy(attempts, positions[BEGIN], positions[END], letters, self.context)
+            judge_by_policy(attempts, positions[BEGIN], positions[END], letters, self.context)
         return positions, attempts
 
     def _dead_letters(self, positions: Ints) -> Ints:
@@ -245,7 +245,7 @@ class _Batch:
         served = np.flatnonzero(positions[BEGIN] < positions[END])
         where = np.stack([numbers(self.attempts, name) for name in ("ledger", "entry", "batch_index")])
         scope, letters = self.dispatcher.timeline.scope, self.context.dead_letters
-        published[served] = letters.published(scope, where[:, positions[BEGIN, served]])
+        published[served] = letters.find_published(scope, where[:, positions[BEGIN, served]])
         return published
 
     def _rejects(self, ledger: Ints, entry: Ints, at: Ints, consumer: pa.Array) -> Ints:
@@ -263,7 +263,7 @@ class _Batch:
         mixed = np.flatnonzero(_of(self.keys.mixed, message, False))
         codes[mixed[np.diff(self.entries[mixed], prepend=-1) != 0]] |= Code.MIXED_BATCH.bit  # once a batch
         published, due = _of(self.published, message, UNKNOWN), _of(self.due, message, UNKNOWN)
-        return codes | early(at, published, due, self.context.terms.tick, self.context.policy.profile)
+        return codes | find_early(at, published, due, self.context.terms.tick, self.context.policy.profile)
 
     def _received_by_nobody(self, message: Ints, at: Ints, owners: Owners) -> Ints:
         """Receipts of messages that were published after their consumer had left: these were not on their way to it."""
@@ -274,7 +274,7 @@ class _Batch:
         sessions = self.dispatcher.sessions
         names, instances = (column(self.attempts, name).take(pa.array(late)) for name in ("consumer", "instance"))
         published = self.published[message[late]]
-        return late[~sessions.connected_within(sessions.served(names, instances), published, at[late])]
+        return late[~sessions.connected_within(sessions.number_consumers(names, instances), published, at[late])]
 
     def _exempt_unknown_consumers(self, message: Ints, at: Ints, owners: Owners, exemptions: Ints) -> None:
         """Where the membership lacks somebody: what went to the owner that there was if it was connected."""
@@ -347,7 +347,7 @@ class _Batch:
         """From when on each position's absence is no fault: its time to live, or always where it proves nothing."""
         terms = self.context.terms
         lapses = np.full(len(self.messages), NEVER) if terms.ttl is None else self.published + terms.ttl
-        drops = self.context.drops(self.dispatcher.timeline.scope.topic)
+        drops = self.context.drops_messages(self.dispatcher.timeline.scope.topic)
         lapses[self.part_of_chunks | self.earlier | terms.compacted | drops | self.aborted | self.skipped] = UNKNOWN
         lapses = _of(lapses, self.head, UNKNOWN)
         lapses[self.may_be_aborted] = UNKNOWN
@@ -377,7 +377,7 @@ class _Batch:
         bounds, entry = self.bounds, np.zeros(len(self.head), np.int64)
         unserved = (bounds[1:] == bounds[:-1]) & (self.head >= 0)
         isolation = self.context.terms.isolation
-        if not self.context.of_group or isolation == "read_uncommitted" or not unserved.any():
+        if not self.context.is_group or isolation == "read_uncommitted" or not unserved.any():
             return np.zeros(len(self.head), np.bool_)
         entry[self.of_message] = numbers(self.messages, "entry")
         entry[self.of_delivery] = numbers(self.attempts, "entry")
@@ -418,7 +418,7 @@ class _Batch:
         routing, partition = self.context.terms.routing, self.dispatcher.timeline.scope.partition
         if routing is not None and partition >= 0:
             keys, producers = column(self.messages, "key"), column(self.messages, "producer")
-            wrong = keyed_routing(routing, keys, producers, partition).wrong
+            wrong = find_misrouted_keys(routing, keys, producers, partition).wrong
             codes[_of(wrong, self.head, False)] |= Code.ROUTING_MISMATCH.bit
         return codes
 

@@ -13,17 +13,17 @@ from subreplay.audit.checkpoint import Arrays
 from subreplay.audit.codes import Code
 from subreplay.audit.deliveries import AT, KEY, NTH, ORDINAL, SESSION, SLOT, UNTIL, Found
 from subreplay.audit.passes.states import States
-from subreplay.audit.rules.commits import nothing_committed
-from subreplay.audit.rules.flow import Queues, recall_untaken, settle_untaken, within_permits
+from subreplay.audit.rules.commits import make_commit_state
+from subreplay.audit.rules.flow import ReceiverQueues, judge_permits, sort_untaken, update_untaken
 from subreplay.audit.rules.holding import (
     BEFORE_JOIN,
     CLOSING,
-    HOLD,
     HOLD_PAIRS,
+    HOLDER_WIDTH,
     JOINED,
+    KEY_HOLDERS,
     KEY_STATE,
-    OF_KEY,
-    PAIR,
+    PAIR_WIDTH,
     READ_AT_JOIN,
     SESSION_STATE,
     SETTLED_TAKEN,
@@ -31,18 +31,27 @@ from subreplay.audit.rules.holding import (
     SLOT_STATE,
     TAKEN,
     TAKEN_AT,
-    before_join,
-    elsewhere,
-    held_back,
-    hold,
-    longest,
-    one_holder,
-    pass_by,
-    serve,
+    find_longest_holder,
+    find_other_holder,
+    judge_blocked,
+    judge_one_holder,
+    note_before_join,
+    note_holder,
+    note_passed,
+    note_served,
 )
-from subreplay.audit.rules.liveness import Limits, Owed, Watch, keep, pass_time, restore_watch, room_for, wait_of
-from subreplay.audit.rules.order import FIRST, HIGHEST, in_order
-from subreplay.audit.rules.ownership import active_state, one_active
+from subreplay.audit.rules.liveness import (
+    Limits,
+    Obligations,
+    Watch,
+    advance_time,
+    grow_heap,
+    judge_liveness,
+    note_outstanding,
+    restore_watch,
+)
+from subreplay.audit.rules.order import FIRST, HIGHEST, judge_order
+from subreplay.audit.rules.ownership import judge_one_active, make_active_state
 from subreplay.audit.sessions import Sessions
 from subreplay.kernels.inlining import hot, operation
 from subreplay.kernels.lazy_kernel import pass_by_reference
@@ -85,7 +94,7 @@ class Conditions(NamedTuple):
     join_waits_for_all: bool
     receipts: bool
     stuck_after: int
-    settled: int  # deliveries up to then are settled (``holding.SETTLE``)
+    settled: int  # deliveries up to then are settled (``holding.SETTLE_TIME``)
 
 
 class DispatcherState:
@@ -101,18 +110,18 @@ class DispatcherState:
     def __init__(
         self, sessions: Sessions, queue_sizes: Ints, horizon: int, end: int, checkpoint: Arrays, watch: Watch
     ) -> None:
-        n, later = len(sessions.joined), 0 if horizon == NEVER else PAIR
+        n, later = len(sessions.joined), 0 if horizon == NEVER else PAIR_WIDTH
         self.sessions, self.horizon = sessions, horizon
         self.end = end if horizon == NEVER else horizon
         self.keys = States(KEY_STATE + later)
         self.slots = States(SLOT_STATE + later)
-        self.everything, self.recalled = np.full((2, 1, SLOT_STATE + PAIR), UNKNOWN)
+        self.everything, self.recalled = np.full((2, 1, SLOT_STATE + PAIR_WIDTH), UNKNOWN)
         self.members = np.full((n, SESSION_STATE), UNKNOWN)
         self.members[:, READ_AT_JOIN], self.members[:, TAKEN] = NEVER, -1
-        self.queues = Queues.of(queue_sizes)
+        self.queues = ReceiverQueues.from_sizes(queue_sizes)
         self.busy = np.full((n, 2), UNKNOWN)
-        self.active, self.strayed = active_state(), np.full(n, -1)
-        self.offsets = nothing_committed()
+        self.active, self.strayed = make_active_state(), np.full(n, -1)
+        self.offsets = make_commit_state()
         self.watch = watch
         self.progress: Progress = np.array([(-1, 0, UNKNOWN, NEVER, 0, UNKNOWN)], PROGRESS).view(np.recarray)
         if checkpoint:
@@ -149,12 +158,12 @@ class DispatcherState:
         progress[0].next_recalled, progress[0].horizon_before = 0, self.horizon
         return {
             "key_ids": key_ids[kept],
-            "keys": keys[kept, :OF_KEY],
+            "keys": keys[kept, :KEY_HOLDERS],
             "slot_ids": slot_ids,
             "slots": slots[:, :SLOT_STATE],
             "everything": self.everything[:, :SLOT_STATE],
             "sessions": mine[:, None],
-            "members": self.members[mine, : SESSION_STATE - PAIR // 2],
+            "members": self.members[mine, : SESSION_STATE - PAIR_WIDTH // 2],
             "strayed": self.strayed[mine, None],
             "busy": self.busy[mine, :1],
             "queues": queues,
@@ -192,7 +201,7 @@ class DispatcherState:
 def recall_instants(state: DispatcherState, deliveries: Ints, codes: Ints, join_waits_for_all: bool) -> None:
     """Read deliveries of earlier days, in order of time: what outlasted the night before holds on, until it ended."""
     key_at, slot_at = state.keys.indices(deliveries[KEY]), state.slots.indices(deliveries[SLOT])
-    state.watch = room_for(state.watch, deliveries.shape[1])
+    state.watch = grow_heap(state.watch, deliveries.shape[1])
     _recall(state.remembered, state.watch, key_at, slot_at, deliveries, codes, join_waits_for_all, state.horizon)
 
 
@@ -202,11 +211,11 @@ def begin_instants(state: DispatcherState) -> None:
 
 
 def read_instants(
-    state: DispatcherState, deliveries: Ints, owed: Owed, conditions: Conditions, limits: Limits, found: Found
+    state: DispatcherState, deliveries: Ints, owed: Obligations, conditions: Conditions, limits: Limits, found: Found
 ) -> None:
     """Read one batch of one dispatcher's deliveries; findings are added to ``found``."""
     key_at, slot_at = state.keys.indices(deliveries[KEY]), state.slots.indices(deliveries[SLOT])
-    state.watch = room_for(state.watch, deliveries.shape[1])
+    state.watch = grow_heap(state.watch, deliveries.shape[1])
     _read(state.remembered, state.watch, key_at, slot_at, deliveries, owed, conditions, limits, state.horizon, found)
 
 
@@ -226,22 +235,22 @@ def _recall(
         if d[SESSION, i] < 0:
             continue
         if len(r.rings):
-            recall_untaken(r.rings, r.untaken, d, i)
+            update_untaken(r.rings, r.untaken, d, i)
         while progress.next_recalled < progress.next_join and _has_joined(r.members, progress.next_recalled, d[AT, i]):
-            before_join(r.members, progress.next_recalled, r.recalled)
+            note_before_join(r.members, progress.next_recalled, r.recalled)
             progress.next_recalled += 1
         if d[UNTIL, i] > before:
-            keep(w, d, i, horizon)
+            note_outstanding(w, d, i, horizon)
         if codes[i] & (_MISPLACED | _AGAIN):
             continue
         if key_at[i] >= 0 and d[UNTIL, i] > before:
-            hold(r.keys, key_at[i], OF_KEY, d, i, d[UNTIL, i], horizon)
+            note_holder(r.keys, key_at[i], KEY_HOLDERS, d, i, d[UNTIL, i], horizon)
         until = NEVER if codes[i] & _WAITS else d[UNTIL, i]
         if slot_at[i] >= 0 and until > before:
-            hold(r.slots, slot_at[i], HOLD_PAIRS, d, i, until, horizon)
+            note_holder(r.slots, slot_at[i], HOLD_PAIRS, d, i, until, horizon)
             if join_waits_for_all:
-                hold(r.everything, 0, HOLD_PAIRS, d, i, until, horizon)
-                hold(r.recalled, 0, HOLD_PAIRS, d, i, until, horizon)
+                note_holder(r.everything, 0, HOLD_PAIRS, d, i, until, horizon)
+                note_holder(r.recalled, 0, HOLD_PAIRS, d, i, until, horizon)
     return 0
 
 
@@ -249,15 +258,15 @@ def _recall(
 def _begin(r: Remembered, horizon: int) -> Any:  # pragma: no cover - compiled
     progress = r.progress[0]
     while progress.next_recalled < progress.next_join:
-        before_join(r.members, progress.next_recalled, r.recalled)
+        note_before_join(r.members, progress.next_recalled, r.recalled)
         progress.next_recalled += 1
-    settle_untaken(r.rings, r.untaken, horizon)
+    sort_untaken(r.rings, r.untaken, horizon)
     return 0
 
 
 @operation
 def _read(
-    r: Remembered, w: Watch, key_at: Ints, slot_at: Ints, d: Ints, owed: Owed, c: Conditions, limits: Limits,
+    r: Remembered, w: Watch, key_at: Ints, slot_at: Ints, d: Ints, owed: Obligations, c: Conditions, limits: Limits,
     horizon: int, found: Found,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
     progress, members, keys, slots, everything = r.progress[0], r.members, r.keys, r.slots, r.everything
@@ -268,37 +277,41 @@ def _read(
             _join(members, progress.next_join, everything, progress.highest)
             progress.next_join += 1
         progress.last = at
-        one_active(r.active, r.strayed, d, i, c.active, codes, exemptions, proof, proven)
+        judge_one_active(r.active, r.strayed, d, i, c.active, codes, exemptions, proof, proven)
         owned = session >= 0 and codes[i] & _MISPLACED == 0
         holds = owned and codes[i] & _AGAIN == 0
         k, s = key_at[i], slot_at[i]
         if holds and s >= 0:
-            pass_by(slots, s, members, session, horizon)
+            note_passed(slots, s, members, session, horizon)
         if owned and first and ordinal > members[session, TAKEN]:
             members[session, TAKEN], members[session, TAKEN_AT] = ordinal, at
             if at <= c.settled:
                 members[session, SETTLED_TAKEN], members[session, SETTLED_TAKEN_AT] = ordinal, at
         if c.receipts and session >= 0:
-            within_permits(r.rings, r.untaken, d, i, horizon, codes, exemptions)
+            judge_permits(r.rings, r.untaken, d, i, horizon, codes, exemptions)
         if k >= 0:
             if holds:
-                one_holder(keys, k, members, d, i, c.join_waits_for_all, horizon, codes, exemptions, proof, proven)
-            in_order(keys, k, d, i, c.order_code, codes, proof, proven)
+                judge_one_holder(
+                    keys, k, members, d, i, c.join_waits_for_all, horizon, codes, exemptions, proof, proven
+                )
+            judge_order(keys, k, d, i, c.order_code, codes, proof, proven)
         if limits.silence != NEVER:
             if session >= 0:
                 since = owed.since[i]
                 if holds and s >= 0:
                     since = max(since, _free_at(slots, s, members, session, c.join_waits_for_all, horizon))
-                wait_of(w, d, i, owed.due[i], owed.owner[i], since, limits, horizon, codes, proof, proven)
+                judge_liveness(w, d, i, owed.due[i], owed.owner[i], since, limits, horizon, codes, proof, proven)
             else:
-                pass_time(w, at, limits)
+                advance_time(w, at, limits)
         if holds and s >= 0:
             if first and codes[i] & _STUCK == 0:
-                held_back(slots, s, members, d, i, c.join_waits_for_all, c.stuck_after, horizon, codes, proof, proven)
+                judge_blocked(
+                    slots, s, members, d, i, c.join_waits_for_all, c.stuck_after, horizon, codes, proof, proven
+                )
             until = NEVER if codes[i] & _WAITS else d[UNTIL, i]
-            serve(slots, s, d, i, until, horizon, c.settled)
+            note_served(slots, s, d, i, until, horizon, c.settled)
             if c.join_waits_for_all:
-                hold(everything, 0, HOLD_PAIRS, d, i, until, horizon)
+                note_holder(everything, 0, HOLD_PAIRS, d, i, until, horizon)
         if first and ordinal > progress.highest:
             progress.highest = ordinal
         progress.lowest = min(progress.lowest, ordinal)
@@ -311,8 +324,8 @@ def _free_at(
 ) -> int:  # pragma: no cover - compiled
     """Until when another consumer held the slot of a message, or what was delivered before its consumer joined."""
     if join_waits_for_all:
-        return int(members[session, longest(members, session, BEFORE_JOIN, HOLD) + UNTIL])
-    return int(slots[s, elsewhere(slots, s, HOLD_PAIRS, session, horizon) + UNTIL])
+        return int(members[session, find_longest_holder(members, session, BEFORE_JOIN, HOLDER_WIDTH) + UNTIL])
+    return int(slots[s, find_other_holder(slots, s, HOLD_PAIRS, session, horizon) + UNTIL])
 
 
 @hot
@@ -326,4 +339,4 @@ def _join(members: Ints, session: int, everything: Ints, highest: int) -> None: 
     """What had been delivered, and what lasts longest of it, when a consumer joined; nothing if it was rejected."""
     if members[session, JOINED] != NEVER:
         members[session, READ_AT_JOIN] = highest
-        before_join(members, session, everything)
+        note_before_join(members, session, everything)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from subreplay.audit.checkpoint import filled
+from subreplay.audit.checkpoint import fill_column
 from subreplay.audit.codes import Code
 from subreplay.audit.passes.lags import Lags
 from subreplay.audit.passes.states import NOWHERE, States
@@ -226,7 +226,7 @@ def _loads(span: Span, columns: Mapping[str, Any]) -> pa.Table:
     """``LOADS_OF_RUN``; null or 0 where there is no column."""
     n = len(next(iter(columns.values())))
     given = {"width": np.full(n, span.width), "slide": np.full(n, span.slide), **columns}
-    arrays = [pa.array(given[f.name], f.type) if f.name in given else filled(f, None, n) for f in LOADS_OF_RUN]
+    arrays = [pa.array(given[f.name], f.type) if f.name in given else fill_column(f, None, n) for f in LOADS_OF_RUN]
     return pa.table(arrays, schema=LOADS_OF_RUN)
 
 

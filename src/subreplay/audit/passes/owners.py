@@ -64,7 +64,7 @@ def owners_at(
     given it up. Where callbacks do not tell when that was, the owner before is right, too, up to the rebalance timeout.
     """
     timeline, sessions = dispatcher.timeline, dispatcher.sessions
-    served = sessions.served(names, instances)
+    served = sessions.number_consumers(names, instances)
     session, several = sessions.find(served, at, seq)
     epoch = timeline.find_epochs(at, seq)
     within = epoch.astype(np.int64)  # the epoch that it is right in
@@ -72,19 +72,19 @@ def owners_at(
     expected = timeline.find_owners(slots, hashes, epoch)
     right = np.ones(len(at), np.bool_)
     if policy.routing != "any":
-        right = sessions.fits(expected, served)
+        right = sessions.fits_session(expected, served)
         session = np.where(right, expected, session)
         for step in range(1, int((last - epoch).max(initial=0)) + 1):
             again = np.flatnonzero(~right & (epoch + step <= last))
             candidates = timeline.find_owners(slots[again], hashes[again], epoch[again] + np.int32(step))
-            right[again] = found = sessions.fits(candidates, served.of(again))
+            right[again] = found = sessions.fits_session(candidates, served.of(again))
             session[again[found]] = candidates[found]
             within[again[found]] += step
     in_transition = last > epoch
     if policy.routing == "partition":
         late = np.flatnonzero(~right & (at != UNKNOWN))
         before = timeline.find_owners(slots[late], hashes[late], timeline.find_epochs(at[late] - BEING_SENT, seq[late]))
-        right[late] = found = sessions.fits(before, served.of(late))
+        right[late] = found = sessions.fits_session(before, served.of(late))
         in_transition[late] |= found
     left = np.append(np.array([end.at for end in sessions.left], np.int64), NEVER)[session]
     ends = np.full(len(at), Ending.CLOSED, np.int64)
@@ -95,14 +95,18 @@ def owners_at(
         if not timeline.ends and policy.rebalance != "eager":  # type: ignore[attr-defined]
             late = np.flatnonzero(~right & (at != UNKNOWN))
             had, lost = tenures.before[epoch[late]], tenures.lost[epoch[late]]
-            found = (had != NOBODY) & (at[late] - lost <= REBALANCE_TIMEOUT_NS) & sessions.fits(had, served.of(late))
+            found = (
+                (had != NOBODY)
+                & (at[late] - lost <= REBALANCE_TIMEOUT_NS)
+                & sessions.fits_session(had, served.of(late))
+            )
             late = late[found]
             right[late], in_transition[late], session[late] = True, True, had[found]
             left[late], ends[late] = at[late], Ending.REVOKED
     return Owners(
         epoch.astype(np.int64),
         expected.astype(np.int64),
-        sessions.words(names, instances, session),
+        sessions.label_consumers(names, instances, session),
         several,
         session,
         left,

@@ -45,12 +45,13 @@ MOST_SEEKS: Final = 1_000
 
 
 class Patterns:
-    """What a log shows of a dispatcher's acts: ``rows`` by act, and when each session was ``served`` last after it."""
+    """What a log shows of a dispatcher's acts: ``rows`` by act, and when each session was ``number_consumers`` last
+    after it."""
 
     def __init__(self, acts: Sequence[Act], sessions: int) -> None:
         self.at = np.array([act.at for act in acts], np.int64)
         self.rows = np.zeros((len(acts), _PATTERN), np.int64)
-        self.served = np.full((len(acts), sessions + 1), UNKNOWN)
+        self.number_consumers = np.full((len(acts), sessions + 1), UNKNOWN)
 
     @property
     def found(self) -> Ints:

@@ -17,8 +17,15 @@ from subreplay.audit.ordinals import Ordinals
 from subreplay.audit.passes.beginning import Beginning
 from subreplay.audit.passes.patterns import Patterns, Seeks, see_message, see_seeks
 from subreplay.audit.passes.states import States
-from subreplay.audit.rules.publication import LEDGER, PRODUCER, STREAM, STREAM_STATE, in_sequence, recent_messages
-from subreplay.audit.rules.redelivery import AT, LEFT, OWNED, SESSION, read_message
+from subreplay.audit.rules.publication import (
+    LEDGER,
+    PRODUCER,
+    STREAM,
+    STREAM_STATE,
+    judge_sequence,
+    make_recent_messages,
+)
+from subreplay.audit.rules.redelivery import AT, LEFT, OWNED, SESSION, judge_message
 from subreplay.audit.rules.redelivery import CODES as ATTEMPT_CODES
 from subreplay.kernels.inlining import hot, operation
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
@@ -54,7 +61,7 @@ class PositionState:
         self.acts, self.patterns, self.seeks = acts, Patterns(acts, len(joined)), Seeks()
         self.ordinals = Ordinals(checkpoint.get("ledgers"))
         self.streams = States(STREAM_STATE)
-        self.recent = recent_messages()
+        self.recent = make_recent_messages()
         self.reached = np.full(len(joined), -1, np.int64)  # latest ordinal of each session's stream
         self.open_ = np.empty((0, 5), np.int64)
         self.opened = np.zeros(1, np.int64)
@@ -101,7 +108,7 @@ def read_positions(
 ) -> None:
     """Fill in the results of ``positions`` and ``attempts``; ``messages`` get indices for their identities.
 
-    ``receipts``: whether applications recorded what they took; ``active``: whether one consumer alone is active;
+    ``has_receipts``: whether applications recorded what they took; ``active``: whether one consumer alone is active;
     ``group``: whether it is a member of a Kafka group; ``batch_redelivery_bit``: see ``Context``.
     """
     state.room(positions.shape[1])
@@ -109,7 +116,7 @@ def read_positions(
     messages[STREAM] = state.streams.indices(messages[STREAM])
     _read(
         state.streams.rows, state.recent, state.reached, state.open_, state.opened, state.behind, state.never,
-        state.patterns.at, state.patterns.rows, state.patterns.served, state.seeks.open, state.seeks.complete,
+        state.patterns.at, state.patterns.rows, state.patterns.number_consumers, state.seeks.open, state.seeks.complete,
         state.seeks.number, positions, messages, attempts, receipts, active, group, batch_redelivery_bit,
     )  # fmt: skip
 
@@ -122,7 +129,7 @@ def _read(
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
     for i in range(p.shape[1]):
         if p[BEGIN, i] < p[END, i]:
-            p[FIRST, i], p[FIRST_ACK, i] = read_message(
+            p[FIRST, i], p[FIRST_ACK, i] = judge_message(
                 a, p[BEGIN, i], p[END, i], receipts, group, batch_redelivery_bit
             )
             if len(acts) and p[HEAD, i] >= 0:
@@ -130,7 +137,7 @@ def _read(
             if group:
                 see_seeks(seeks, sought, number, a, p[BEGIN, i], p[END, i], p[ORDINAL, i])
         if p[HEAD, i] >= 0:
-            p[CODES, i] |= in_sequence(streams, recent, m, p[HEAD, i], p, TWIN, i)
+            p[CODES, i] |= judge_sequence(streams, recent, m, p[HEAD, i], p, TWIN, i)
         if active:
             if p[FIRST_ACK, i] != NEVER:
                 behind[_ACKED] = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from subreplay.audit.checkpoint import filled
+from subreplay.audit.checkpoint import fill_column
 from subreplay.audit.codes import Code, Exemption
 from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import (
@@ -32,9 +32,9 @@ from subreplay.audit.deliveries import (
     Found,
 )
 from subreplay.audit.passes.instants import Conditions, DispatcherState, read_instants, recall_instants
-from subreplay.audit.rules.liveness import end_of_data, limits_of, owed
+from subreplay.audit.rules.liveness import find_end_of_data, find_obligations, make_limits
 from subreplay.audit.rules.registry import BY_ROW
-from subreplay.audit.rules.undelivered import settled_until
+from subreplay.audit.rules.undelivered import find_settled_time
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, flags, ints
 from subreplay.rows.model.tables import JUDGED
 
@@ -57,13 +57,13 @@ def judge_deliveries(context: Context, dispatcher: Dispatcher, state: Dispatcher
         order_code.bit,
         active,
         not context.waits_by_slot,
-        context.receipts,
+        context.has_receipts,
         context.slot_stuck_after,
-        settled_until(context),
+        find_settled_time(context),
     )
     state.given(d[SESSION], d[UNTIL])
-    limits = limits_of(context, end_of_data(context, state.end))
-    read_instants(state, d, owed(context, dispatcher, rows, d), conditions, limits, found)
+    limits = make_limits(context, find_end_of_data(context, state.end))
+    read_instants(state, d, find_obligations(context, dispatcher, rows, d), conditions, limits, found)
     found.exemptions[d[DUE] > ints(rows, "published")] |= Exemption.DELAYED.bit
     for bit, breaks in BY_ROW.items():
         found.codes[breaks(rows, context.terms)] |= bit
@@ -124,7 +124,7 @@ def checkpoint_as_judged(rows: pa.Table) -> pa.Table:
     carried = set(rows.column_names) - set(given)
     columns = (
         rows.column(f.name) if f.name in carried
-        else filled(f.with_nullable(True), given.get(f.name), rows.num_rows)
+        else fill_column(f.with_nullable(True), given.get(f.name), rows.num_rows)
         for f in JUDGED
     )  # fmt: skip
     return pa.table([*columns], schema=JUDGED)

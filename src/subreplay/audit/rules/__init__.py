@@ -1,11 +1,12 @@
-"""The rules of the audit, a file for each family.
+"""The rules of the audit, one module for each family.
 
-Each family's file has its ``RULES`` (title, meaning, source, standing) and the steps that look for them: who owns a
-message (``ownership``), in which order it comes (``order``), who waits for whom (``holding``), how much is sent and
-when (``flow``), what is redelivered (``redelivery``), what is never delivered (``undelivered``), which
-consumer is silent (``liveness``) and what waits for it to the end (``waiting_at_end``), what producers did
-(``publication``, ``partitions``), what sticky ranges leave uncovered (``ranges``) and what arrives on the dead letter
-topic (``dead_letters``). ``registry`` collects them and says what each policy promises.
+Each module has its ``RULES`` (title, meaning, source, status) and the steps that find violations: which consumer owns a
+message (``ownership``), in which order messages arrive (``order``), which consumer blocks others (``holding``), how
+many messages are sent and when (``flow``), what is redelivered (``redelivery``) or never delivered (``undelivered``),
+which consumer is silent (``liveness``) and which messages wait for it at the end of the data (``waiting_at_end``), what
+producers did (``publication``, ``partitions``), which slots sticky ranges do not cover (``ranges``) and which messages
+arrive on the dead letter topic (``dead_letters``). ``registry`` collects the rules and decides what each policy
+promises.
 
-The steps are called by ``audit.passes``; no file here reads a table by itself.
+``audit.passes`` calls the steps. These modules do not read tables.
 """

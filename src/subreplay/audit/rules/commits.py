@@ -1,7 +1,8 @@
-"""Commits of a Kafka group: by the owner of the partition, forwards, and of nothing that nobody was given.
+"""Check the commits of a Kafka group: only the owner of a partition commits, offsets increase, and only received
+records are committed.
 
-A commit is a row of its own in ``deliveries`` (``ack_type`` Commit). Its position is the offset that it commits: the
-next record to be read.
+A commit is a row of its own in ``deliveries`` (``ack_type`` Commit). Its position is the committed offset: the next
+record to read.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ RULES = (
     Rule(
         Code.COMMIT_NOT_OWNER,
         "Committed by a consumer that does not own the partition",
-        "A consumer commits offsets of partitions that it owns, also while they are being revoked. The coordinator "
-        "refuses the commit of a member that is none any more, or of an earlier generation.",
+        "A consumer commits offsets only of partitions that it owns, also while they are being revoked. The "
+        "coordinator rejects commits of former members and of earlier generations.",
         "GroupMetadataManager.validateOffsetCommit, ConsumerGroup.validateOffsetCommit (4.0.2); row K-COMMIT-1",
         sentence="{consumer} committed offset {offset} at {at}; the partition's owner was {expected}",
         promised=GROUP,
@@ -45,9 +46,9 @@ RULES = (
     ),
     Rule(
         Code.COMMIT_BACK,
-        "A commit goes back",
-        "The committed offset of a partition rises, unless the application sought back: else records are delivered "
-        "again to the next owner.",
+        "A committed offset decreases",
+        "The committed offset of a partition increases unless the application sought back. Otherwise, the next "
+        "owner receives records again.",
         "OffsetMetadataManager.commitOffset (4.0.2): the coordinator takes any offset; row K-COMMIT-2",
         sentence="{consumer} committed offset {offset} at {at}, after {earlier_commit}",
         evidence="order_witness",
@@ -57,19 +58,20 @@ RULES = (
     Rule(
         Code.COMMIT_AHEAD,
         "Committed before it was delivered",
-        "A consumer commits what it was given. What is committed before is skipped, should its partition change hands.",
+        "A consumer commits only records that it has received. A record that is committed earlier is skipped if its "
+        "partition moves to another consumer.",
         "SubscriptionState.allConsumed (4.0.2): a position is behind what poll() returned; row K-COMMIT-3",
-        sentence="{message} of key {key} was delivered to {consumer} at {at}, when a commit had passed it already",
+        sentence="{message} of key {key} was delivered to {consumer} at {at}, after a commit beyond it",
         promised=GROUP,
         needs=frozenset({Need.COMMITS, Need.DELIVERIES, Need.EVERY_DELIVERY, Need.DISPATCH_TIMES}),
     ),
 )
 
 NONE, COMMITTED, REFUSED, AUTOMATIC = range(4)
-"""What a row of ``FACTS`` is: no commit, one that the coordinator took, one that it did not take, one that it took and
-that the client made by itself, at intervals."""
+"""The kinds of a ``FACTS`` row: no commit, an accepted commit, a rejected commit, and an accepted automatic commit,
+which the client makes at intervals."""
 KINDS: Final = np.array([NONE, NONE, COMMITTED, REFUSED, AUTOMATIC])
-"""The same by the ``kind`` of rows in ``LOG``."""
+"""The same by the ``kind`` of ``LOG`` rows."""
 
 # What is carried of a partition's commits: the ordinal committed last, the highest one, what explains that a record
 # below the former was delivered since (bits of excuses), the highest one of which a commit was refused since, whether
@@ -84,25 +86,28 @@ _NOT_OWNER = Code.COMMIT_NOT_OWNER.bit
 _GOES_BACK = _SOUGHT_BACK | Exemption.RESET.bit | Exemption.SEEKS_NOT_RECORDED.bit
 
 
-def nothing_committed() -> Ints:
-    """A partition of which nothing is committed yet."""
+def make_commit_state() -> Ints:
+    """Return the state of a partition without commits."""
     return np.array([[UNKNOWN, UNKNOWN, 0, UNKNOWN, 0, *[UNKNOWN] * EVIDENCE_WIDTH]], np.int64)
 
 
-def highest(offsets: Ints) -> int:
-    """The highest ordinal committed: everything below it was passed."""
+def find_highest_commit(offsets: Ints) -> int:
+    """Return the highest committed ordinal. Everything below it was passed."""
     return int(offsets[0, _HIGHEST])
 
 
 def judge_commits(offsets: Ints, rows: pa.Table) -> tuple[pa.Table, Found, Ints]:
-    """``FACTS`` of one topic partition in order of time, with COMMIT_BACK and COMMIT_AHEAD, and why what is redelivered
-    had not been committed (``WHY``); the same findings with the commits that prove them; and the columns of the commits
-    by which an owner advanced the offset. ``offsets`` is what is carried on."""
+    """Judge the ``FACTS`` of one topic partition in order of time.
+
+    Returns the rows with COMMIT_BACK, COMMIT_AHEAD and the reason why redelivered records had not been committed
+    (``WHY``); the same findings with the commits that prove them; and the columns of the commits by which an owner
+    advanced the offset. ``offsets`` is the carried state.
+    """
     found = Found.nothing(ints(rows, "codes").copy(), ints(rows, "excuses").copy())
     previous, again = ints(rows, "previous").copy(), (ints(rows, "nth") > 0) | flags(rows, "before")
     d = np.stack([ints(rows, _COLUMNS[row]) for row in range(EVIDENCE_WIDTH)])
     advances = np.zeros(rows.num_rows, np.bool_)
-    _read(offsets, ints(rows, "commit"), ints(rows, "ordinal"), d, again, previous, advances, found)
+    _judge_commits(offsets, ints(rows, "commit"), ints(rows, "ordinal"), d, again, previous, advances, found)
     for name, values in (("codes", found.codes), ("excuses", found.exemptions), ("previous", previous)):
         index = rows.schema.get_field_index(name)
         rows = rows.set_column(index, rows.schema.field(name), pa.array(values))
@@ -110,9 +115,10 @@ def judge_commits(offsets: Ints, rows: pa.Table) -> tuple[pa.Table, Found, Ints]
 
 
 @operation
-def _read(
+def _judge_commits(
     offsets: Ints, commit: Ints, ordinal: Ints, d: Ints, again: Any, previous: Ints, advances: Any, found: Found
 ) -> Any:  # pragma: no cover - compiled
+    """Judge the rows one by one."""
     codes, exemptions = found.codes, found.exemptions
     for i in range(len(commit)):
         if commit[i] == NONE:

@@ -1,7 +1,6 @@
-"""Dead letters: what was given up arrives on the dead letter topic.
+"""Check dead letters: messages that a consumer gives up arrive on the dead letter topic.
 
-Rows come from wherever they are joined (``audit.lost_letters``), stream through and leave as findings;
-what is carried from batch to batch is one row.
+``audit.lost_letters`` joins the rows, which stream through these steps. One row is carried from batch to batch.
 """
 
 from __future__ import annotations
@@ -26,15 +25,16 @@ RULES = (
     Rule(
         Code.DLQ_ORDER,
         "Dead letters of a key out of order",
-        "Messages of one key stand on the dead letter topic in the order of their own log; nobody promises it.",
+        "Messages of one key are on the dead letter topic in the order of their own log. No policy promises this.",
         "ConsumerImpl.processPossibleToDLQ (3.2.3, 4.0.8); row D-DLQ-1",
         allowed=MANY,
         needs=frozenset({Need.DEAD_LETTER_POLICY}),
     ),
     Rule(
         Code.DLQ_INCOMPLETE,
-        "Given up and not on the dead letter topic",
-        "A message given back at its last attempt, or delivered beyond it, stands on the dead letter topic.",
+        "Given up but missing from the dead letter topic",
+        "A message that is negatively acknowledged at its last attempt, or delivered after it, is on the dead letter "
+        "topic.",
         "ConsumerImpl.processPossibleToDLQ (3.2.3, 4.0.8); row D-DLQ-1",
         promised=MANY,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.DEAD_LETTER_POLICY}),
@@ -42,23 +42,23 @@ RULES = (
     Rule(
         Code.DLQ_MISSED,
         "Delivered more often than the dead letter policy allows",
-        "A message comes maxRedeliverCount + 1 times at most, and is then a dead letter. A redelivery count that "
-        "starts anew, or never rises, keeps the policy from acting.",
+        "A message is delivered at most maxRedeliverCount + 1 times and then becomes a dead letter. The policy "
+        "does not act if the redelivery count restarts or never increases.",
         "InMemoryRedeliveryTracker, ConsumerImpl.processPossibleToDLQ (4.0.8): the count is lost with the dispatcher's "
         "consumers; row D-DLQ-1",
-        sentence="{message} of key {key} was delivered {times} times, last to {consumer} at {at}, under a policy of "
-        "{max_redeliveries} redeliveries, and is no dead letter: its redelivery count {count}",
+        sentence="{message} of key {key} was delivered {times} times, last to {consumer} at {at}, although the dead "
+        "letter policy allows {max_redeliveries} redeliveries. It is no dead letter: its redelivery count {count}",
         promised=MANY,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.DEAD_LETTER_POLICY}),
     ),
     Rule(
         Code.DLQ_ACKED,
         "A dead letter of an acknowledged message",
-        "A message that was acknowledged does not go to the dead letter topic: it was processed, and is processed "
-        "again from there. (A client acknowledges a message itself once its dead letter is stored.)",
+        "An acknowledged message does not go to the dead letter topic, because it would be processed twice. (A "
+        "client acknowledges a message itself once its dead letter is stored.)",
         "ConsumerImpl.possibleSendToDeadLetterTopicMessages (4.0.8); apache/pulsar#26125; row D-DLQ-1",
-        sentence="{message} of key {key} was acknowledged by {consumer} at {acked}, and it is a dead letter, too",
-        cause="its client sends what it had noted for the dead letter topic, also if it was acknowledged since",
+        sentence="{message} of key {key} was acknowledged by {consumer} at {acked}, but it is also a dead letter",
+        cause="its client still sends messages that it marked as dead letters after they were acknowledged",
         promised=MANY,
         needs=frozenset({Need.DELIVERIES, Need.ACKNOWLEDGEMENTS, Need.DEAD_LETTER_POLICY}),
     ),
@@ -75,7 +75,7 @@ EXHAUSTED = pa.schema(
         pa.field("consumer", pa.string()),  # of its last delivery
         pa.field("at", pa.int64()),  # of its last delivery, ns
         pa.field("redelivery_count", pa.int64()),
-        pa.field("nacked", pa.bool_()),  # its last delivery was given back, as broker or application recorded
+        pa.field("nacked", pa.bool_()),  # its last delivery was nacked, as recorded by broker or application
         pa.field("acked", pa.bool_()),
     ]
 )
@@ -96,30 +96,32 @@ LETTERS = pa.schema(
         pa.field("judged", pa.bool_()),  # of the audited day
     ]
 )
-"""Messages of the dead letter topic that have a key, with what they were."""
-STREAM = ("topic", "partition", "key", "ledger", "entry", "batch_index")
-"""The order in which ``LETTERS`` are read: key by key, each as the dead letter topic has it."""
+"""Messages of the dead letter topic that have a key, with their original positions."""
+LETTER_ORDER = ("topic", "partition", "key", "ledger", "entry", "batch_index")
+"""The sort order of ``LETTERS``: by key, each key in the order of the dead letter topic."""
 
 
-def incomplete(
+def find_incomplete(
     batches: Iterable[pa.RecordBatch], max_redeliveries: int, rejected: bool = False, dates: bool = False
 ) -> Iterator[Finding]:
-    """DLQ_INCOMPLETE over ``EXHAUSTED``, where ``max_redeliveries`` is ``DeadLetterPolicy.maxRedeliverCount``.
+    """Yield DLQ_INCOMPLETE over ``EXHAUSTED``. ``max_redeliveries`` is ``DeadLetterPolicy.maxRedeliverCount``.
 
-    A message that was acknowledged at its last attempt may have been processed there: excused. One that is still
-    outstanding is not given up yet. ``rejected``: dead letters are in quarantine.
+    A message that was acknowledged at its last attempt may have been processed then, so it is exempt. An outstanding
+    message is not given up yet. ``rejected``: dead letters are in quarantine.
     """
     missing = Exemption.LETTERS_REJECTED if rejected else Exemption.NONE
     for batch in batches:
         for row in batch.to_pylist():
             given_up = row["nacked"] or row["redelivery_count"] > max_redeliveries
             if given_up or row["acked"]:
-                yield _missing(row, missing if given_up else Exemption.LAST_ATTEMPT, dates)
+                yield _make_missing_finding(row, missing if given_up else Exemption.LAST_ATTEMPT, dates)
 
 
-def by_policy(attempts: Ints, begin: Ints, end: Ints, letters: Ints, context: Context) -> None:
-    """DLQ_MISSED and DLQ_ACKED over the attempts (``redelivery``) of messages, each from ``begin`` to ``end``, whose
-    dead letters were published at these times; and what is on the dead letter topic is not UNACKED."""
+def judge_by_policy(attempts: Ints, begin: Ints, end: Ints, letters: Ints, context: Context) -> None:
+    """Judge DLQ_MISSED and DLQ_ACKED over the attempts (``redelivery``) of messages, each from ``begin`` to ``end``.
+
+    ``letters`` are the publication times of their dead letters. A message on the dead letter topic is not UNACKED.
+    """
     limit, skew = context.terms.max_redeliveries or 0, context.terms.clock_skew
     served = np.flatnonzero(begin < end)
     first, last, arrived = begin[served], end[served] - 1, letters[served] != NEVER
@@ -134,12 +136,12 @@ def by_policy(attempts: Ints, begin: Ints, end: Ints, letters: Ints, context: Co
     at_limit = (counts > limit) | ((counts == limit) & (acked | nacked))  # which is for DLQ_INCOMPLETE
     ended = np.logical_or.reduceat(at_limit, first)
     missed = ~arrived & ~ended & (np.add.reduceat(known.astype(np.int64), first) > limit + 1)
-    given_back = np.add.reduceat((known & (attempts[PREVIOUS] != Ending.CLOSED)).astype(np.int64), first) - 1
+    nacked_count = np.add.reduceat((known & (attempts[PREVIOUS] != Ending.CLOSED)).astype(np.int64), first) - 1
     codes[last[missed]] |= Code.DLQ_MISSED.bit
     restarts = np.add.reduceat(falls.astype(np.int64), first)
     attempts[RESTARTS, last[missed]] = restarts[missed]
     for holds, exemption in (
-        (given_back <= limit, Exemption.DISCONNECTS_UNCOUNTED),
+        (nacked_count <= limit, Exemption.DISCONNECTS_UNCOUNTED),
         (np.logical_or.reduceat(acked, first), Exemption.LAST_ATTEMPT),
         (restarts > 0, Exemption.COUNT_RESTARTED),
         (np.full(len(served), context.dead_letters.rejected), Exemption.LETTERS_REJECTED),
@@ -147,22 +149,22 @@ def by_policy(attempts: Ints, begin: Ints, end: Ints, letters: Ints, context: Co
         exemptions[last[missed & holds]] |= exemption.bit
 
 
-def disorder(batches: Iterable[pa.RecordBatch]) -> Iterator[Finding]:
-    """DLQ_ORDER over ``LETTERS`` in the order ``STREAM``: a letter behind that of a later message of its key."""
+def find_disorder(batches: Iterable[pa.RecordBatch]) -> Iterator[Finding]:
+    """Yield DLQ_ORDER over ``LETTERS`` in ``LETTER_ORDER``: a letter after that of a later message of its key."""
     carried: pa.Table | None = None  # of the latest key, the letter of its latest message
     for rows in gathered(batches):
         rows = rows if carried is None else pa.concat_tables([carried, rows])
         if rows.num_rows:
-            late, latest = _behind(rows)
+            late, latest = _find_late_letters(rows)
             for i in np.flatnonzero(late & np.asarray(rows["judged"])).tolist():
                 (row,), (before,) = rows.slice(i, 1).to_pylist(), rows.slice(latest[i], 1).to_pylist()
-                yield _out_of_order(row, before)
+                yield _make_order_finding(row, before)
             carried = rows.slice(latest[-1], 1)
 
 
-def _behind(rows: pa.Table) -> tuple[Flags, Ints]:
-    """Which letters stand behind that of a later message of their stream; and of each, the row of the latest message up
-    to it."""
+def _find_late_letters(rows: pa.Table) -> tuple[Flags, Ints]:
+    """Return which letters follow that of a later message of their stream, and the row of the latest message up to each
+    letter."""
     n = rows.num_rows
     other = np.zeros(n, np.bool_)
     for name in ("topic", "partition", "key"):
@@ -176,45 +178,45 @@ def _behind(rows: pa.Table) -> tuple[Flags, Ints]:
     return height < highest, np.maximum.accumulate(np.where(rises, np.arange(n), 0))
 
 
-def _missing(row: Mapping[str, Any], exemption: Exemption, dates: bool) -> Finding:
+def _make_missing_finding(row: Mapping[str, Any], exemption: Exemption, dates: bool) -> Finding:
     return Finding(
         Code.DLQ_INCOMPLETE,
         Scope(row["topic"], row["partition"]),
         row["at"],
-        f"{position(*_position(row))} of key {row['key'] or '(none)'} was last delivered to {row['consumer']} at "
+        f"{position(*_get_position(row))} of key {row['key'] or '(none)'} was last delivered to {row['consumer']} at "
         f"{clock(row['at'], dates)} with redelivery count {row['redelivery_count']}, and no dead letter names it",
-        _why_missing(row),
-        _position(row),
+        _explain_missing(row),
+        _get_position(row),
         row["consumer"],
         row["key"],
-        evidence=(f"{position(*_position(row))} at {row['consumer']} ({clock(row['at'], dates)})",),
+        evidence=(f"{position(*_get_position(row))} at {row['consumer']} ({clock(row['at'], dates)})",),
         exemption=exemption,
     )
 
 
-def _why_missing(row: Mapping[str, Any]) -> str:
+def _explain_missing(row: Mapping[str, Any]) -> str:
     if row["nacked"]:
-        return f"{row['consumer']} gave it back" + (" and acknowledged it" if row["acked"] else "")
+        return f"{row['consumer']} negatively acknowledged it" + (" and acknowledged it" if row["acked"] else "")
     return f"{row['consumer']} acknowledged it" if row["acked"] else "unexplained"
 
 
-def _out_of_order(row: Mapping[str, Any], before: Mapping[str, Any]) -> Finding:
+def _make_order_finding(row: Mapping[str, Any], before: Mapping[str, Any]) -> Finding:
     return Finding(
         Code.DLQ_ORDER,
         Scope(row["topic"], row["partition"]),
         row["published"],
-        f"the dead letter {position(*_position(row))} is {position(*_origin(row))} of key {row['key']}; the later "
-        f"{position(*_origin(before))} stands before it",
-        "each consumer gives up its messages by itself",
-        _origin(row),
+        f"dead letter {position(*_get_position(row))} is message {position(*_get_origin(row))} of key {row['key']}, "
+        f"and the later message {position(*_get_origin(before))} precedes it on the dead letter topic",
+        "each consumer sends its own dead letters",
+        _get_origin(row),
         key=row["key"],
-        evidence=(f"dead letter {position(*_position(before))}",),
+        evidence=(f"dead letter {position(*_get_position(before))}",),
     )
 
 
-def _position(row: Mapping[str, Any]) -> tuple[int, int, int]:
+def _get_position(row: Mapping[str, Any]) -> tuple[int, int, int]:
     return row["ledger"], row["entry"], row["batch_index"]
 
 
-def _origin(row: Mapping[str, Any]) -> tuple[int, int, int]:
+def _get_origin(row: Mapping[str, Any]) -> tuple[int, int, int]:
     return row["origin_ledger"], row["origin_entry"], row["origin_batch_index"]

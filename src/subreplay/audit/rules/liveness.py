@@ -1,13 +1,15 @@
-"""Liveness: a due message reaches a connected consumer that may take it.
+"""Check liveness: a due message reaches a connected consumer that may receive it.
 
-A consumer is *silent* while it receives nothing and none of its deliveries ends; a member of a Kafka group, while also
-none of its commits advances the offset of its partition. A commit behind all that a member received ends all it holds.
+A consumer is *silent* while it receives nothing and none of its deliveries ends. A member of a Kafka group is silent
+if, in addition, none of its commits advances the offset of its partition. A commit after everything that a member
+received ends all its deliveries.
 
-A message that is due while the consumer that owns it is silent waits. If that consumer holds what can fill its receiver
-queue, or a broker limit, it blocks the message (STUCK); if it does not, the broker owes it the message: STALLED or
-STARVED for one that never came (``waiting_at_end``), LATE for one that came in the end (``wait_of``).
+A due message waits while the consumer that owns it is silent. If the outstanding messages of that consumer can fill its
+receiver queue or a broker limit, the consumer blocks the message (STUCK). If not, the broker owes it the message:
+STALLED or STARVED for one that never arrived (``waiting_at_end``), LATE for one that arrived in the end
+(``judge_liveness``).
 
-Evidence is bounded: of each consumer the latest silence, and what it holds now. Sources: ``Consumer.java``
+The evidence is bounded: the latest silence of each consumer, and its outstanding messages. Sources: ``Consumer.java``
 (``getAvailablePermits``, ``addAndGetUnAckedMsgs``), ``PersistentDispatcherMultipleConsumers.java``
 (``addUnAckedMessages``), ``KeySharedLookAhead`` limits of ``PersistentStickyKeyDispatcherMultipleConsumers`` (4.0.8);
 rows L-SUB-1, P-KS-ORD-1, D-FLOW-1.
@@ -47,23 +49,23 @@ RULES = (
     Rule(
         Code.STALLED,
         "Nothing was delivered although messages were due",
-        "While messages are due and a consumer that may take them is connected, it receives them. Nobody was served "
-        "for longer than liveness.stalled_after, and no unacknowledged message explains it.",
+        "While messages are due, a connected consumer that may receive them does so. Here, no consumer received a "
+        "message for longer than liveness.stalled_after, and no unacknowledged message explains it.",
         "rows L-SUB-1, D-FLOW-1",
         sentence="{message} of key {key}, due at {due}, was never delivered although {free_owner} for {waited}",
-        cause="nothing recorded blocks it: the dispatcher stopped",
+        cause="no recorded event blocks it: the dispatcher stopped",
         promised=EVERY,
         needs=_NEEDS | {Need.STALLED_AFTER},
     ),
     Rule(
         Code.LATE,
         "Delivered long after it was due",
-        "A due message reaches its consumer at once while that consumer is connected and free. It came more than "
-        "liveness.late_after past due.",
+        "A due message reaches its consumer at once while that consumer is connected and idle. Here, it arrived "
+        "more than liveness.late_after after it was due.",
         "rows L-SUB-1, L-DELAY-1",
         sentence="{message} of key {key} reached {consumer} at {at}, {waited} after it was due at {due}, although its "
-        "owner was connected and free",
-        cause="nothing recorded blocked it: its owner was connected and free",
+        "owner was connected and idle",
+        cause="no recorded event blocked it: its owner was connected and idle",
         promised=EVERY,
         needs=_NEEDS | {Need.LATE_AFTER},
     ),
@@ -76,36 +78,43 @@ RULES = (
 # earliest due message that it never received; the first message it holds to the end; the first message held in the
 # silence
 (
-    JOINED, CLOSING, ROOM, PROGRESS, HOLDS, KEEPS, SERVED, FROM, TO, CONFIRMED, BLOCKED, OLDEST,
+    JOINED, CLOSING, BLOCKING_COUNT, PROGRESS, HOLDS, KEEPS, SERVED, FROM, TO, CONFIRMED, BLOCKED, OLDEST,
 ) = range(12)  # fmt: skip
 FIRST_KEPT: Final = 12
 EVIDENCE: Final = FIRST_KEPT + EVIDENCE_WIDTH
-UNIT: Final = EVIDENCE + EVIDENCE_WIDTH
+UNIT_WIDTH: Final = EVIDENCE + EVIDENCE_WIDTH
 # Of a partition with one owner, the row of the whole keeps the latest message that was delivered for the first time
 # (in place of the first one held; ``UNTIL``: how often messages were redelivered since), and in ``SERVED`` when owners
 # last came further than those before them.
 # Of a member of a Kafka group: the entry it received last; the entry and the time of its last commit behind that
-NEWEST, PASSED, PASSED_AT = range(UNIT, UNIT + 3)
-WIDTH: Final = UNIT + 3
+NEWEST, PASSED, PASSED_AT = range(UNIT_WIDTH, UNIT_WIDTH + 3)
+WIDTH: Final = UNIT_WIDTH + 3
 _STUCK, _LATE = Code.STUCK.bit, Code.LATE.bit
 NO_QUEUE: Final = -1
 REPEATS: Final = 3
-"""How often messages are redelivered before owners are said to get no further; some may be resets, or lost commits."""
+"""How often messages are redelivered before the audit reports that owners make no progress. Some redeliveries may be
+resets or lost commits."""
 
 
 @pass_by_reference
 class Watch(NamedTuple):
-    """What is known of the flow to each consumer: ``units`` (see above), and the deliveries that have not ended, a heap
-    whose first row ends first, with its ``size``. A row of which ``AT`` is ``NEVER`` is a commit, made at ``UNTIL``."""
+    """The flow of messages to each consumer.
+
+    ``units`` is described above. ``heap`` has the deliveries that have not ended, the first to end in its first row,
+    with its ``size``. A row with ``AT`` = ``NEVER`` is a commit, made at ``UNTIL``.
+    """
 
     units: Ints
     heap: Ints
     size: Ints
 
 
-class Owed(NamedTuple):
-    """What liveness asks of each delivery: when its message was due (ns), the session that owned it then (-1: the one
-    that got it, or nobody in particular), and from when on the one that got it could have received it."""
+class Obligations(NamedTuple):
+    """What liveness requires of each delivery.
+
+    ``due``: when its message was due (ns). ``owner``: the session that owned it then (-1: the receiver, or any).
+    ``since``: the instant from which the receiver could have received it.
+    """
 
     due: Ints
     owner: Ints
@@ -113,9 +122,12 @@ class Owed(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Thresholds (ns) and settings of the watch. ``silence``: the shortest silence that is noted; ``shared``: any
-    consumer may take any message; ``whole``: the silence of all consumers counts; ``unacked``: how many messages may be
-    unacknowledged in the subscription; ``of_consumer``: at one consumer."""
+    """Thresholds (ns) and settings of the watch.
+
+    ``silence``: the shortest silence that is noted. ``shared``: any consumer may receive any message. ``whole``: the
+    silence of all consumers counts. ``unacked``: the limit of unacknowledged messages of the subscription.
+    ``of_consumer``: the limit of one consumer.
+    """
 
     silence: int
     stuck_after: int
@@ -127,77 +139,78 @@ class Limits(NamedTuple):
     end: int
 
 
-def limits_of(context: Context, end: int) -> Limits:
-    """The limits of a run; silences are noted only where a rule asks for them."""
+def make_limits(context: Context, end: int) -> Limits:
+    """Return the limits of a run. Silences are noted only if a rule needs them."""
     terms = context.terms
     stuck, late = context.stuck_after, NEVER if terms.late_after is None else terms.late_after
     stalled = NEVER if terms.stalled_after is None else terms.stalled_after
     silence = NEVER if min(late, stalled) == NEVER else min(stuck, late, stalled)
     shared = context.policy.routing == "any"
-    per_subscription = terms.max_unacked_per_subscription if context.individually else None
-    per_consumer = terms.max_unacked_per_consumer if context.individually else None
+    per_subscription = terms.max_unacked_per_subscription if context.acks_individually else None
+    per_consumer = terms.max_unacked_per_consumer if context.acks_individually else None
     return Limits(
         silence, stuck, late, shared, context.policy.routing != "partition",
         per_subscription or NEVER, per_consumer or NEVER, end,
     )  # fmt: skip
 
 
-def end_of_data(context: Context, seen: int) -> int:
-    """The last instant of which anything is known (ns): of all tables, of what was ``seen``, or the end of the day."""
-    return context.horizon if context.carries else max(context.end, context.last, seen)
+def find_end_of_data(context: Context, seen: int) -> int:
+    """Return the last known instant (ns): of all tables, of the ``seen`` rows, or the end of the day."""
+    return context.horizon if context.has_next_day else max(context.end, context.last, seen)
 
 
-def watched(context: Context, dispatcher: Dispatcher) -> Watch:
-    """The watch before the first delivery."""
+def make_watch(context: Context, dispatcher: Dispatcher) -> Watch:
+    """Return the watch before the first delivery."""
     sessions = dispatcher.sessions
     n = len(sessions.joined)
     units = np.full((n + 1, WIDTH), UNKNOWN)
     units[:, [HOLDS, KEEPS, CONFIRMED, BLOCKED]], units[:, OLDEST] = 0, NEVER
     units[:n, JOINED], units[:n, CLOSING], units[:n, PROGRESS] = sessions.joined, sessions.closing, sessions.joined
-    units[:n, ROOM] = _room(context, dispatcher)
+    units[:n, BLOCKING_COUNT] = _count_blocking(context, dispatcher)
     units[n, PROGRESS] = min(sessions.joined, default=UNKNOWN)
     return Watch(units, np.empty((64, EVIDENCE_WIDTH), np.int64), np.zeros(1, np.int64))
 
 
-def _room(context: Context, dispatcher: Dispatcher) -> Ints:
-    """How many messages a consumer must hold before they may be what keeps others from it.
+def _count_blocking(context: Context, dispatcher: Dispatcher) -> Ints:
+    """Return how many outstanding messages a consumer needs to block others.
 
-    A client returns permits when half of its queue was taken, so half a queue of messages can be enough. Where no
-    receiver queue is recorded, one message may be. One without a queue has permits only while its application waits in
-    ``receive``, which nothing records: it is ``NO_QUEUE``. A member of a Kafka group that holds records has not polled
-    again. Where no acknowledgement is recorded, nor a commit of a group, nobody can be shown to hold anything.
+    A client returns permits when half of its queue was received, so half a queue of messages can be enough. Without a
+    recorded receiver queue, one message may be enough. A consumer without a queue has permits only while its
+    application waits in ``receive``, which is not recorded: it is ``NO_QUEUE``. A member of a Kafka group with
+    outstanding records has not polled again. If no acknowledgement (or commit of a group) is recorded, no consumer can
+    be shown to block others.
     """
     sizes = dispatcher.queue_sizes
-    room = np.where(
+    blocking = np.where(
         sizes == UNKNOWN_SIZE, 1, np.maximum(1, sizes // (2 if dispatcher.timeline.scope.partition < 0 else 4))
     )
-    if context.individually and context.terms.max_unacked_per_consumer:
-        room = np.minimum(room, max(1, context.terms.max_unacked_per_consumer // 2))
-    if context.of_group:
-        room = np.ones(len(sizes), np.int64)
-    room = np.where(sizes == 0, NO_QUEUE, room)
-    ends = {Need.ACKNOWLEDGEMENTS, Need.COMMITS} if context.of_group else {Need.ACKNOWLEDGEMENTS}
-    return np.full(len(sizes), NEVER) if ends <= context.lacking else room
+    if context.acks_individually and context.terms.max_unacked_per_consumer:
+        blocking = np.minimum(blocking, max(1, context.terms.max_unacked_per_consumer // 2))
+    if context.is_group:
+        blocking = np.ones(len(sizes), np.int64)
+    blocking = np.where(sizes == 0, NO_QUEUE, blocking)
+    ends = {Need.ACKNOWLEDGEMENTS, Need.COMMITS} if context.is_group else {Need.ACKNOWLEDGEMENTS}
+    return np.full(len(sizes), NEVER) if ends <= context.lacking else blocking
 
 
 def restore_watch(watch: Watch, sessions: Ints, units: Ints) -> None:
-    """Go on from the day before; what was outstanding then is recalled delivery by delivery."""
+    """Restore the watch of the previous day. Its outstanding deliveries are recalled one by one."""
     rows = np.append(sessions, len(watch.units) - 1)
-    fresh = watch.units[rows][:, [JOINED, CLOSING, ROOM]]
+    fresh = watch.units[rows][:, [JOINED, CLOSING, BLOCKING_COUNT]]
     watch.units[rows, : units.shape[1]] = units
-    watch.units[rows[:, None], [JOINED, CLOSING, ROOM]] = fresh
+    watch.units[rows[:, None], [JOINED, CLOSING, BLOCKING_COUNT]] = fresh
     watch.units[:, [HOLDS, KEEPS]], watch.units[:, OLDEST] = 0, NEVER
 
 
-def owed(context: Context, dispatcher: Dispatcher, rows: pa.Table, d: Ints) -> Owed:
-    """What liveness asks of deliveries, whose columns are ``d``."""
+def find_obligations(context: Context, dispatcher: Dispatcher, rows: pa.Table, d: Ints) -> Obligations:
+    """Return what liveness requires of deliveries, whose columns are ``d``."""
     timeline, published = dispatcher.timeline, ints(rows, "published")
     due = d[DUE] + np.where(d[DUE] > published, context.terms.tick, 0)
     due = np.where(published == UNKNOWN, NEVER, due)
     owner, since = np.full(len(due), -1), np.full(len(due), UNKNOWN)
     late = np.flatnonzero((d[NTH] == 0) & (due < d[AT]))
     if context.policy.routing == "any" or not len(late):
-        return Owed(due, owner, since)
+        return Obligations(due, owner, since)
     epoch = np.asarray(timeline.find_epochs(due[late], np.zeros(len(late), np.int64)), np.int32)
     late, epoch = late[epoch != d[EPOCH, late]], epoch[epoch != d[EPOCH, late]]
     hashes = ints(rows, "hash").astype(np.uint32)[late]
@@ -206,11 +219,11 @@ def owed(context: Context, dispatcher: Dispatcher, rows: pa.Table, d: Ints) -> O
     owner[late[nobody]] = _before(dispatcher, d[EPOCH, late[nobody]], d[SLOT, late[nobody]], hashes[nobody])
     moved = late[owner[late] != d[SESSION, late]]
     since[moved] = dispatcher.starts[d[EPOCH, moved]]
-    return Owed(due, owner, since)
+    return Obligations(due, owner, since)
 
 
 def _before(dispatcher: Dispatcher, epochs: Ints, slots: Ints, hashes: NDArray[np.uint32]) -> Ints:
-    """The sessions that owned slots before those of ``epochs`` did; -1 for nobody."""
+    """Return the sessions that owned slots before those of ``epochs``; -1 for none."""
     timeline = dispatcher.timeline
     if timeline.policy.routing == "partition":
         return timeline.tenures.before[epochs]
@@ -219,8 +232,8 @@ def _before(dispatcher: Dispatcher, epochs: Ints, slots: Ints, hashes: NDArray[n
     return np.asarray(timeline.find_owners(slots, hashes, occupied), np.int64)
 
 
-def room_for(watch: Watch, rows: int) -> Watch:
-    """The watch with room for so many more deliveries."""
+def grow_heap(watch: Watch, rows: int) -> Watch:
+    """Return the watch with capacity for so many more deliveries."""
     needed, heap = int(watch.size[0]) + rows, watch.heap
     if needed <= len(heap):
         return watch
@@ -230,71 +243,73 @@ def room_for(watch: Watch, rows: int) -> Watch:
 
 
 def note_commits(watch: Watch, commits: Ints, limits: Limits) -> Watch:
-    """The watch with commits that advance an offset: columns as of deliveries, but ``UNTIL`` is when each was made."""
+    """Add commits that advance an offset to the watch. Their columns are those of deliveries, but ``UNTIL`` is the
+    commit time."""
     if limits.silence != NEVER and commits.shape[1]:
         commits[AT] = NEVER
-        watch = room_for(watch, commits.shape[1])
+        watch = grow_heap(watch, commits.shape[1])
         _note_commits(watch, commits)
     return watch
 
 
 @operation
 def _note_commits(w: Watch, commits: Ints) -> Any:  # pragma: no cover - compiled
+    """Push the commits on the heap."""
     for i in range(commits.shape[1]):
         _push(w.heap, w.size, commits, i)
     return 0
 
 
 @hot
-def progress(w: Watch, unit: int, at: int, limits: Limits) -> None:  # pragma: no cover - compiled
-    """A sign of life of a consumer, or of the whole: a silence before it that was long is noted."""
+def note_progress(w: Watch, unit: int, at: int, limits: Limits) -> None:  # pragma: no cover - compiled
+    """Note a sign of life of a consumer, or of all consumers; note a long silence before it."""
     last = w.units[unit, PROGRESS]
     if at > last:
         if last != UNKNOWN and at - last >= limits.silence:
-            _note(w, unit, at, limits)
+            _note_silence(w, unit, at, limits)
         w.units[unit, PROGRESS] = at
 
 
 @inlined
-def _note(w: Watch, unit: int, at: int, limits: Limits) -> None:  # pragma: no cover - compiled
-    """Note a silence that ends: since when, and who held what in it."""
+def _note_silence(w: Watch, unit: int, at: int, limits: Limits) -> None:  # pragma: no cover - compiled
+    """Note a silence that ends: since when, and which consumer had outstanding messages."""
     u, whole = w.units, len(w.units) - 1
-    begin, end, blocker, held = u[unit, PROGRESS], at, unit, 0
-    if unit < whole and u[unit, ROOM] == NO_QUEUE:
+    begin, end, blocker, outstanding = u[unit, PROGRESS], at, unit, 0
+    if unit < whole and u[unit, BLOCKING_COUNT] == NO_QUEUE:
         u[unit, TO] = UNKNOWN
         return
     if unit < whole:
-        held = u[unit, HOLDS] + u[unit, KEEPS]
-        held = held if held >= u[unit, ROOM] else 0
+        outstanding = u[unit, HOLDS] + u[unit, KEEPS]
+        outstanding = outstanding if outstanding >= u[unit, BLOCKING_COUNT] else 0
     else:
         blocker, free, total, longest = -1, -1, 0, 0
         for s in range(whole):
             connected = min(at, u[s, CLOSING]) - max(begin, u[s, JOINED]) if u[s, JOINED] != NEVER else 0
-            if connected < limits.silence or u[s, ROOM] == NO_QUEUE:
+            if connected < limits.silence or u[s, BLOCKING_COUNT] == NO_QUEUE:
                 continue
             holds = u[s, HOLDS] + u[s, KEEPS]
             total += holds
-            if holds < u[s, ROOM]:
+            if holds < u[s, BLOCKING_COUNT]:
                 if connected > longest:
                     free, longest = s, connected
                 if not limits.shared:
                     continue
-            if holds > held:
-                blocker, held = s, holds
+            if holds > outstanding:
+                blocker, outstanding = s, holds
         if limits.shared and free >= 0 and (limits.unacked == NEVER or 2 * total < limits.unacked):
-            blocker, held = free, 0
+            blocker, outstanding = free, 0
         if blocker < 0:
             u[unit, TO] = UNKNOWN
             return
         begin, end = max(begin, u[blocker, JOINED]), min(at, u[blocker, CLOSING])
-    u[unit, FROM], u[unit, TO], u[unit, CONFIRMED], u[unit, BLOCKED] = begin, end, 0, held
-    if held > 0:
-        _first_held(w, blocker, unit)
+    u[unit, FROM], u[unit, TO], u[unit, CONFIRMED], u[unit, BLOCKED] = begin, end, 0, outstanding
+    if outstanding > 0:
+        _copy_oldest_delivery(w, blocker, unit)
 
 
 @inlined
-def _first_held(w: Watch, session: int, unit: int) -> None:  # pragma: no cover - compiled
-    """Copy the delivery that a session has held longest to the evidence of a unit."""
+def _copy_oldest_delivery(w: Watch, session: int, unit: int) -> None:  # pragma: no cover - compiled
+    """Copy the oldest outstanding delivery of a session to the evidence of a unit."""
     first, at = -1, NEVER
     if w.units[session, KEEPS] > 0:
         at = w.units[session, FIRST_KEPT + AT]
@@ -310,12 +325,12 @@ def _first_held(w: Watch, session: int, unit: int) -> None:  # pragma: no cover 
 
 
 @hot
-def pass_time(w: Watch, at: int, limits: Limits) -> None:  # pragma: no cover - compiled
-    """End the deliveries that ended by then, and read the commits, in the order in which they did."""
+def advance_time(w: Watch, at: int, limits: Limits) -> None:  # pragma: no cover - compiled
+    """End the deliveries that ended by then, and read the commits, in order of time."""
     while w.size[0] > 0 and w.heap[0, UNTIL] <= at:
         session, ended = w.heap[0, SESSION], w.heap[0, UNTIL]
-        progress(w, session, ended, limits)
-        progress(w, len(w.units) - 1, ended, limits)
+        note_progress(w, session, ended, limits)
+        note_progress(w, len(w.units) - 1, ended, limits)
         if w.heap[0, AT] == NEVER:
             if w.heap[0, ENTRY] > w.units[session, NEWEST]:
                 w.units[session, HOLDS], w.units[session, KEEPS] = 0, 0
@@ -327,14 +342,14 @@ def pass_time(w: Watch, at: int, limits: Limits) -> None:  # pragma: no cover - 
 
 @inlined
 def _passed(w: Watch, session: int, entry: int, at: int) -> bool:  # pragma: no cover - compiled
-    """Whether a commit behind all that a session had received passed a delivery, so that it is counted no longer."""
+    """Return whether a later commit passed a delivery, so that it is no longer outstanding."""
     passed_at = w.units[session, PASSED_AT]
     return bool(at < passed_at or (at == passed_at and entry < w.units[session, PASSED]))
 
 
 @hot
-def keep(w: Watch, d: Ints, i: int, horizon: int) -> None:  # pragma: no cover - compiled
-    """Delivery ``i`` is outstanding until it ends."""
+def note_outstanding(w: Watch, d: Ints, i: int, horizon: int) -> None:  # pragma: no cover - compiled
+    """Note that delivery ``i`` is outstanding until it ends."""
     session, until = d[SESSION, i], d[UNTIL, i]
     w.units[session, NEWEST] = d[ENTRY, i]
     if until <= d[AT, i] or _passed(w, session, d[ENTRY, i], d[AT, i]):
@@ -350,37 +365,37 @@ def keep(w: Watch, d: Ints, i: int, horizon: int) -> None:  # pragma: no cover -
 
 
 @hot
-def wait_of(
+def judge_liveness(
     w: Watch, d: Ints, i: int, due: int, owner: int, since: int, limits: Limits, horizon: int, codes: Ints, proof: Ints,
     proven: Flags,
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
-    """STUCK and LATE, for delivery ``i``: what it waited for since it was ``due``.
+    """Judge STUCK and LATE for delivery ``i``: what it waited for since it was ``due``.
 
-    ``owner`` is who owned it when it was due (-1: anybody, or the one that got it), ``since`` from when on the one that
-    got it could take it.
+    ``owner`` is the session that owned it when it was due (-1: any session, or the receiver). ``since`` is the instant
+    from which the receiver could receive it.
     """
     at, session, whole = d[AT, i], d[SESSION, i], len(w.units) - 1
-    pass_time(w, at, limits)
-    progress(w, session, at, limits)
-    progress(w, whole, at, limits)
+    advance_time(w, at, limits)
+    note_progress(w, session, at, limits)
+    note_progress(w, whole, at, limits)
     if d[NTH, i] == 0 and due < at:
         if owner >= 0 and owner != session and w.units[owner, CLOSING] <= at:
-            progress(w, owner, w.units[owner, CLOSING], limits)
+            note_progress(w, owner, w.units[owner, CLOSING], limits)
         _judge_wait(w, d, i, due, owner, since, limits, codes, proof, proven)
         unit = whole if limits.shared else session
         if w.units[unit, SERVED] == UNKNOWN or due > w.units[unit, SERVED]:
             w.units[unit, SERVED] = due
     if not limits.shared:
-        _advance(w, d, i)
-    keep(w, d, i, horizon)
+        _note_advance(w, d, i)
+    note_outstanding(w, d, i, horizon)
     if w.units[session, KEEPS] == limits.of_consumer and limits.end - at >= limits.stuck_after:
         codes[i] |= _STUCK  # the consumer has reached its limit, and acknowledges nothing to the end
         _prove(w, i, session, FIRST_KEPT, w.units[session, KEEPS], proof, proven)
 
 
 @inlined
-def _advance(w: Watch, d: Ints, i: int) -> None:  # pragma: no cover - compiled
-    """Note how far the owners of a partition have come, and how often they begin again."""
+def _note_advance(w: Watch, d: Ints, i: int) -> None:  # pragma: no cover - compiled
+    """Note how far the owners of a partition have advanced, and how often they start again."""
     u, whole = w.units, len(w.units) - 1
     if d[NTH, i] == 0:
         for k in range(EVIDENCE_WIDTH):
@@ -397,6 +412,7 @@ def _judge_wait(
     w: Watch, d: Ints, i: int, due: int, owner: int, since: int, limits: Limits, codes: Ints, proof: Ints,
     proven: Flags,
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
+    """Judge what a late delivery waited for: its former owner, its receiver, or all consumers."""
     at, session, whole = d[AT, i], d[SESSION, i], len(w.units) - 1
     served = w.units[whole if limits.shared else session, SERVED]
     late = False
@@ -404,12 +420,12 @@ def _judge_wait(
         unit = owner if turn == 0 else session if turn == 1 else whole
         if unit < 0 or (turn == 1 and limits.shared) or (turn == 2 and not limits.whole):
             continue
-        if _waited_in(w, unit, due, since if turn == 1 else UNKNOWN, at, limits):
+        if _has_waited_in(w, unit, due, since if turn == 1 else UNKNOWN, at, limits):
             if w.units[unit, BLOCKED] > 0:
                 codes[i] |= _STUCK
                 _prove(w, i, unit, EVIDENCE, w.units[unit, BLOCKED], proof, proven)
                 return
-            late = late or not _all_blocked(w, unit, limits)
+            late = late or not _is_everyone_blocked(w, unit, limits)
     # something that was due later came first, so long ago that this one was passed over
     ready = max(due, since)
     passed_over = (
@@ -420,18 +436,18 @@ def _judge_wait(
 
 
 @hot
-def _all_blocked(w: Watch, unit: int, limits: Limits) -> bool:  # pragma: no cover - compiled
-    """Whether one consumer blocked all others while a unit was silent."""
+def _is_everyone_blocked(w: Watch, unit: int, limits: Limits) -> bool:  # pragma: no cover - compiled
+    """Return whether one consumer blocked all others while a unit was silent."""
     u, whole = w.units, len(w.units) - 1
     together = min(u[whole, TO], u[unit, TO]) - max(u[whole, FROM], u[unit, FROM])
     return bool(limits.whole and u[whole, TO] != UNKNOWN and u[whole, BLOCKED] > 0 and together >= limits.late_after)
 
 
 @hot
-def _waited_in(
+def _has_waited_in(
     w: Watch, unit: int, due: int, since: int, at: int, limits: Limits
 ) -> bool:  # pragma: no cover - compiled
-    """Whether a message waited in the latest silence of a unit, in which one waited for long enough."""
+    """Return whether a message waited in the latest silence of a unit, in which one message waited for long enough."""
     u = w.units
     waited = min(u[unit, TO], at) - max(max(u[unit, FROM], due), since)
     if u[unit, TO] == UNKNOWN or waited < 0:
@@ -443,15 +459,17 @@ def _waited_in(
 
 @hot
 def _prove(
-    w: Watch, i: int, unit: int, column: int, held: int, proof: Ints, proven: Flags
+    w: Watch, i: int, unit: int, column: int, outstanding: int, proof: Ints, proven: Flags
 ) -> None:  # pragma: no cover - compiled
+    """Store the evidence of a unit for delivery ``i``."""
     for k in range(EVIDENCE_WIDTH):
         proof[HOLDER, i, k] = w.units[unit, column + k]
-    proof[HOLDER, i, EVIDENCE_WIDTH], proof[HOLDER, i, BLOCKER_COUNT], proven[HOLDER, i] = 0, held, True
+    proof[HOLDER, i, EVIDENCE_WIDTH], proof[HOLDER, i, BLOCKER_COUNT], proven[HOLDER, i] = 0, outstanding, True
 
 
 @hot
 def _push(heap: Ints, size: Ints, d: Ints, i: int) -> None:  # pragma: no cover - compiled
+    """Push delivery ``i`` on the heap."""
     row = size[0]
     size[0] += 1
     while row > 0 and heap[(row - 1) // 2, UNTIL] > d[UNTIL, i]:
@@ -464,6 +482,7 @@ def _push(heap: Ints, size: Ints, d: Ints, i: int) -> None:  # pragma: no cover 
 
 @hot
 def _pop(heap: Ints, size: Ints) -> None:  # pragma: no cover - compiled
+    """Remove the first row of the heap."""
     size[0] -= 1
     last, row = size[0], 0
     while 2 * row + 1 < last:
@@ -479,15 +498,16 @@ def _pop(heap: Ints, size: Ints) -> None:  # pragma: no cover - compiled
         heap[row, k] = heap[last, k]
 
 
-def finish(watch: Watch, end: int, limits: Limits) -> None:
-    """Let all deliveries end that ended by the end of the data, and the silence of consumers that left."""
+def finish_watch(watch: Watch, end: int, limits: Limits) -> None:
+    """End all deliveries that ended by the end of the data, and the silence of consumers that left."""
     _finish(watch, end, limits)
 
 
 @operation
 def _finish(w: Watch, end: int, limits: Limits) -> Any:  # pragma: no cover - compiled
-    pass_time(w, end, limits)
+    """End the deliveries and the silences."""
+    advance_time(w, end, limits)
     for session in range(len(w.units) - 1):
         if w.units[session, JOINED] != NEVER and w.units[session, CLOSING] <= end:
-            progress(w, session, w.units[session, CLOSING], limits)
+            note_progress(w, session, w.units[session, CLOSING], limits)
     return 0

@@ -1,4 +1,5 @@
-"""Order: the messages of a key, or of a partition with one active consumer, arrive as the log has them."""
+"""Check the order: the messages of a key, or of a partition with one active consumer, arrive in the order of the
+log."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ RULES = (
     Rule(
         Code.KEY_ORDER,
         "First deliveries of a key out of order",
-        "The messages of one key are delivered for the first time in the order of the log, and one consumer's "
-        "application takes them in that order.",
+        "The messages of one key are delivered for the first time in the order of the log, and the application "
+        "of one consumer receives them in that order.",
         "PIP-379, Key_Shared ordering; row L-ROUTE-3",
         sentence="{message} of key {key} first reached {consumer} at {at}, after the later {order_witness}",
         evidence="order_witness",
@@ -35,11 +36,11 @@ RULES = (
     Rule(
         Code.REDELIVERY_ORDER,
         "Delivered again after a newer message of its key",
-        "A redelivery comes when the latest delivery of its key was of a newer message: after a nack or a timeout no "
-        "order is promised, only single ownership.",
+        "A message is redelivered after a newer message of its key. After a nack or a timeout, the broker promises a "
+        "single owner but no order.",
         "PersistentStickyKeyDispatcherMultipleConsumers.redeliverUnacknowledgedMessages (3.2.3, 4.0.8): a nacked "
-        "position goes back without its hash",
-        sentence="{message} of key {key} came again, to {consumer} at {at}, after the newer {order_witness}",
+        "position is queued without its hash",
+        sentence="{message} of key {key} was redelivered to {consumer} at {at}, after the newer {order_witness}",
         evidence="order_witness",
         allowed=EVERY,
         needs=frozenset({Need.DELIVERIES, Need.KEYS}),
@@ -47,13 +48,13 @@ RULES = (
     Rule(
         Code.SKIP,
         "The active consumer's stream jumps over a message",
-        "Between two messages that a consumer was given lies one that it never was, and that was not acknowledged when "
-        "the later one came (Jepsen: poll skip). Before the first one lies none that a consumer had which left before, "
-        "and that nobody ever acknowledged (where anybody acknowledges).",
+        "A consumer receives every message between two messages that it received, unless it was already acknowledged "
+        "(Jepsen: poll skip). Its first message also does not skip a message of a former consumer that was never "
+        "acknowledged (if acknowledgements are recorded).",
         "PersistentDispatcherSingleActiveConsumer.internalReadEntriesComplete, scheduleReadOnActiveConsumer "
         "(3.2.3, 4.0.8); row P-FO-6",
-        sentence="{message} reached {consumer} at {at}, although {skipped}, before it in the log, was neither given "
-        "to it nor acknowledged by then",
+        sentence="{message} reached {consumer} at {at}, although the earlier {skipped} was neither delivered to it "
+        "nor acknowledged by then",
         evidence="skipped",
         promised=ACTIVE,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
@@ -68,10 +69,10 @@ _AGAIN = Code.REDELIVERY_ORDER.bit
 
 
 @hot
-def in_order(
+def judge_order(
     keys: Ints, k: int, d: Ints, i: int, code: int, codes: Ints, proof: Ints, proven: Flags
 ) -> None:  # pragma: no cover - compiled
-    """KEY_ORDER or PARTITION_ORDER (``code``) at the broker and at the application; REDELIVERY_ORDER."""
+    """Judge KEY_ORDER or PARTITION_ORDER (``code``) at the broker and at the application, and REDELIVERY_ORDER."""
     ordinal = d[ORDINAL, i]
     if d[NTH, i] > 0:
         broken = _AGAIN if ordinal < keys[k, _LATEST] else 0

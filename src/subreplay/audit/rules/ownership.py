@@ -1,4 +1,4 @@
-"""Ownership: each message goes to the one consumer that owns it, and to nobody else."""
+"""Check ownership: each message goes only to the consumer that owns it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ RULES = (
     Rule(
         Code.WRONG_OWNER,
         "Delivered to a consumer that does not own it",
-        "Every message goes to the consumer that owns its slot (or its partition) at that moment; while a change is "
-        "under way, to the owner before or after it.",
+        "Every message goes to the consumer that owns its slot (or its partition) at that instant. During a "
+        "membership change, the owner before or after the change may receive it.",
         "StickyKeyConsumerSelector.select, AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer "
         "(3.2.3, 4.0.8); rows P-KS-1, P-FO-1",
         sentence="{message} of key {key} (slot {slot}) went to {consumer} at {at}; its owner was {expected}",
@@ -25,8 +25,8 @@ RULES = (
     Rule(
         Code.NOT_CONNECTED,
         "Delivered to a consumer that was not connected",
-        "Only consumers that have joined and not yet left receive messages. Where only receipts are recorded: those of "
-        "messages that were published after their consumer had left.",
+        "Only consumers that have joined and not yet left receive messages. If only receipts are recorded, the rule "
+        "covers messages that were published after their consumer had left.",
         "Dispatcher.addConsumer and removeConsumer (3.2.3, 4.0.8)",
         sentence="{message} of key {key} went at {at} to {consumer}, which was not connected",
         promised=EVERY,
@@ -35,8 +35,9 @@ RULES = (
     Rule(
         Code.NEVER_JOINED,
         "Delivered to a consumer whose join is missing",
-        "The data begin in mid-life, but the membership begins no later than the deliveries: it has the join of every "
-        "consumer that receives messages. (In whole data this is NOT_CONNECTED.)",
+        "The data begin after the subscription did, but the membership begins no later than the deliveries. It "
+        "therefore contains the join of every consumer that receives messages. (In complete data, this is "
+        "NOT_CONNECTED.)",
         "Dispatcher.addConsumer (3.2.3, 4.0.8)",
         sentence="{message} of key {key} went at {at} to {consumer}, and no join of {consumer} is recorded",
         cause="the membership lacks the join of this consumer, or its broker served it without one",
@@ -46,10 +47,10 @@ RULES = (
     Rule(
         Code.TWO_ACTIVE,
         "A partition served two consumers in one epoch",
-        "Between two membership events one consumer alone is active: after its owner was served, no other consumer is "
-        "served a second time. (Once alone is a stray delivery: WRONG_OWNER.)",
+        "Between two membership events, only one consumer is active. After it received a message, no other consumer "
+        "receives two. (A single stray delivery is WRONG_OWNER.)",
         "AbstractDispatcherSingleActiveConsumer.ACTIVE_CONSUMER_UPDATER (3.2.3, 4.0.8); row P-FO-1",
-        sentence="{message} went to {consumer} at {at}, though its owner was being served: {owner_witness}",
+        sentence="{message} went to {consumer} at {at}, although its owner was receiving messages: {owner_witness}",
         evidence="owner_witness",
         promised=ACTIVE,
         needs=frozenset({Need.DELIVERIES, Need.MEMBERSHIP, Need.DISPATCH_TIMES}),
@@ -62,23 +63,25 @@ _EPOCH, _BROKEN, _ASTRAY, _LATEST = range(4)
 ACTIVE_STATE = 3 + EVIDENCE_WIDTH
 
 _WRONG, _TWO_ACTIVE = Code.WRONG_OWNER.bit, Code.TWO_ACTIVE.bit
-_STRANGE = Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
+_NOT_CONNECTED_BITS = Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
 _INCOMPLETE = Exemption.MEMBERSHIP_INCOMPLETE.bit
 
 
-def active_state() -> Ints:
-    """A partition that served nobody yet."""
+def make_active_state() -> Ints:
+    """Return the state of a partition that served no consumer yet."""
     return np.full((1, ACTIVE_STATE), -1, np.int64)
 
 
 @hot
-def one_active(
+def judge_one_active(
     state: Ints, strayed: Ints, d: Ints, i: int, active: bool, codes: Ints, exemptions: Ints, proof: Ints, proven: Flags
 ) -> None:  # pragma: no cover - compiled
-    """TWO_ACTIVE, where ``strayed`` is the epoch of each session's latest stray delivery; and where the membership
-    lacks somebody who left, owners prove nothing in that epoch: one delivery to it may be stray, the second says that
-    it is back."""
-    if codes[i] & _STRANGE:
+    """Judge TWO_ACTIVE. ``strayed`` is the epoch of each session's latest stray delivery.
+
+    If the membership lacks the leave of a consumer, the owners of that epoch prove nothing. One delivery to it may be
+    stray; the second shows that it is back.
+    """
+    if codes[i] & _NOT_CONNECTED_BITS:
         if state[0, _ASTRAY] == d[EPOCH, i]:
             state[0, _BROKEN] = d[EPOCH, i]
         state[0, _ASTRAY] = d[EPOCH, i]

@@ -1,4 +1,4 @@
-"""Partitions: where producers put the messages of a key, looked at across the partitions of a topic."""
+"""Check the partitions of a topic: where producers put the messages of a key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from subreplay.audit.codes import EVERY, Code, Rule
 from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
-from subreplay.audit.routing import Misrouted, Routing, RoutingMode, misrouted
+from subreplay.audit.routing import Misrouted, Routing, RoutingMode, find_misrouted
 from subreplay.rows.model.columns import Ints, column, flags, ints
 from subreplay.rows.model.partitioner_words import growth_words, way_words
 from subreplay.rows.model.partitioners import Partitioners
@@ -23,20 +23,20 @@ from subreplay.rows.model.words import clock, position
 RULES = (
     Rule(
         Code.ROUTING_MISMATCH,
-        "In another partition than its routing says",
-        "A message is in the partition that its producer's declared routing gives it: by the hash of its key, or, "
-        "without a key under SinglePartition, the one its producer began with.",
+        "In another partition than its routing selects",
+        "A message is in the partition that the declared routing of its producer selects. The hash of its key selects "
+        "it, or, under SinglePartition without a key, the first message of its producer.",
         "RoundRobinPartitionMessageRouterImpl, SinglePartitionMessageRouterImpl.choosePartition (3.2.3, 4.0.8); rows "
         "L-ROUTE-1, L-ROUTE-2",
         sentence="{message} of key {key} is in partition {partition}, where its key does not belong",
-        cause="its producer chooses partitions otherwise than declared, or their number changed",
+        cause="its producer does not choose partitions as declared, or the number of partitions changed",
         promised=EVERY,
         needs=frozenset({Need.KEYS, Need.ROUTING}),
     ),
     Rule(
         Code.KEY_TWO_PARTITIONS,
         "One key in two partitions",
-        "All messages of a key are in one partition of their topic, since order holds only inside one.",
+        "All messages of a key are in one partition of their topic, because order is promised only within a partition.",
         "rows L-ROUTE-1, L-ROUTE-3",
         promised=EVERY,
         needs=frozenset({Need.KEYS, Need.SOME_KEY}),
@@ -58,25 +58,28 @@ FIRST_MESSAGES = pa.schema(
         pa.field("known", pa.bool_()),  # since an earlier day, or told by its audit
     ]
 )
-"""The first message of each key (or, of messages without one, of each producer) in each partition."""
+"""The first message of each key (or, without a key, of each producer) in each partition."""
 
 
-def _by(producer: str | None) -> str:
+def _format_producer(producer: str | None) -> str:
+    """Format the producer of a message, if it is recorded."""
     return "" if producer is None else f" by {producer}"
 
 
-def keyed_routing(routing: Routing, keys: pa.Array, producers: pa.Array, partition: int) -> Misrouted:
-    """ROUTING_MISMATCH for messages of one partition, as far as their keys decide."""
+def find_misrouted_keys(routing: Routing, keys: pa.Array, producers: pa.Array, partition: int) -> Misrouted:
+    """Find ROUTING_MISMATCH among messages of one partition, according to their keys."""
     mode: RoutingMode = "CustomPartition" if routing.mode == "CustomPartition" else "RoundRobinPartition"
-    return misrouted(replace(routing, mode=mode), keys, producers, np.full(len(keys), partition, np.int64))
+    return find_misrouted(replace(routing, mode=mode), keys, producers, np.full(len(keys), partition, np.int64))
 
 
-def keys_in_two_partitions(
+def find_keys_in_two_partitions(
     rows: pa.Table, partitioners: Partitioners | None = None, dates: bool = False
 ) -> Iterator[Finding]:
-    """KEY_TWO_PARTITIONS in ``FIRST_MESSAGES`` of keys that are in more than one: one finding for each partition but
-    those known before, or that of most of its messages (of the first ones, where there are as many). ``partitioners``
-    may explain why."""
+    """Yield KEY_TWO_PARTITIONS in ``FIRST_MESSAGES`` of keys that are in more than one partition.
+
+    There is one finding for each partition, except those known before and the one with most messages of the key (or
+    with the first ones, in case of a tie). ``partitioners`` may explain why.
+    """
     ordered = sorted(
         rows.to_pylist(),
         key=lambda r: (r["topic"], r["key"], not r["known"], -r["messages"], r["published"], r["partition"]),
@@ -93,15 +96,16 @@ def keys_in_two_partitions(
                 f"{found} of key {other['key']} was published to partition {other['partition']} at "
                 f"{clock(other['published'], dates)}; most of its key, from {elsewhere} on, are in partition "
                 f"{home['partition']}",
-                _why_of(partitioners, home, other) or _why(home["producer"], other["producer"]),
+                _explain_by_partitioners(partitioners, home, other)
+                or _explain_by_producers(home["producer"], other["producer"]),
                 (other["ledger"], other["entry"], other["batch_index"]),
                 key=other["key"],
-                evidence=(f"{elsewhere} in partition {home['partition']}" + _by(home["producer"]),),
+                evidence=(f"{elsewhere} in partition {home['partition']}" + _format_producer(home["producer"]),),
             )
 
 
-def _why_of(partitioners: Partitioners | None, home: Row, other: Row) -> str:
-    """Why the messages of a key are in two partitions, as far as the topic's partitioners explain it."""
+def _explain_by_partitioners(partitioners: Partitioners | None, home: Row, other: Row) -> str:
+    """Explain why the messages of a key are in two partitions, if the partitioners of the topic explain it."""
     if partitioners is None:
         return ""
     parts = [part for row in (home, other) if (part := partitioners.of(row["producer"])) is not None]
@@ -123,20 +127,22 @@ def _why_of(partitioners: Partitioners | None, home: Row, other: Row) -> str:
     return f"producers {home['producer']} and {other['producer']} assume {counts[0]:,} and {counts[1]:,} partitions"
 
 
-def _why(first: str | None, other: str | None) -> str:
+def _explain_by_producers(first: str | None, other: str | None) -> str:
+    """Explain the two partitions of a key by its producers."""
     if first is None or other is None:
-        return "producers choose partitions differently, or one of them changed its mind"
+        return "producers choose partitions differently, or one of them changed its router"
     if first == other:
-        return f"producer {other} changed its mind: its router or the number of partitions changed"
+        return f"producer {other} changed its choice: its router or the number of partitions changed"
     return f"producers {first} and {other} choose partitions differently"
 
 
-def keyless_strays(routing: Routing, rows: pa.Table, dates: bool = False) -> Iterator[Finding]:
-    """ROUTING_MISMATCH of messages without a key, in ``FIRST_MESSAGES`` of each producer's; what is known was told."""
+def find_keyless_strays(routing: Routing, rows: pa.Table, dates: bool = False) -> Iterator[Finding]:
+    """Yield ROUTING_MISMATCH of messages without a key, in ``FIRST_MESSAGES`` of each producer. Known ones are not
+    reported again."""
     rows = rows.sort_by([("published", "ascending"), ("partition", "ascending")])
     partitions: Ints = ints(rows, "partition")
     keys = pa.nulls(rows.num_rows, pa.binary())
-    found = misrouted(routing, keys, column(rows, "producer"), partitions)
+    found = find_misrouted(routing, keys, column(rows, "producer"), partitions)
     for i in np.flatnonzero(found.wrong & ~flags(rows, "known")).tolist():
         row = rows.slice(i, 1).to_pylist()[0]
         where = position(row["ledger"], row["entry"], row["batch_index"])
@@ -144,7 +150,7 @@ def keyless_strays(routing: Routing, rows: pa.Table, dates: bool = False) -> Ite
             Code.ROUTING_MISMATCH,
             Scope(row["topic"], row["partition"]),
             row["published"],
-            f"{where}, published by {row['producer']} at {clock(row['published'], dates)}: {found.words(i)}",
-            f"producer {row['producer']} changed its partition, or one of its name started anew",
+            f"{where}, published by {row['producer']} at {clock(row['published'], dates)}: {found.describe(i)}",
+            f"producer {row['producer']} changed its partition, or a producer with its name restarted",
             (row["ledger"], row["entry"], row["batch_index"]),
         )

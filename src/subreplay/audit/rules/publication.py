@@ -1,4 +1,4 @@
-"""Publication: what producers put into the log, before any consumer comes into play."""
+"""Check publication: what producers put into the log, before any consumer receives it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ RULES = (
     Rule(
         Code.PRODUCER_ORDER,
         "Stored after a later message of its producer",
-        "In a partition the sequence ids of one producer rise (of messages in batches, those of one key); a fall to "
-        "the lowest id seen or below is a producer that started anew.",
+        "Within a partition, the sequence ids of one producer increase (in batches, those of one key). A decrease to "
+        "the lowest known id or below means that the producer restarted.",
         "ProducerImpl.msgIdGenerator (3.2.3, 4.0.8); row L-ROUTE-3",
         sentence="{message} was stored after the later message {twin} of its producer",
         evidence="twin",
-        cause="its producer sent it late or numbers its messages by itself",
+        cause="its producer sent it late or sets its own sequence ids",
         promised=EVERY,
         needs=frozenset({Need.PRODUCERS}),
     ),
     Rule(
         Code.DUP_PUBLISH,
         "Published twice",
-        "A producer's sequence id stands once in a partition (of the latest 65,536 messages; the chunks of one message "
-        "share theirs). Producers of one name in other clusters, and messages with another key or size, are others.",
+        "A sequence id of a producer occurs once in a partition (among the latest 65,536 messages; all chunks of a "
+        "message have one id). Producers with that name in other clusters, and messages with another key or size, are "
+        "distinct.",
         "MessageDeduplication (3.2.3, 4.0.8); row L-DEDUP-1",
         sentence="{message} has the producer and the sequence id of {twin}",
         evidence="twin",
@@ -41,7 +42,7 @@ RULES = (
         "One position, two contents",
         "A position of the log names one message.",
         "ManagedLedgerImpl (3.2.3, 4.0.8): a ledger id and an entry id name one entry",
-        sentence="{message} stands in the log with two different contents",
+        sentence="{message} is in the log with two different contents",
         promised=EVERY,
         uncertain=True,
     ),
@@ -49,7 +50,8 @@ RULES = (
         Code.UNKNOWN_MESSAGE,
         "Delivery of a message that is not in the log",
         "Every delivery is of a message in the messages table.",
-        "ManagedCursorImpl.readEntries (3.2.3, 4.0.8): what is dispatched was read from the log",
+        "ManagedCursorImpl.readEntries (3.2.3, 4.0.8): the broker reads messages from the log before it dispatches "
+        "them",
         sentence="{message}, delivered to {consumer} at {at}, is not in the messages table",
         promised=EVERY,
         uncertain=True,
@@ -58,9 +60,10 @@ RULES = (
     Rule(
         Code.MIXED_BATCH,
         "A batch mixes keys",
-        "A broker reads one key per batch, so a batch must hold one key or its other keys go astray.",
+        "A broker reads one key per batch, so a batch must contain a single key. Its other keys reach the wrong "
+        "consumer.",
         "Commands.peekStickyKey, BatchMessageContainerImpl.add (3.2.3, 4.0.8); row L-BATCH-3",
-        sentence="the batch {entry}, given to {consumer} at {at}, holds other keys than the one it was sent by",
+        sentence="the batch {entry}, delivered to {consumer} at {at}, contains other keys than its routing key",
         cause="the producer batched by time and size, not by key",
         promised=BY_SLOT | FILTERED,
         needs=frozenset({Need.KEYS, Need.SOME_KEY}),
@@ -84,8 +87,8 @@ STREAM, PRODUCER, SEQUENCE, PUBLISHED, LEDGER, ENTRY, BATCH_INDEX, CONTENT = ran
 MESSAGE: Final = 8
 
 
-def recent_messages() -> Ints:
-    """Memory for the latest messages, empty."""
+def make_recent_messages() -> Ints:
+    """Return an empty memory for the latest messages."""
     return np.full((MEMORY, _RECENT), -1, np.int64)
 
 
@@ -93,12 +96,14 @@ _ORDER, _DUP = Code.PRODUCER_ORDER.bit, Code.DUP_PUBLISH.bit
 
 
 @hot
-def in_sequence(
+def judge_sequence(
     streams: Ints, recent: Ints, m: Ints, i: int, p: Ints, twin: int, at: int
 ) -> int:  # pragma: no cover - compiled
-    """The bit PRODUCER_ORDER or DUP_PUBLISH, if message ``i`` breaks it; the position it collides with goes to
-    ``p[twin:, at]``. An id with another key or size is that of another producer of that name: a replicated message
-    keeps the name that its producer has in the cluster it comes from."""
+    """Return the bit PRODUCER_ORDER or DUP_PUBLISH if message ``i`` breaks the rule.
+
+    The position of the conflicting message goes to ``p[twin:, at]``. A sequence id with another key or size belongs to
+    another producer with that name: a replicated message keeps the name of its producer in its source cluster.
+    """
     sequence, q, s = m[SEQUENCE, i], m[PRODUCER, i], m[STREAM, i]
     if sequence < 0:
         return 0

@@ -1,4 +1,4 @@
-"""Ranges: what sticky consumers leave uncovered, and what they claim twice."""
+"""Check sticky ranges: slots that no consumer covers, and slots that two consumers claim."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _STICKY = frozenset({"pulsar.key_shared.sticky"})
 RULES = (
     Rule(
         Code.STICKY_GAP,
-        "Slots that no consumer asked for",
-        "While anybody is connected, every slot is in some consumer's ranges; the messages of others wait.",
+        "Slots that no consumer requested",
+        "While a consumer is connected, every slot is in the ranges of some consumer. Messages of other slots wait.",
         "HashRangeExclusiveStickyKeyConsumerSelector.select (3.2.3, 4.0.8); row P-KS-ST-2",
         allowed=BY_SLOT,
         only=_STICKY,
@@ -26,7 +26,7 @@ RULES = (
     ),
     Rule(
         Code.STICKY_OVERLAP,
-        "Slots that two consumers asked for",
+        "Slots that two consumers requested",
         "A consumer whose ranges overlap those of a connected one is rejected, as if it had never connected.",
         "HashRangeExclusiveStickyKeyConsumerSelector.validateKeySharedMeta (3.2.3, 4.0.8); row P-KS-ST-2",
         allowed=BY_SLOT,
@@ -36,25 +36,29 @@ RULES = (
 )
 
 
-def sticky_ranges(timeline: Timeline, dates: bool = False) -> Iterator[Finding]:
-    """STICKY_GAP, once for each gap when it opens, and STICKY_OVERLAP, once for each consumer refused."""
+def find_range_findings(timeline: Timeline, dates: bool = False) -> Iterator[Finding]:
+    """Yield STICKY_GAP once for each gap when it opens, and STICKY_OVERLAP once for each rejected consumer."""
     if timeline.policy.name not in _STICKY:
         return
-    gaps = [_gaps(timeline, epoch) for epoch in timeline.epochs]
+    gaps = [_find_gaps(timeline, epoch) for epoch in timeline.epochs]
     for epoch in timeline.epochs[1:]:
         for gap in sorted(gaps[epoch.index] - gaps[epoch.index - 1]):
-            yield _gap(timeline, epoch, gap, gaps, dates)
+            yield _make_gap_finding(timeline, epoch, gap, gaps, dates)
         if epoch.rejected is not None and epoch.cause is not None:
-            yield from _overlap(timeline, epoch, epoch.cause.ranges or (), dates)
+            yield from _find_overlaps(timeline, epoch, epoch.cause.ranges or (), dates)
 
 
-def _gaps(timeline: Timeline, epoch: Epoch) -> frozenset[Range]:
+def _find_gaps(timeline: Timeline, epoch: Epoch) -> frozenset[Range]:
+    """Return the slot ranges without an owner in an epoch; none if no consumer is connected."""
     if not timeline.list_connected(epoch.index):
         return frozenset()
     return frozenset(timeline.table(epoch.index).gaps(timeline.policy.space))
 
 
-def _gap(timeline: Timeline, opened: Epoch, gap: Range, gaps: list[frozenset[Range]], dates: bool) -> Finding:
+def _make_gap_finding(
+    timeline: Timeline, opened: Epoch, gap: Range, gaps: list[frozenset[Range]], dates: bool
+) -> Finding:
+    """Make the finding of a gap, with its first and last instant."""
     closed = next((e for e in timeline.epochs[opened.index :] if gap not in gaps[e.index]), None)
     until = f"until {clock(closed.start.at, dates)}" if closed else "until the end"
     return Finding(
@@ -68,10 +72,11 @@ def _gap(timeline: Timeline, opened: Epoch, gap: Range, gaps: list[frozenset[Ran
     )
 
 
-def _overlap(timeline: Timeline, epoch: Epoch, asked: tuple[Range, ...], dates: bool) -> Iterator[Finding]:
+def _find_overlaps(timeline: Timeline, epoch: Epoch, requested: tuple[Range, ...], dates: bool) -> Iterator[Finding]:
+    """Yield the finding of a consumer that was rejected because its ranges overlap those of another one."""
     assert epoch.cause is not None
     for start, end, owner in timeline.table(epoch.index).rows():
-        for low, high in asked:
+        for low, high in requested:
             if low <= end and start <= high:
                 shared = max(low, start), min(high, end)
                 name = timeline.consumers[owner].label
@@ -79,8 +84,8 @@ def _overlap(timeline: Timeline, epoch: Epoch, asked: tuple[Range, ...], dates: 
                     Code.STICKY_OVERLAP,
                     timeline.scope,
                     epoch.start.at,
-                    f"{epoch.cause.label} was refused at {clock(epoch.start.at, dates)}: it asked for slots "
-                    f"{low}..{high}, of which {name} serves {shared[0]}..{shared[1]}",
+                    f"{epoch.cause.label} was refused at {clock(epoch.start.at, dates)}: it requested slots "
+                    f"{low}..{high}, but {name} already serves {shared[0]}..{shared[1]}",
                     describe_event(epoch, dates),
                     consumer=epoch.cause.label,
                     slot=shared[0],

@@ -1,4 +1,4 @@
-"""Redelivery: what the deliveries of one message say when they are read in order of time."""
+"""Check redelivery: what the deliveries of one message show in order of time."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ RULES = (
     Rule(
         Code.DUP_OUTSTANDING,
         "Delivered again while still outstanding",
-        "A message is delivered again only after a nack, a timeout or a disconnect; a switch of the active consumer "
-        "delivers outstanding messages again. In a Kafka group a record comes again only after its partition changed "
-        "hands, or the application sought back.",
+        "A message is redelivered only after a nack, a timeout or a disconnect. A switch of the active consumer "
+        "redelivers outstanding messages. In a Kafka group, a record is redelivered only after its partition moved to "
+        "another consumer or the application sought back.",
         "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1, P-FO-6, K-AGAIN-1",
         sentence="{message} of key {key} was delivered again, to {consumer} at {at}, while it was outstanding",
         promised=MANY | GROUP,
@@ -39,7 +39,7 @@ RULES = (
     Rule(
         Code.ACK_EARLY,
         "Acknowledged before it was delivered",
-        "An acknowledgement follows its delivery; this one is older, so its interval is taken as empty.",
+        "An acknowledgement follows its delivery. This one is earlier, so the audit ignores its duration.",
         "Consumer.messageAcked (3.2.3, 4.0.8): what is acknowledged was pending; row D-ACK-1",
         sentence="{message} of key {key} was acknowledged at {acked}, before its delivery to {consumer} at {at}",
         allowed=EVERY,
@@ -47,9 +47,9 @@ RULES = (
     ),
     Rule(
         Code.CUM_ACK_MISUSE,
-        "Acknowledged cumulatively where many consumers share",
-        "Where several consumers share a subscription, nobody acknowledges cumulatively: the broker ignores it, and "
-        "the message may come again.",
+        "Acknowledged cumulatively on a shared subscription",
+        "Consumers of a shared subscription do not acknowledge cumulatively. The broker ignores such an "
+        "acknowledgement, and the message may be redelivered.",
         "PersistentSubscription.acknowledgeMessage (3.2.3, 4.0.8); rows D-ACK-1, P-KS-BAT-1",
         sentence="{message} of key {key} was acknowledged cumulatively by {consumer} at {acked}",
         cause="its application acknowledges cumulatively",
@@ -76,13 +76,13 @@ RULES = (
     ),
     Rule(
         Code.REDELIVERED_UNASKED,
-        "Delivered again, and no cause is seen",
-        "A message comes again with a higher redelivery count although nobody gave its earlier delivery back, "
-        "acknowledged it or left. (A client's own timeout is seen only where redelivery requests are recorded.)",
+        "Delivered again without a recorded cause",
+        "A message is redelivered with a higher redelivery count, although no nack, acknowledgement or leave "
+        "ended its earlier delivery. An ack timeout of a client is visible only if redelivery requests are recorded.",
         "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1",
-        sentence="{message} of key {key} was delivered again, to {consumer} at {at}, and no cause is recorded (a "
-        "client's ack timeout may leave no record)",
-        cause="no cause seen: no nack and no leave is recorded; a client's ack timeout may leave no record",
+        sentence="{message} of key {key} was delivered again, to {consumer} at {at}, and no cause is recorded (an "
+        "ack timeout of the client may leave no record)",
+        cause="no nack and no leave is recorded; an ack timeout of the client may leave no record",
         allowed=EVERY - GROUP,  # Kafka counts no redeliveries
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY}),
     ),
@@ -95,33 +95,38 @@ RULES = (
 # ownership rule found, which then explains what follows; PARTLY is 1 while other messages of its batch are not
 # acknowledged, IGNORED where its own acknowledgement is one that the broker ignores; ACT is the instant of the latest
 # act (``audit.acts``) before it that reaches its message. The last seven are results; RESET is the act that explains
-# it, RESTARTS how often the redelivery count had started anew (``dead_letters``).
+# it, RESTARTS how often the redelivery count had restarted (``dead_letters``).
 AT, ACKED, NACKED, RECEIVED, COUNT, SESSION, LEFT, ENDS, OWNED, PARTLY, IGNORED, ACT = range(12)
 UNTIL, NTH, PREVIOUS, CODES, EXEMPTIONS, RESET, RESTARTS = range(12, 19)
 ATTEMPT = 19
 
 _DUP, _OUTSTANDING, _REDELIVERED = Code.DUP_DELIVERY.bit, Code.DUP_OUTSTANDING.bit, Code.REDELIVERED.bit
-_UNASKED = Code.REDELIVERED_UNASKED.bit
+_UNREQUESTED = Code.REDELIVERED_UNASKED.bit
 _EARLY, _UNACKED, _LOST = Code.ACK_EARLY.bit, Code.UNACKED.bit, Code.LOST.bit
 _READ_TWICE, _SOUGHT_BACK = Exemption.READ_TWICE.bit, Exemption.SOUGHT_BACK.bit
 _BY_ACT = Exemption.RESET.bit
 READ_TWICE: Final = 10_000_000
-"""How far apart (ns) two reads of the messages to come again may be that both found one (recorded of 4.0.8: 1 ms)."""
+"""The largest distance (ns) between two reads of the redelivery queue that can both find a message (4.0.8: 1 ms
+recorded)."""
 _ACKED, _NACKED, _OPEN, _SOUGHT = (int(e) for e in (Ending.ACKED, Ending.NACKED, Ending.OPEN, Ending.SOUGHT))
 
 
 @hot
-def read_message(
+def judge_message(
     a: Ints, begin: int, end: int, receipts: bool, group: bool, batch_redelivery_bit: int
 ) -> Any:  # pragma: no cover - compiled
-    """The rules of this file, over the attempts to deliver one message; LOST where ``receipts`` show that it was
-    acknowledged and no application took it. In a Kafka ``group`` an application that asks for a redelivery seeks back,
-    and gets what it had committed, too. ``batch_redelivery_bit`` is the bit of what explains that a batch is
-    redelivered whole. Returns its first delivery (``end``: none) and first acknowledgement.
+    """Judge the rules of this module over the attempts to deliver one message.
 
-    An acknowledgement without a delivery (of the log of another day) ends the deliveries before it. One that is ignored
-    ends its delivery, too, but the message may come again. A delivery with redelivery count 0, of which the one before
-    was before an act, may be that act's doing, and so may those that follow, until it is acknowledged again."""
+    ``receipts``: LOST if the message was acknowledged and no application received it. ``group``: the application of a
+    Kafka group that requests a redelivery seeks back, and also receives its committed records. ``batch_redelivery_bit``
+    is the exemption for a batch that is redelivered as a whole. Returns the first delivery (``end``: none) and the
+    first acknowledgement.
+
+    An acknowledgement without a delivery (in the log of another day) ends the deliveries before it. An ignored
+    acknowledgement also ends its delivery, but the message may be redelivered. An act may explain a delivery with
+    redelivery count 0 whose predecessor was before that act. It also explains the following deliveries until the next
+    acknowledgement.
+    """
     act, fresh = UNKNOWN, NEVER  # the latest act between two deliveries, and the first acknowledgement since
     first_ack, done, open_until, highest, first, taken = NEVER, NEVER, UNKNOWN, UNKNOWN, end, False
     strays = begin
@@ -146,7 +151,7 @@ def read_message(
         else:
             a[CODES, j] |= _REDELIVERED
             a[NTH, j] = a[NTH, j - 1] + 1
-            a[PREVIOUS, j] = _ending(a, j - 1, at, group)
+            a[PREVIOUS, j] = _find_ending(a, j - 1, at, group)
             if a[PREVIOUS, j] == _SOUGHT:
                 a[EXEMPTIONS, j] |= _SOUGHT_BACK
             if a[ACT, j] != UNKNOWN and a[AT, j - 1] <= a[ACT, j] and (group or a[COUNT, j] == 0):
@@ -162,7 +167,7 @@ def read_message(
                 a[EXEMPTIONS, j] |= batch_redelivery_bit
             until = at
         elif a[OWNED, j] and open_until > at and a[COUNT, j] > highest and not group:
-            a[CODES, j] |= _UNASKED
+            a[CODES, j] |= _UNREQUESTED
         elif a[OWNED, j] and open_until > at:
             a[CODES, j] |= _OUTSTANDING
             if 0 < a[COUNT, j] == a[COUNT, j - 1] and at - a[AT, j - 1] < READ_TWICE:
@@ -186,8 +191,8 @@ def read_message(
 
 
 @hot
-def _ending(a: Ints, before: int, at: int, group: bool) -> int:  # pragma: no cover - compiled
-    """How a delivery had ended by ``at``."""
+def _find_ending(a: Ints, before: int, at: int, group: bool) -> int:  # pragma: no cover - compiled
+    """Return how a delivery had ended by ``at``."""
     if group and a[NACKED, before] != UNKNOWN and a[NACKED, before] <= at:
         return _SOUGHT
     if a[ACKED, before] != UNKNOWN and a[ACKED, before] <= at and not a[IGNORED, before]:

@@ -1,4 +1,5 @@
-"""Messages that were never delivered: skipped (LOST), without an owner (UNROUTABLE), or still waiting (UNSEEN)."""
+"""Judge messages that were never delivered: skipped (LOST), without an owner (UNROUTABLE), or still waiting
+(UNSEEN)."""
 
 from __future__ import annotations
 
@@ -14,28 +15,28 @@ from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import AT, EVIDENCE_WIDTH, HOLDER, UNTIL, Flags, Found
 from subreplay.audit.needs import Need
 from subreplay.audit.ordinals import BATCH_BITS
-from subreplay.audit.rules.commits import highest
+from subreplay.audit.rules.commits import find_highest_commit
 from subreplay.audit.rules.holding import (
     BEFORE_JOIN,
+    DAY_END_MARGIN,
     HOLD_PAIRS,
     JOINED,
-    MIDNIGHT,
-    PAIR,
+    PAIR_WIDTH,
     PASSED,
     PASSED_AT,
     PASSED_BY,
     REACHED,
     REACHED_AT,
     READ_AT_JOIN,
-    SETTLE,
+    SETTLE_TIME,
     SETTLED,
     SETTLED_AT,
     SETTLED_TAKEN,
     SETTLED_TAKEN_AT,
     TAKEN,
     TAKEN_AT,
-    freed,
-    longest_of,
+    find_free_times,
+    take_longest_holders,
 )
 from subreplay.audit.rules.liveness import Watch
 from subreplay.audit.rules.order import HIGHEST
@@ -46,8 +47,8 @@ RULES = (
     Rule(
         Code.LOST,
         "Never delivered although later ones were",
-        "Every message is delivered; none is skipped or acknowledged unseen. A subscription that was not drained, or "
-        "waits for a stuck consumer, is late and not lost.",
+        "Every message is delivered. None is skipped, and none is acknowledged without a delivery. Messages in a "
+        "backlog or behind a stuck consumer are late, not lost.",
         "ManagedCursorImpl: a cursor reads every position behind its mark-delete position (3.2.3, 4.0.8); row L-SUB-1",
         sentence="{message} of key {key}, published at {published}, {lost}",
         promised=EVERY,
@@ -56,8 +57,8 @@ RULES = (
     Rule(
         Code.UNROUTABLE,
         "No consumer owns its slot",
-        "Every slot belongs to some consumer, else its messages wait for ever. (A reader of some slots skips the "
-        "others: row P-KR-1.)",
+        "Every slot belongs to a consumer. Otherwise, its messages wait indefinitely. (A reader of some slots "
+        "skips the others: row P-KR-1.)",
         "StickyKeyConsumerSelector.select returning null (3.2.3, 4.0.8); row P-KS-ST-2",
         sentence="{message} of key {key} waits: no connected consumer owns slot {slot}",
         allowed=BY_SLOT,
@@ -66,7 +67,7 @@ RULES = (
     Rule(
         Code.UNSEEN,
         "Not delivered by the end",
-        "Messages that were still waiting when the data end.",
+        "Messages that are still waiting when the data end.",
         "row L-SUB-1",
         sentence="{message} of key {key}, published at {published}, was not delivered by the end",
         allowed=EVERY,
@@ -75,22 +76,22 @@ RULES = (
     Rule(
         Code.DROPPED,
         "Dropped by a non-persistent topic",
-        "A non-persistent topic drops what no consumer can take at once: it is never delivered.",
+        "A non-persistent topic drops messages that no consumer can receive at once. They are never delivered.",
         "NonPersistentDispatcherMultipleConsumers.sendMessages (3.2.3, 4.0.8); row L-NONPERS-1",
         sentence="{message} of key {key}, published at {published}, was dropped: the topic is non-persistent",
-        cause="no consumer had permits for it, and a non-persistent topic stores nothing",
+        cause="no consumer had permits for it, and a non-persistent topic stores no messages",
         allowed=EVERY,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY}),
     ),
     Rule(
         Code.STARVED,
         "Waits for an idle consumer",
-        "A message that is due waits longer than the threshold when the data end, though its owner is connected and "
-        "holds nothing, nothing of its slot is outstanding, and others were served since.",
+        "A due message has waited longer than the threshold when the data end. Its owner is connected and has no "
+        "outstanding messages, no message of its slot is outstanding, and other consumers received messages since.",
         "rows P-KS-1, P-FO-1, L-SUB-1",
         sentence="{message} of key {key}, due at {due}, was not delivered for {waited} although {free_owner}, and "
-        "others were served",
-        cause="nothing is seen that blocks it: its owner is connected, holds nothing, and others were served",
+        "other consumers received messages",
+        cause="no recorded event blocks it: its owner is connected and idle, and other consumers received messages",
         promised=EVERY,
         needs=frozenset(
             {
@@ -106,22 +107,22 @@ RULES = (
     ),
 )
 
-REORDERED: Final = 1_000
-"""How many entries of the log are read at once at most."""
+MOST_REORDERED: Final = 1_000
+"""The largest number of log entries that a broker reads at once."""
 
 _PUBLISHED: Final = Code.PRODUCER_ORDER.bit | Code.DUP_PUBLISH.bit | Code.DIVERGENT_ID.bit | Code.ROUTING_MISMATCH.bit
-_LOST, _HOMELESS = Code.LOST.bit, Code.UNROUTABLE.bit
+_LOST, _UNROUTABLE = Code.LOST.bit, Code.UNROUTABLE.bit
 
 
-class Remembered(Protocol):
+class StateRows(Protocol):
     """Rows of state by identity."""
 
     def rows_of(self, ids: Ints) -> Ints:
-        """The state of each identity."""
+        """Return the state of each identity."""
 
 
-class Seen(Protocol):
-    """What is left of a dispatcher's deliveries once all of them were read."""
+class ReadState(Protocol):
+    """The state of a dispatcher after all its deliveries."""
 
     members: Ints
     busy: Ints
@@ -130,12 +131,12 @@ class Seen(Protocol):
     watch: Watch
 
     @property
-    def keys(self) -> Remembered:
-        """What each key last did."""
+    def keys(self) -> StateRows:
+        """The last state of each key."""
 
     @property
-    def slots(self) -> Remembered:
-        """What each slot was last given."""
+    def slots(self) -> StateRows:
+        """The last state of each slot."""
 
     @property
     def last(self) -> int:
@@ -146,24 +147,25 @@ class Seen(Protocol):
         """The lowest ordinal delivered."""
 
 
-def settled_until(context: Context) -> int:
-    """Up to when (ns) deliveries show that an earlier message was skipped: not shortly before the end of the data."""
-    if context.carries:
-        return context.horizon - MIDNIGHT
+def find_settled_time(context: Context) -> int:
+    """Return until when (ns) deliveries show that an earlier message was skipped: not shortly before the end of the
+    data."""
+    if context.has_next_day:
+        return context.horizon - DAY_END_MARGIN
     end = max(context.end, context.last)
-    return end if end == UNKNOWN else end - SETTLE
+    return end if end == UNKNOWN else end - SETTLE_TIME
 
 
-def judge_undelivered(context: Context, dispatcher: Dispatcher, state: Seen, rows: pa.Table) -> tuple[Found, Ints]:
-    """Findings about messages without a delivery, once all deliveries of their dispatcher are known; and the session
-    that each waits for (-1: none).
+def judge_undelivered(context: Context, dispatcher: Dispatcher, state: ReadState, rows: pa.Table) -> tuple[Found, Ints]:
+    """Judge messages without a delivery, after all deliveries of their dispatcher. Also returns the session that each
+    waits for (-1: none).
 
-    A message is lost if it was acknowledged unseen, or if it had been published and was due when a later message of
-    its slot was given out for the first time, or a later message of any slot of its owner at a time when nothing of
-    its own slot was held elsewhere (or, where it is held again since, nothing of it was held at all). (One active
-    consumer and Shared have one slot: everybody's.) Between keys that need not follow one another a broker may hand out
-    the later one first: where the data end at that very moment, the message is only unseen. So is any that was
-    overtaken just before midnight: the next night knows whether it came.
+    A message is lost if it was acknowledged without a delivery. It is also lost if it was published and due when a
+    later message of its slot was dispatched for the first time. The same applies to a later message of any slot of its
+    owner, at a time when no other consumer blocked its own slot. (With one active consumer, and under Shared, all
+    messages have one slot.) A broker may dispatch messages of independent keys in another order: at the very end of the
+    data, such a message is only unseen. The next daily run decides about messages that were overtaken just before
+    midnight.
     """
     policy, timeline = context.policy, dispatcher.timeline
     found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
@@ -173,8 +175,8 @@ def judge_undelivered(context: Context, dispatcher: Dispatcher, state: Seen, row
     epoch = timeline.find_epochs(np.array([last]), np.array([0]))[0] if last != UNKNOWN else 0
     owner = np.asarray(timeline.find_owners(slots, hashes, np.full(len(slots), epoch, np.int32)), np.int64)
     slot = state.slots.rows_of(slots)
-    slot_holder = longest_of(slot, HOLD_PAIRS, PAIR)
-    free = freed(slot, HOLD_PAIRS, PAIR, owner)
+    slot_holder = take_longest_holders(slot, HOLD_PAIRS, PAIR_WIDTH)
+    free = find_free_times(slot, HOLD_PAIRS, PAIR_WIDTH, owner)
     member = np.append(state.members, np.full((1, state.members.shape[1]), UNKNOWN), 0)[owner]
     ripe = due + np.where(due > published, context.terms.tick, 0)
     # a subscription that starts at the latest message never sees what was published before its first consumer
@@ -185,95 +187,98 @@ def judge_undelivered(context: Context, dispatcher: Dispatcher, state: Seen, row
         ((REACHED, REACHED_AT), (SETTLED, SETTLED_AT)),
         ((TAKEN, TAKEN_AT), (SETTLED_TAKEN, SETTLED_TAKEN_AT)),
     )
-    past_slot, reached_at = _overtaken(state, ordinal, ripe, slot, reached, policy.routing == "any")
+    past_slot, reached_at = _find_overtaken(state, ordinal, ripe, slot, reached, policy.routing == "any")
     if policy.routing == "any":
         # what another consumer was given, and did not take yet, has no receipt
         past_slot &= Need.DISPATCH_TIMES not in context.lacking
-    past_owner, taken_at = _overtaken(state, ordinal, np.maximum(ripe, free), member, taken, True)
+    past_owner, taken_at = _find_overtaken(state, ordinal, np.maximum(ripe, free), member, taken, True)
     past_slot, past_owner = seen & past_slot, seen & past_owner & (policy.routing == "slot")
-    passed = seen & (ordinal < highest(state.offsets))  # a commit went beyond it
-    passed_by = seen & (policy.routing == "slot") & _passed_by(dispatcher, state, slot, slots, hashes, ordinal, ripe)
+    passed = seen & (ordinal < find_highest_commit(state.offsets))  # a commit went beyond it
+    passed_by = seen & (policy.routing == "slot") & _find_passed(dispatcher, state, slot, slots, hashes, ordinal, ripe)
     unseen_ack = np.where(found.codes & _LOST != 0, ints(rows, "acked"), NEVER)
     overtaken = np.where(past_slot, reached_at, NEVER)
     overtaken[passed] = np.minimum(overtaken[passed], state.last)
     overtaken = np.minimum(overtaken, np.where(past_owner, taken_at, NEVER))
     overtaken = np.minimum(overtaken, np.where(passed_by, slot[:, PASSED_AT], NEVER))
-    if context.carries:
-        overtaken[overtaken > context.horizon - MIDNIGHT] = NEVER
+    if context.has_next_day:
+        overtaken[overtaken > context.horizon - DAY_END_MARGIN] = NEVER
     proven = np.minimum(unseen_ack, overtaken)
 
     found.codes[proven < NEVER] |= _LOST
-    if context.of_group and not from_earliest:
+    if context.is_group and not from_earliest:
         found.exemptions[(proven < NEVER) & (ordinal < state.lowest)] |= Exemption.NOT_READ_YET.bit
     if context.rejects.of("deliveries", timeline.scope.partition):
         # its slot may have been held by what is in quarantine
         found.exemptions[(past_owner | passed_by) & ~past_slot & (unseen_ack == NEVER)] |= (
             Exemption.DELIVERY_REJECTED.bit
         )
-    homeless = (owner < 0) & (policy.routing == "slot") & (len(timeline.list_connected(int(epoch))) > 0)
-    if context.filters:
-        found.exemptions[homeless] |= Exemption.FILTERED.bit
+    unroutable = (owner < 0) & (policy.routing == "slot") & (len(timeline.list_connected(int(epoch))) > 0)
+    if context.filters_slots:
+        found.exemptions[unroutable] |= Exemption.FILTERED.bit
     else:
-        found.codes[(proven == NEVER) & homeless] |= _HOMELESS
-    found.codes[found.codes & (_LOST | _HOMELESS) == 0] |= Code.UNSEEN.bit
+        found.codes[(proven == NEVER) & unroutable] |= _UNROUTABLE
+    found.codes[found.codes & (_LOST | _UNROUTABLE) == 0] |= Code.UNSEEN.bit
     _exempt(context, state, rows, proven, published, found)
-    _starved(context, dispatcher, state, slots, hashes, ripe, found)
+    _judge_starved(context, dispatcher, state, slots, hashes, ripe, found)
     if context.waits_by_slot:
         holder = slot_holder
-        _held(context, holder, np.maximum(due, holder[:, AT]), last, ints(rows, "key_id"), found)
+        _judge_blocked_at_end(context, holder, np.maximum(due, holder[:, AT]), last, ints(rows, "key_id"), found)
     else:
-        holder = longest_of(member, BEFORE_JOIN, PAIR // 2)
+        holder = take_longest_holders(member, BEFORE_JOIN, PAIR_WIDTH // 2)
         due = np.where(ordinal > member[:, READ_AT_JOIN], np.maximum(due, member[:, JOINED]), NEVER)
-        _held(context, holder, due, last, ints(rows, "key_id"), found)
-    if context.drops(timeline.scope.topic):
+        _judge_blocked_at_end(context, holder, due, last, ints(rows, "key_id"), found)
+    if context.drops_messages(timeline.scope.topic):
         found.codes[:] = found.codes & _PUBLISHED | Code.DROPPED.bit
     waits_for = judge_waiting(context, dispatcher, state, rows, np.where(seen, ripe, NEVER), holder, found)
     return found, waits_for
 
 
-def _passed_by(
+def _find_passed(
     dispatcher: Dispatcher,
-    state: Seen,
+    state: ReadState,
     slot: Ints,
     slots: Ints,
     hashes: NDArray[np.uint32],
     ordinal: Ints,
     ripe: Ints,
 ) -> Flags:
-    """Whether a later message was given out to the slot's owner while nothing held the slot, before it was held
+    """Return whether the owner of the slot received a later message while the slot was free, before it was blocked
     again."""
     timeline, at = dispatcher.timeline, slot[:, PASSED_AT]
-    passed: Flags = (slot[:, PASSED] > ordinal) & (at > ripe) & _settled(state, ordinal, slot[:, PASSED], at)
+    passed: Flags = (slot[:, PASSED] > ordinal) & (at > ripe) & _is_settled(state, ordinal, slot[:, PASSED], at)
     for epochs in (timeline.find_epochs, timeline.find_last_candidates):
-        those = np.flatnonzero(passed)
-        epoch = np.asarray(epochs(at[those], np.zeros(len(those), np.int64)), np.int32)
-        passed[those] &= np.asarray(timeline.find_owners(slots[those], hashes[those], epoch)) == slot[those, PASSED_BY]
+        indices = np.flatnonzero(passed)
+        epoch = np.asarray(epochs(at[indices], np.zeros(len(indices), np.int64)), np.int32)
+        passed[indices] &= (
+            np.asarray(timeline.find_owners(slots[indices], hashes[indices], epoch)) == slot[indices, PASSED_BY]
+        )
     return passed
 
 
-def _overtaken(
-    state: Seen, ordinal: Ints, ripe: Ints, rows: Ints, pairs: Iterable[tuple[int, int]], settled: bool
+def _find_overtaken(
+    state: ReadState, ordinal: Ints, ripe: Ints, rows: Ints, pairs: Iterable[tuple[int, int]], settled: bool
 ) -> tuple[Flags, Ints]:
-    """Whether a later message was handed out, and when at the earliest, by ``pairs`` of columns: ordinal, time.
+    """Return whether a later message was dispatched, and the earliest such instant, by ``pairs`` of columns: ordinal,
+    time.
 
-    ``settled``: an earlier message may come shortly behind a later one.
+    ``settled``: an earlier message may arrive shortly after a later one.
     """
     when = np.full(len(ordinal), NEVER)
     for later, at in ((rows[:, first], rows[:, second]) for first, second in pairs):
         by: Flags = (later > ordinal) & (at > ripe)
         if settled:
-            by &= _settled(state, ordinal, later, at)
+            by &= _is_settled(state, ordinal, later, at)
         when = np.where(by, np.minimum(when, at), when)
     return when < NEVER, when
 
 
-def _settled(state: Seen, ordinal: Ints, later: Ints, at: Ints) -> Flags:
-    """Whether messages would have come by now, once a later one was handed out at that time."""
-    return (at <= state.end - SETTLE) | ((later >> BATCH_BITS) - (ordinal >> BATCH_BITS) > REORDERED)
+def _is_settled(state: ReadState, ordinal: Ints, later: Ints, at: Ints) -> Flags:
+    """Return whether messages would have arrived by now, after a later one was dispatched at that time."""
+    return (at <= state.end - SETTLE_TIME) | ((later >> BATCH_BITS) - (ordinal >> BATCH_BITS) > MOST_REORDERED)
 
 
-def _exempt(context: Context, state: Seen, rows: pa.Table, proven: Ints, published: Ints, found: Found) -> None:
-    """What explains a message that never came."""
+def _exempt(context: Context, state: ReadState, rows: pa.Table, proven: Ints, published: Ints, found: Found) -> None:
+    """Add the exemptions of messages that were never delivered."""
     terms = context.terms
     if terms.ttl is not None:
         found.exemptions[proven >= published + terms.ttl] |= Exemption.EXPIRED.bit
@@ -284,17 +289,17 @@ def _exempt(context: Context, state: Seen, rows: pa.Table, proven: Ints, publish
         found.exemptions[found.codes & Code.DUP_PUBLISH.bit != 0] |= Exemption.DEDUPLICATED.bit
 
 
-def _starved(
+def _judge_starved(
     context: Context,
     dispatcher: Dispatcher,
-    state: Seen,
+    state: ReadState,
     slots: Ints,
     hashes: NDArray[np.uint32],
     ripe: Ints,
     found: Found,
 ) -> None:
-    """STARVED: unseen when the data end, though for long enough it has been due, nothing held it back, and its owner
-    has been the same and idle."""
+    """Judge STARVED: unseen at the end of the data, although due for long enough, not blocked, and its owner unchanged
+    and idle."""
     timeline, sessions, end = (
         dispatcher.timeline,
         dispatcher.sessions,
@@ -312,9 +317,9 @@ def _starved(
         timeline.find_owners(slots[wanted], hashes[wanted], np.full(len(wanted), epoch, np.int32)), np.int64
     )
     idle = np.append((state.busy.max(axis=1) <= since) & (sessions.joined <= since) & (sessions.closing > end), False)
-    free = np.maximum(ripe[wanted], freed(state.slots.rows_of(slots[wanted]), HOLD_PAIRS, PAIR, owner))
+    free = np.maximum(ripe[wanted], find_free_times(state.slots.rows_of(slots[wanted]), HOLD_PAIRS, PAIR_WIDTH, owner))
     if not context.waits_by_slot and len(state.members):
-        free = np.maximum(free, longest_of(state.members[owner], BEFORE_JOIN, PAIR // 2)[:, UNTIL])
+        free = np.maximum(free, take_longest_holders(state.members[owner], BEFORE_JOIN, PAIR_WIDTH // 2)[:, UNTIL])
     starved: Flags = idle[owner] & (free <= since) & (last == epoch)
     while epoch > 0 and timeline.epochs[epoch].start.at > since and starved.any():
         epoch -= 1
@@ -323,13 +328,13 @@ def _starved(
     found.codes[wanted[starved]] |= Code.STARVED.bit
     if dispatcher.other is not None:
         found.exemptions[wanted[starved]] |= Exemption.MEMBERSHIP_INCOMPLETE.bit
-    if context.unranked:
+    if context.lacks_priorities:
         found.exemptions[wanted[starved]] |= Exemption.PRIORITIES_NOT_RECORDED.bit
 
 
-def _held(context: Context, holder: Ints, since: Ints, last: int, key: Ints, found: Found) -> None:
-    """STUCK: still held back when the data end, by a delivery that has not ended."""
-    waits: Flags = (holder[:, UNTIL] > last) & (since <= last) & (found.codes & (_LOST | _HOMELESS) == 0)
+def _judge_blocked_at_end(context: Context, holder: Ints, since: Ints, last: int, key: Ints, found: Found) -> None:
+    """Judge STUCK: a delivery that has not ended still blocks the message at the end of the data."""
+    waits: Flags = (holder[:, UNTIL] > last) & (since <= last) & (found.codes & (_LOST | _UNROUTABLE) == 0)
     stuck = np.flatnonzero(waits & (last - np.minimum(since, last) >= context.slot_stuck_after))
     found.codes[stuck] |= Code.STUCK.bit
     found.proof[HOLDER, stuck, :EVIDENCE_WIDTH] = holder[stuck, :EVIDENCE_WIDTH]

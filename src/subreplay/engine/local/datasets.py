@@ -107,11 +107,8 @@ class SortedDataset(LocalDataset):
     def tasks(self) -> Sequence[Part]:
         return self._hands
 
-    def in_any_order(self) -> Dataset:
-        return PartsDataset(self.engine, [replace(part, in_order=False) for part in self._hands], self.schema)
-
     @cached_property
-    def _hands(self) -> Sequence[Sorted]:
+    def _hands(self) -> Sequence[Part]:
         """The largest first; what is in which does not depend on how many cores there are."""
         of_each = sizes(self.paths)
         hands: list[tuple[int, list[tuple[str, int]]]] = [(0, []) for _ in range(min(HANDS, len(of_each)))]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 from uuid import uuid4
 
@@ -16,7 +15,7 @@ from subreplay.engine.interface import Batches, Splitter, Step
 from subreplay.engine.steps import as_schema
 from subreplay.rows.block_files import BlockFile, waiting
 from subreplay.rows.model.columns import MOST_BYTES, ROWS
-from subreplay.rows.sorted_blocks import RUN, WAITING_BLOCK, Order, block_rows, external_merge, shuffle_blocks
+from subreplay.rows.sorted_blocks import RUN, WAITING_BLOCK, Order, external_merge, shuffle_blocks
 
 MOST_WAITING: Final = 1 << 27
 """Bytes of rows that wait to be sorted together, where rows are wide."""
@@ -62,19 +61,15 @@ class Spilled:
 
 @dataclass(frozen=True)
 class Sorted:
-    """Some scopes of rows whose sorted blocks wait in files: their rows ``in_order``, or as the blocks come."""
+    """Some scopes of rows whose sorted blocks wait in files."""
 
     paths: tuple[str, ...]
     scopes: tuple[tuple[str, int], ...]
     order: Order
     rows: int
-    in_order: bool = True
 
     def batches(self) -> Batches:
-        blocks = waiting(self.paths, self.scopes)
-        if self.in_order:
-            return external_merge(blocks, self.order)
-        return chain.from_iterable(block_rows(block, self.order) for block in blocks)
+        return external_merge(waiting(self.paths, self.scopes), self.order)
 
 
 @dataclass(frozen=True)

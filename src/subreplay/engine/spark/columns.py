@@ -18,7 +18,7 @@ import pyspark.sql.functions as F
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from subreplay.audit.input_statistics import MOST_EVENTS, Rows, bounded
+from subreplay.audit.input_statistics import MOST_EVENTS, Rows, check_event_count
 from subreplay.audit.passes.repeats import members_once
 from subreplay.config.run import Subscription
 from subreplay.engine.spark.arrow_functions import of_arrays
@@ -206,7 +206,7 @@ def _murmur3() -> Callable[..., Column]:
 
 def _events(membership: pa.Table) -> Rows:
     """The events of a membership in order. Raises ``InputError`` where a row is not valid, or there are too many."""
-    bounded([{}] * len(membership))
+    check_event_count([{}] * len(membership))
     columns = columns_of("membership", membership.schema)
     found = pa.Table.from_batches(Canonical(columns, fill=True)(membership.select(columns.names).to_batches()), columns)
     for batch in found.combine_chunks().to_batches():

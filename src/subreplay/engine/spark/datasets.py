@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from subreplay.engine.interface import Dataset, Output, Splitter, Step
-from subreplay.engine.spark.packing import PACKED, SORTED, OpenBlocks, Pack, Unpack
+from subreplay.engine.spark.packing import PACKED, Pack, Unpack
 from subreplay.engine.spark.schemas import spark_schema
 from subreplay.engine.steps import Filter, Select, one_output
 from subreplay.rows.conditions import Condition
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 
 VALUES: Final = ("output", "rows")
-_A_TASK: Final = 1 << 16
-"""Rows of an output for which a task of its own is worth its start."""
 
 
 class SparkDataset(Dataset):
@@ -102,9 +100,8 @@ class PackedDataset(Dataset):
 
     @property
     def mine(self) -> DataFrame:
-        """Its values, in fewer partitions where these have few rows. What is computed again keeps its partitions."""
-        found = self.packed.where(F.col("output") == self.name)
-        return found.coalesce(max(1, -(-self.rows // _A_TASK))) if self.engine.kept.keeps else found
+        """Its values."""
+        return self.packed.where(F.col("output") == self.name)
 
     def _unpacked(self) -> SparkDataset:
         schema = self.schema
@@ -138,19 +135,10 @@ class PackedDataset(Dataset):
 
 @dataclass(frozen=True)
 class BlocksDataset(PackedDataset):
-    """An output that is to be sorted, of these scopes."""
+    """An output that is to be sorted; ``scopes`` are how many it has."""
 
     order: Order
-    scopes: frozenset[tuple[str, int]]
-
-    @property
-    def mine(self) -> DataFrame:
-        """Its blocks."""
-        return self.packed.where(F.col("output") == self.name)
-
-    def in_any_order(self) -> Dataset:
-        frame = self.mine.select("output", *SORTED)
-        return SparkDataset(self.engine, lambda: frame, self.schema, (OpenBlocks(self.order),))
+    scopes: int
 
     def _unpacked(self) -> SparkDataset:
         found = self.engine.sorted([self], self.order)

@@ -68,16 +68,16 @@ class SparkEngine(Engine):
         return SparkDataset(self, lambda: reduce(DataFrame.unionByName, frames), datasets[0].schema)
 
     def sorted(self, datasets: Sequence[Dataset], order: Order) -> Dataset:
-        parts, known, unknown = [], set[tuple[str, int]](), 0
+        parts, scopes = [], 0
         for each in datasets:
             if isinstance(each, BlocksDataset) and each.order == order:
                 parts.append(each.mine)
-                known |= each.scopes
+                scopes += each.scopes
             else:
                 mine = each._unpacked() if isinstance(each, PackedDataset) else cast(SparkDataset, each)
                 parts.append(mine.packed(order))
-                unknown += _A_CORE * self.cores or partitions(self.session)
-        tasks = max(1, min(partitions(self.session), len(known) + unknown))
+                scopes += _A_CORE * self.cores or partitions(self.session)
+        tasks = max(1, min(partitions(self.session), scopes))
 
         def source() -> DataFrame:
             blocks = reduce(DataFrame.unionAll, (part.select("output", *SORTED) for part in parts))
@@ -101,8 +101,7 @@ class SparkEngine(Engine):
             mine, kind = [row for row in rows if row["output"] == name], kinds[name]
             count = sum(row["count"] for row in mine)
             if isinstance(kind, Order):
-                scopes = frozenset((row["topic"], row["partition"]) for row in mine)
-                found[name] = BlocksDataset(self, packed, name, kind.schema, count, kind, scopes)
+                found[name] = BlocksDataset(self, packed, name, kind.schema, count, kind, len(mine))
             else:
                 found[name] = PackedDataset(self, packed, name, kind, count)
             if isinstance(output, NewRows):

@@ -18,15 +18,7 @@ from subreplay.engine.interface import Batches, Splitter, Step
 from subreplay.engine.steps import as_schema
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError, NoMatchingRows, SubreplayError
 from subreplay.rows.model.columns import MOST_BYTES, ROWS
-from subreplay.rows.sorted_blocks import (
-    KEY_COLUMNS,
-    RUN,
-    Order,
-    ShuffleBlock,
-    block_rows,
-    external_merge,
-    shuffle_blocks,
-)
+from subreplay.rows.sorted_blocks import KEY_COLUMNS, RUN, Order, ShuffleBlock, external_merge, shuffle_blocks
 
 PACKED: Final = pa.schema(
     [
@@ -154,17 +146,6 @@ class Merge:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         return external_merge(_blocks_of(batches), self.order)
-
-
-@dataclass(frozen=True)
-class OpenBlocks:
-    """The rows of packed blocks, which come in any order, in that order."""
-
-    order: Order
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        for block in _blocks_of(batches):
-            yield from block_rows(block, self.order)
 
 
 def _blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[ShuffleBlock]:

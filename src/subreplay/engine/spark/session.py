@@ -199,8 +199,6 @@ class KeptRows:
 
     def __init__(self) -> None:
         self._persisted: list[DataFrame] = []
-        self.keeps = False
-        """Whether the session has kept what it was to keep."""
 
     def keep(self, rows: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK_DESER) -> DataFrame:
         """The same rows, computed once."""
@@ -208,10 +206,8 @@ class KeptRows:
             # Connect makes a new plan of every question, in which nobody knows persisted rows again; those of a
             # checkpoint are known by its name, and freed with its frame
             if is_remote():
-                rows = _until_exit(rows.localCheckpoint(eager=False))
-            else:
-                self._persisted.append(rows.persist(level))
-            self.keeps = True
+                return _until_exit(rows.localCheckpoint(eager=False))
+            self._persisted.append(rows.persist(level))
         return rows
 
     def release(self) -> None:

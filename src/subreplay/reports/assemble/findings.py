@@ -13,9 +13,8 @@ from itertools import islice
 from typing import Any
 
 from subreplay.audit.explain.incidents import Incident
-from subreplay.audit.needs import Need
-from subreplay.audit.needs import told as needed
-from subreplay.audit.rules.registry import RULES, Code, Exemption, missing
+from subreplay.audit.needs import Need, describe_needs
+from subreplay.audit.rules.registry import RULES, Code, Exemption, find_missing_needs
 from subreplay.reports.assemble.incidents import Known, incident_views
 from subreplay.reports.figures import MOST_TOLD, Figures, Row
 from subreplay.reports.finding_data import CodeStatus, CodeSummary, FindingPoint, FindingView, Source
@@ -28,7 +27,7 @@ from subreplay.semantics.policies.base import Policy
 def code_summaries(figures: Figures, source: Source = "observed") -> tuple[CodeSummary, ...]:
     """One line a rule: what it found in those deliveries and what the policy says of it."""
     policy, rule_status = figures.plan.policy, figures.rule_statuses
-    lacking = missing(policy, figures.terms, figures.lacking)
+    lacking = find_missing_needs(policy, figures.terms, figures.lacking)
     counts: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for row in figures.findings:
         counts[row["code"]][row["excuse"]] += row["count"]
@@ -126,7 +125,7 @@ def _summary(
 def why_not(code: Code, policy: Policy, lacking: Mapping[Code, frozenset[Need]]) -> str:
     """Why a rule did not look, where it did not."""
     if code in lacking:
-        return needed(lacking[code])
+        return describe_needs(lacking[code])
     return f"{policy.name} makes no such promise"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
 
-from subreplay.audit.explain.incidents import Circumstance, Incident, Setting, matching
+from subreplay.audit.explain.incidents import Circumstance, Incident, RunCircumstances, find_matching_incidents
 from subreplay.reports.figures import Figures, Row
 from subreplay.reports.finding_data import IncidentView
 
@@ -23,10 +23,10 @@ class Known:
 
     def matching(self, row: Row) -> tuple[Incident, ...]:
         """The tickets that a finding looks like."""
-        return matching(self._setting, row)
+        return find_matching_incidents(self._setting, row)
 
     @cached_property
-    def _setting(self) -> Setting:
+    def _setting(self) -> RunCircumstances:
         terms, connected, plan = self.figures.terms, self.figures.connected, self.figures.plan
         epochs = [epoch for timeline in plan.timelines.values() for epoch in timeline.epochs]
         holds = {
@@ -42,7 +42,7 @@ class Known:
             or (terms.max_unacked_per_subscription or OF_SUBSCRIPTION) < OF_SUBSCRIPTION,
         }
         policy = plan.policy
-        return Setting(policy.name, policy.profile, frozenset(name for name, true in holds.items() if true))
+        return RunCircumstances(policy.name, policy.profile, frozenset(name for name, true in holds.items() if true))
 
 
 def incident_views(looks_like: Iterable[Sequence[Incident]]) -> tuple[IncidentView, ...]:
@@ -51,5 +51,7 @@ def incident_views(looks_like: Iterable[Sequence[Incident]]) -> tuple[IncidentVi
     counted = Counter(chain.from_iterable(looks_like))
     return tuple(
         IncidentView(one.ticket, one.url, one.title, one.sentence, one.releases, one.advice, findings)
-        for one, findings in sorted(counted.items(), key=lambda item: (-item[0].demands, -item[1], item[0].ticket))
+        for one, findings in sorted(
+            counted.items(), key=lambda item: (-item[0].condition_count, -item[1], item[0].ticket)
+        )
     )

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from subreplay.audit.explain.causes import NOT_ASSIGNED
-from subreplay.audit.needs import Need, told
-from subreplay.audit.rules.registry import RULES, Code, Exemption, find_rule_statuses, missing
+from subreplay.audit.explain.causes import NOT_ASSIGNED_CAUSE
+from subreplay.audit.needs import Need, describe_needs
+from subreplay.audit.rules.registry import RULES, Code, Exemption, find_missing_needs, find_rule_statuses
 from subreplay.config.run import RunConfig
 from subreplay.reports.data import RunInfo
 from subreplay.reports.figures import Figures, Row
@@ -80,7 +80,7 @@ def _sentence(run: RunInfo, judged: Judgement, figures: Figures) -> str:
         return f"No broken promise was found, but {why}, so the audit cannot say that all were kept."
     kept = f"Every promise that {run.policy} makes under {run.profile} was kept"
     unseen = unseen_promises(figures)
-    return f"{kept}, as far as the data tell: {told(unseen)}." if unseen else f"{kept}."
+    return f"{kept}, as far as the data tell: {describe_needs(unseen)}." if unseen else f"{kept}."
 
 
 def _quiet(config: RunConfig) -> str:
@@ -99,7 +99,7 @@ def unseen_promises(figures: Figures) -> frozenset[Need]:
     """What the data lack to look at everything that the policy promises."""
     policy = figures.plan.policy
     whole = find_rule_statuses(policy, figures.terms)
-    lacking = missing(policy, figures.terms, figures.lacking)
+    lacking = find_missing_needs(policy, figures.terms, figures.lacking)
     promised = [needs for code, needs in lacking.items() if whole[code] is RuleStatus.PROMISED]
     return frozenset(need for needs in promised for need in needs if need.of_data)
 
@@ -196,9 +196,9 @@ def _broken(figures: Figures) -> list[str]:
 
 _WAITS: Final = {
     Code.STUCK: "waited up to {longest} behind {cause}",
-    Code.STALLED: "{were} not delivered for up to {longest} although their consumer was connected and free",
+    Code.STALLED: "{were} not delivered for up to {longest} although their consumer was connected and idle",
     Code.STARVED: "waited up to {longest} for {consumer} while others were served",
-    Code.LATE: "{were} delivered up to {longest} after they were due although their consumer was connected and free",
+    Code.LATE: "{were} delivered up to {longest} after they were due although their consumer was connected and idle",
     Code.LOST: "{were} never delivered although later ones were",
 }
 """What the headline says of messages that waited, or never came."""
@@ -216,7 +216,7 @@ def _waits(figures: Figures) -> Iterator[str]:
         if worst["waited"] is None and code is not Code.LOST:
             yield f"{worst['explanation']} (attributed to: {worst['attribution']}). "
             continue
-        if worst["cause"].startswith(NOT_ASSIGNED):
+        if worst["cause"].startswith(NOT_ASSIGNED_CAUSE):
             sentence = "{were} not delivered for up to {longest} although the group had members: {cause}"
         longest = span(worst["waited"]) if worst["waited"] is not None else "the end"
         were = "was" if number == 1 else "were"

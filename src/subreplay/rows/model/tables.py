@@ -111,9 +111,9 @@ DELIVERIES: Final = pa.schema(
         # Individual, Cumulative; Commit, AutoCommit (the client's own, at intervals): no delivery but the commit of an
         # offset, the row's position, at `acked_at`
         pa.field("ack_type", pa.string()),
-        pa.field("nacked_at", TIME),  # when its redelivery was asked for (nack or ack timeout)
+        pa.field("nacked_at", TIME),  # when its redelivery was requested (nack or ack timeout)
         pa.field("nacked_nanos", pa.int16()),
-        pa.field("refused_at", TIME),  # when the application gave it back (nacked it), by the client's clock
+        pa.field("refused_at", TIME),  # when the application nacked it, by the client's clock
         pa.field("outcome", pa.string()),  # acked, redelivered, closed, pending; of a commit acked or refused
         _required("source", pa.string()),  # observed, predicted
         pa.field("scenario", pa.string()),
@@ -253,7 +253,7 @@ FACTS: Final = pa.schema(
         _required("held_until", pa.int64()),
         _required("redelivery_count", pa.int64()),
         _required("nth", pa.int64()),  # deliveries of the message before this one
-        _required("restarts", pa.int64()),  # of DLQ_MISSED: how often its redelivery count had started anew
+        _required("restarts", pa.int64()),  # of DLQ_MISSED: how often its redelivery count had restarted
         _required("previous", pa.int64()),  # how the one before ended: a `audit.deliveries.Ending`, with `WHY`
         _required("by_receipt", pa.bool_()),  # known by its receipt only, which is the time it has
         _required("reset", pa.int64()),  # when the act was that may explain it (``audit.acts``)
@@ -381,7 +381,7 @@ VIOLATIONS: Final = pa.schema(
     ]
 )
 
-WITHDRAWN: Final = pa.schema(
+RETRACTED_FINDINGS: Final = pa.schema(
     [
         *(field for field in _POSITION if field.name != "topic"),
         _required("code", pa.string()),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from subreplay.audit.explain import wording
+from subreplay.audit.explain import text_columns
 from subreplay.rows.model import words
 from subreplay.rows.model.columns import NEVER
 
@@ -17,7 +17,7 @@ INDEXES = some.integers(-1, 2**31 - 1)
 
 @given(some.lists(TIMES), some.booleans())
 def test_instants_with_and_without_their_dates(times: list[int | None], dates: bool) -> None:
-    told = wording.clock(pa.array(times, pa.int64()), dates).to_pylist()
+    told = text_columns.format_clocks(pa.array(times, pa.int64()), dates).to_pylist()
     assert told == [None if at is None else words.clock(at, dates) for at in times]
 
 
@@ -29,11 +29,11 @@ def test_a_run_has_dates_once_it_ends_on_another_day(last: int, dates: bool) -> 
 @given(some.lists(some.tuples(some.integers(0, 2**62), some.integers(0, 2**62), INDEXES)))
 def test_positions(positions: list[tuple[int, int, int]]) -> None:
     columns = [pa.array([position[i] for position in positions], pa.int64()) for i in range(3)]
-    assert wording.position(*columns).to_pylist() == [words.position(*position) for position in positions]
+    assert text_columns.format_positions(*columns).to_pylist() == [words.position(*position) for position in positions]
 
 
 def test_a_delivery_tells_where_it_went_and_how_it_ended() -> None:
-    told = wording.delivery(
+    told = text_columns.format_deliveries(
         pa.array(["5:1", "5:2", None]),
         pa.array(["c1", None, "c2"]),
         pa.array([0, 1_000, 0]),
@@ -48,9 +48,12 @@ def test_a_delivery_tells_where_it_went_and_how_it_ended() -> None:
 
 @pytest.mark.parametrize(("nanos", "told"), [(0, "0.000"), (1_020_000_000, "1.020"), (59_999_999_999, "60.000")])
 def test_seconds(nanos: int, told: str) -> None:
-    assert wording.seconds(pa.array([nanos])).to_pylist() == [told]
+    assert text_columns.format_seconds(pa.array([nanos])).to_pylist() == [told]
 
 
 def test_a_template_is_filled_row_by_row() -> None:
     given_ = {"who": pa.array(["c1", "c2"]), "what": pa.array(["5:1", None])}
-    assert wording.filled("{who} got {what}.", given_.__getitem__).to_pylist() == ["c1 got 5:1.", "c2 got ."]
+    assert text_columns.fill_template("{who} got {what}.", given_.__getitem__).to_pylist() == [
+        "c1 got 5:1.",
+        "c2 got .",
+    ]
