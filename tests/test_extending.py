@@ -130,7 +130,7 @@ assert "secret" not in rejected.raw
 from pathlib import Path
 from subreplay.reports.figures import Figures
 from subreplay.semantics.policies import make_policy
-from subreplay.reports.assemble.report import facts
+from subreplay.reports.assemble.report import build_facts
 from subreplay.reports.metrics import METRICS
 from subreplay.whatif.message_assignment import Plan
 
@@ -138,7 +138,7 @@ policy = make_policy("pulsar.shared", "pulsar-4.0")
 totals = {"deliveries": 8, "messages": 6, "at_owner": 8, "outside": 8, "in_transition": 0}
 extent = {"messages": 6, "deliveries": 8, "first": 0, "last": 1}
 figures = Figures("t", (), extent, 1, Plan("s", policy, {}), (), totals=totals, consumers=[{"redelivered": 2}])
-assert ("Delivered once", "75.00%") in [(fact.label, fact.value) for fact in facts(policy, figures, ())]
+assert ("Delivered once", "75.00%") in [(fact.label, fact.value) for fact in build_facts(policy, figures, ())]
 assert METRICS["delivered once"] in Path("docs/reference/metrics.md").read_text()
 """,
     "profile": """

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from subreplay.config.run import parse
-from subreplay.reports.assemble import compare
 from subreplay.reports.assemble import report as assemble
-from subreplay.reports.assemble.verdict import Judgement
+from subreplay.reports.assemble import scenario_comparison
+from subreplay.reports.assemble.audit_verdict import RunJudgement
 from subreplay.reports.data import EngineInfo
 from subreplay.reports.figures import Figures
 from subreplay.reports.json_report import to_json
@@ -75,9 +75,9 @@ def main(joins: int) -> None:
         for some in (joins // 4, joins // 2, joins):
             counted = figures(policy, some)
             run = assemble.run_info(config, counted, "audit", EngineInfo("none", ""))
-            report, built = timed(lambda: assemble.report(run, counted, Judgement(Verdict.VALID), ()))  # noqa: B023
+            report, built = timed(lambda: assemble.report(run, counted, RunJudgement(Verdict.VALID), ()))  # noqa: B023
             plans = (counted.plan,)
-            _, compared = timed(lambda: compare.scenario_views(plans, counted))  # noqa: B023
+            _, compared = timed(lambda: scenario_comparison.build_scenario_views(plans, counted))  # noqa: B023
             text, written = timed(lambda: to_json(report))  # noqa: B023
             print(f"{policy:48}{some:7}{built:11.2f}{compared:10.2f}{written:8.2f}   {len(text) / 1e6:.1f} MB of JSON")
 

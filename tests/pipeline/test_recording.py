@@ -17,7 +17,7 @@ from subreplay.audit.checkpoint import Checkpoint, make_checkpoints
 from subreplay.cli.main import main
 from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.hashing.murmur3 import murmur3_32_array
-from subreplay.reports.assemble.report import GUESSABLE
+from subreplay.reports.assemble.report import GUESSABLE_KEYS
 from subreplay.rows.model.tables import INPUTS
 from tests.support import recordings
 from tests.support.recordings import ROOT, Recording
@@ -169,8 +169,8 @@ def test_a_night_goes_on_from_the_one_before_under_the_same_secret_only(
 
 def test_the_default_secret_is_warned_about(steady: Path) -> None:
     warned = [fact["note"] for fact in report_of(steady)["facts"] if fact["label"] == "Keys"]
-    assert warned == [GUESSABLE]
-    assert GUESSABLE in " ".join((steady / "report/report.txt").read_text(encoding="utf-8").split())
+    assert warned == [GUESSABLE_KEYS]
+    assert GUESSABLE_KEYS in " ".join((steady / "report/report.txt").read_text(encoding="utf-8").split())
 
 
 def test_a_second_run_replaces_its_date_with_identical_content_and_leaves_others(steady: Path) -> None:

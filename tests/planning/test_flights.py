@@ -8,7 +8,7 @@ import pytest
 
 from subreplay.config.run import parse
 from subreplay.pipeline.plan_questions import Given, answer
-from subreplay.reports.assemble.plans import plan_view
+from subreplay.reports.assemble.plan_views import build_plan_view
 from subreplay.whatif.planning.questions.answer import Answer, Question
 from tests.support.flights import profile
 from tests.support.planning import no_fit
@@ -47,7 +47,7 @@ def test_three_carriers_ranges_are_a_third_better_than_equal_ones() -> None:
     assert found.runner_up is not None
     assert (found.value, found.runner_up.value, round(found.bound or 0, 1)) == (38, 62, 31.3)
     assert found.found.ranges == ((0, 8144), (8145, 20982), (20983, 65535))
-    assert plan_view(found).fragile[0].startswith("Judged on 28 days that it was not made from")
+    assert build_plan_view(found).fragile[0].startswith("Judged on 28 days that it was not made from")
 
 
 def test_more_partitions_stop_helping_carriers() -> None:

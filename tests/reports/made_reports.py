@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from subreplay.reports.assemble.answer import answers
-from subreplay.reports.assemble.drain import drain, longest
+from subreplay.reports.assemble.drain_limits import build_drain, select_longest
+from subreplay.reports.assemble.whatif_answers import find_best_scenarios
 from subreplay.reports.data import (
     SCHEMA_VERSION,
     Answer,
@@ -262,8 +262,8 @@ def dispatch(rng: random.Random, name: str, consumers: int, seconds: float, slow
         Latency(120_000, int(4 * MS * slow), int(900 * MS * slow), int(7 * SECOND * slow)),
         Latency(119_400, int(9 * MS * slow), int(1_400 * MS * slow), int(9 * SECOND * slow)),
         backlog, max(p.waiting + p.unacked for p in backlog), at(seconds),
-        drain(4_900, int(seconds * slow * SECOND * 0.5), bounds),
-        sum(w.blocked_ns for w in waits), longest(waits), len(waits), longest(hashes), len(hashes),
+        build_drain(4_900, int(seconds * slow * SECOND * 0.5), bounds),
+        sum(w.blocked_ns for w in waits), select_longest(waits), len(waits), select_longest(hashes), len(hashes),
         Outcomes(120_000, 119_400, 200, 30, 0, 41, 0, 329), 512, 20,
         (DuplicateCause("nack", 300), DuplicateCause("disconnect", 212)),
         tuple(replace(c, source="predicted", count=c.count // 4) for c in found),
@@ -322,7 +322,7 @@ def words_percent(share: float) -> str:
 def replayed(data: ReportData) -> ReportData:
     rng = random.Random(5)
     views = (dispatch(rng, "as recorded", 3, 60), dispatch(rng, "10 consumers", 10, 60, 0.2))
-    return replace(data, dispatch=views, answers=answers(data.scenarios, views))
+    return replace(data, dispatch=views, answers=find_best_scenarios(data.scenarios, views))
 
 
 def poisoned(data: ReportData) -> ReportData:

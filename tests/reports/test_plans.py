@@ -11,7 +11,7 @@ from markupsafe import escape
 from subreplay.config.run import RunConfig, parse
 from subreplay.errors import ConfigError
 from subreplay.pipeline.plan_questions import Given, answer, finalists
-from subreplay.reports.assemble.plans import plan_view
+from subreplay.reports.assemble.plan_views import build_plan_view
 from subreplay.reports.data import ReportData
 from subreplay.reports.json_report import from_json, to_json
 from subreplay.reports.page.html import to_html
@@ -43,7 +43,7 @@ def test_every_question_has_an_answer_that_every_renderer_shows(
     found = answer(asked, question)
     if found.value is not None and found.bound is not None:
         assert found.bound <= found.value * (1 + 1e-9)
-    view = plan_view(found)
+    view = build_plan_view(found)
     assert view.tables
     assert view.assumed
     shown = replace(small, run=replace(small.run, kind="whatif"), plans=(view,))

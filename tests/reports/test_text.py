@@ -11,7 +11,7 @@ from rich.console import Console
 
 from subreplay.reports.data import ReportData
 from subreplay.reports.text import render, to_text
-from subreplay.reports.text_table import MOST_ROWS
+from subreplay.reports.text_table import MAX_TABLE_ROWS
 from tests.reports.made_reports import known_fault
 
 
@@ -60,16 +60,16 @@ def test_a_rule_that_was_not_decided_has_no_count(small: ReportData) -> None:
 
 
 def test_many_consumers_are_counted_beyond_the_first(small: ReportData) -> None:
-    many = tuple(replace(small.totals[0], consumer=f"worker-{i}") for i in range(MOST_ROWS + 7))
+    many = tuple(replace(small.totals[0], consumer=f"worker-{i}") for i in range(MAX_TABLE_ROWS + 7))
     text = to_text(replace(small, totals=many))
-    assert f"worker-{MOST_ROWS - 1} " in text
-    assert f"worker-{MOST_ROWS} " not in text
+    assert f"worker-{MAX_TABLE_ROWS - 1} " in text
+    assert f"worker-{MAX_TABLE_ROWS} " not in text
     assert "and 7 more in report.json" in text
 
 
 def test_sections_without_data_are_left_out(bare: ReportData, small: ReportData) -> None:
     assert "Dispatch replay" not in to_text(small)
-    for title in ("Rules", "Load per consumer", "Scenarios over the same traffic", "What this data cannot tell"):
+    for title in ("Rules", "Load per consumer", "Scenarios over the same traffic", "Limits of the data"):
         assert title in to_text(small)
         assert title not in to_text(bare)
 

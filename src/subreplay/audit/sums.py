@@ -266,8 +266,8 @@ def _select_earliest(at_consumer: Ints, in_window: Ints, most: int) -> Ints:
 
 
 def select_worst(found: pa.Table, per_window: int, width: int, most: int) -> Rows:
-    """Select at most ``most`` rows of table ``violations``, times in ns: those that ``reports.sample.in_turn`` chooses
-    first, and at most ``per_window`` for each rule, consumer and window of ``width`` ns."""
+    """Select at most ``most`` rows of table ``violations``, times in ns: those that ``reports.finding_sample.in_turn``
+    chooses first, and at most ``per_window`` for each rule, consumer and window of ``width`` ns."""
     rows = _select_early(_number_turns(found, width), per_window)
     rows = with_columns(rows, {"early": np.minimum(ints(rows, "at_consumer"), ints(rows, "in_window"))})
     taken = [("fails", "descending"), ("turn", "ascending"), ("early", "ascending")]

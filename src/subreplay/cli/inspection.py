@@ -14,7 +14,7 @@ from subreplay.adapters.source.mistakes import in_words
 from subreplay.config.live import LIVE
 from subreplay.errors import InputError
 from subreplay.hashing.profiles import get_latest_profile
-from subreplay.reports.words import count, percent, plural
+from subreplay.reports.formatting import format_count, format_percent, format_plural
 
 if TYPE_CHECKING:
     from subreplay.adapters.source.overview import Held
@@ -70,25 +70,27 @@ def describe_files(found: Together) -> Iterator[str]:
 
 
 def _format_counts(rows: int, valid: int) -> str:
-    return f"{count(rows)} rows = {count(valid)} valid + {count(rows - valid)} quarantined"
+    return f"{format_count(rows)} rows = {format_count(valid)} valid + {format_count(rows - valid)} quarantined"
 
 
 def _format_reasons(why: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for reason in why[:MOST_REASONS]:
-        yield f"  quarantined: {plural(reason['count'], 'row')}: {in_words(reason)}"
+        yield f"  quarantined: {format_plural(reason['count'], 'row')}: {in_words(reason)}"
 
 
 def _describe_messages(held: Held) -> Iterator[str]:
     yield f"messages: {_format_counts(held.rows, held.valid)}"
     yield from _format_reasons(held.why)
     if held.copies:
-        yield f"  duplicates: {plural(held.copies, 'row')}, exact copies of others; a what-if counts each message once"
+        copies = format_plural(held.copies, "row")
+        yield f"  duplicates: {copies}, exact copies of others; a what-if counts each message once"
     if held.valid:
-        more = f" and {count(len(held.topics) - 3)} more" if len(held.topics) > 3 else ""
-        parts = "not partitioned" if held.unpartitioned else f"{count(held.partitions)} partitions"
+        more = f" and {format_count(len(held.topics) - 3)} more" if len(held.topics) > 3 else ""
+        parts = "not partitioned" if held.unpartitioned else f"{format_count(held.partitions)} partitions"
         yield f"topics: {', '.join(held.topics[:3])}{more}; {parts}"
         yield f"time: {held.first:%Y-%m-%d %H:%M:%S} to {held.last:%Y-%m-%d %H:%M:%S} UTC"
-        yield f"keys: {percent(held.keyed / held.valid)} of the messages have one, about {count(held.keys)} different"
+        keyed = format_percent(held.keyed / held.valid)
+        yield f"keys: {keyed} of the messages have one, about {format_count(held.keys)} different"
 
 
 def write_run_file(

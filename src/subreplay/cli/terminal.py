@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from subreplay.reports.clean import clean
+from subreplay.reports.text_cleaning import escape_unsafe
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,14 +50,14 @@ class Terminal:
     def print_line(self, line: str) -> None:
         """Print a line of the result, of any length, unless the command prints one JSON object."""
         if not self.as_json:
-            sys.stdout.write(f"{clean(line)}\n")
+            sys.stdout.write(f"{escape_unsafe(line)}\n")
             sys.stdout.flush()  # keeps the order with lines on standard error
 
     def warn(self, text: str, style: str = "yellow") -> None:
         """Print lines on standard error."""
         for line in text.split("\n"):
             console = self._spinner_console or self.err
-            console.print(clean(line), style=style, markup=False, highlight=False, soft_wrap=True)
+            console.print(escape_unsafe(line), style=style, markup=False, highlight=False, soft_wrap=True)
 
     def print_failure(self, text: str, code: int, log: os.PathLike[str] | None = None) -> None:
         """Print the error that ended the command."""

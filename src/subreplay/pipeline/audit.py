@@ -30,7 +30,7 @@ from subreplay.pipeline.source import Source
 from subreplay.pipeline.topic_findings import keyless_strays, keys_in_two_partitions
 from subreplay.pipeline.whatif import measured_plan
 from subreplay.pipeline.window_sums import Loads, added, first_findings, write_rows
-from subreplay.reports.figures import MOST_TOLD
+from subreplay.reports.figures import MAX_SHOWN_FINDINGS
 from subreplay.rows.model.columns import DAY, UNKNOWN, gathered
 from subreplay.rows.model.partitioner_words import WARNING, sentences
 from subreplay.rows.model.rows import Scope
@@ -146,7 +146,7 @@ def explain(source: Source, judge: Judge, judged: Judged) -> Counted:
     since = UNKNOWN if source.before is None else source.before.end
     assigned = find_assignment_findings(judge.policy, source.statistics.group, judge.dates)
     ranges = topic_findings.find_range_violations(judge, subscription, since, assigned)
-    counting = FindingCounting(source.span, source.width, config.report.worst, MOST_TOLD)
+    counting = FindingCounting(source.span, source.width, config.report.worst, MAX_SHOWN_FINDINGS)
     new = source.tables.new("violations", VIOLATIONS, source.where)
     outputs = {**explaining.OUTPUTS, "violations": new}
     words = judged.findings.split(FindingExplainer(explainer, counting), outputs)

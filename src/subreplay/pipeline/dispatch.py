@@ -21,7 +21,7 @@ from subreplay.config.scenario import GroupScenario, Scenario
 from subreplay.engine.interface import Dataset, NewRows, Splitter, Step
 from subreplay.errors import ConfigError
 from subreplay.pipeline.source import WINDOWS, Source
-from subreplay.reports.figures import MOST_TOLD, DispatchFigures, Figures
+from subreplay.reports.figures import MAX_SHOWN_FINDINGS, DispatchFigures, Figures
 from subreplay.rows.groups import AddingUp
 from subreplay.rows.model.tables import AUDITED
 from subreplay.rows.model.words import KeyWords
@@ -243,7 +243,7 @@ def _figures(source: Source, plan: Plan, judge: Judge, log: Dataset, scenario: s
         _JudgePredicted(JudgeRows(judge, subscription), scenario),
         {"audited": new, "findings": judging.OUTPUTS["findings"]},
     )
-    counting = FindingCounting(source.span, source.width, config.report.worst, MOST_TOLD)
+    counting = FindingCounting(source.span, source.width, config.report.worst, MAX_SHOWN_FINDINGS)
     words = FindingExplainer(Explainer(judge, subscription), counting)
     outputs = {name: explaining.OUTPUTS[name] for name in ("counts", "first")}
     told = judged["findings"].split(_Only(words, tuple(outputs)), outputs)
@@ -257,7 +257,7 @@ def _figures(source: Source, plan: Plan, judge: Judge, log: Dataset, scenario: s
         plan,
         (),
         findings=sums.widen_counts(counts, source.width),
-        worst=sums.select_worst(first, config.report.worst, source.width, MOST_TOLD),
+        worst=sums.select_worst(first, config.report.worst, source.width, MAX_SHOWN_FINDINGS),
         terms=judge.terms,
     )
 

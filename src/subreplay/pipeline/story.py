@@ -16,12 +16,12 @@ from subreplay.pipeline.input_tables import Given
 from subreplay.pipeline.plan_questions import answer, finalists, given_of
 from subreplay.pipeline.source import Source, read, read_traffic, write_profile, write_tables
 from subreplay.pipeline.sums import sum_audit
-from subreplay.reports.assemble import compare
 from subreplay.reports.assemble import report as assemble
-from subreplay.reports.assemble.dispatch import dispatch_view
-from subreplay.reports.assemble.plans import plan_view
-from subreplay.reports.assemble.result_tables import result_tables
-from subreplay.reports.assemble.verdict import judgement, replayable
+from subreplay.reports.assemble import scenario_comparison
+from subreplay.reports.assemble.audit_verdict import judge_audit, judge_replay
+from subreplay.reports.assemble.dispatch_views import build_dispatch_view
+from subreplay.reports.assemble.plan_views import build_plan_view
+from subreplay.reports.assemble.result_tables import build_result_tables
 from subreplay.reports.data import EngineInfo, ReportData
 from subreplay.reports.figures import DispatchFigures
 from subreplay.reports.plan_data import PlanView
@@ -65,13 +65,13 @@ def audit(
     with progress("replaying the traffic under the scenarios"):
         figures, plans = scenarios.assign(source, figures)
     replayed = _replayed(source, plans, progress)
-    dispatch = tuple(map(dispatch_view, replayed))
-    found_out = judgement(figures, config)
-    views = compare.scenario_views(plans, figures, replayed)
-    run = assemble.run_info(config, figures, "audit", shown_engine or info_of(engine))
-    report = assemble.report(run, figures, found_out, views, dispatch)
+    dispatch = tuple(map(build_dispatch_view, replayed))
+    found_out = judge_audit(figures, config)
+    views = scenario_comparison.build_scenario_views(plans, figures, replayed)
+    run = assemble.build_run_info(config, figures, "audit", shown_engine or info_of(engine))
+    report = assemble.build_report(run, figures, found_out, views, dispatch)
     with progress("writing the result tables"):
-        write_tables(source, result_tables(figures, run, found_out, views))
+        write_tables(source, build_result_tables(figures, run, found_out, views))
     return Result(found_out.verdict, report, source.tables.written)
 
 
@@ -108,7 +108,7 @@ def plan(
         answers = tuple(answer(asked, question) for question in questions)
     shown = config.model_copy(update={"scenarios": finalists(config, answers)})
     source = replace(source, config=shown, stored_profile=source.profiled)
-    return _compare(source, progress, tuple(plan_view(found) for found in answers))
+    return _compare(source, progress, tuple(build_plan_view(found) for found in answers))
 
 
 def _compare(source: Source, progress: Progress, plans_made: tuple[PlanView, ...] = ()) -> Result:
@@ -116,14 +116,14 @@ def _compare(source: Source, progress: Progress, plans_made: tuple[PlanView, ...
     config = source.config
     with progress("replaying the traffic under the scenarios"):
         figures, plans = scenarios.assign(source, scenarios.sum_traffic(source))
-    judged = replayable(figures, config)
+    judged = judge_replay(figures, config)
     replayed = () if judged.nothing else _replayed(source, plans, progress)
-    dispatch = tuple(map(dispatch_view, replayed))
-    views = compare.scenario_views(plans, figures, replayed)
-    run = assemble.run_info(config, figures, "whatif", info_of(source.engine))
-    report = replace(assemble.report(run, figures, judged, views, dispatch), plans=plans_made)
+    dispatch = tuple(map(build_dispatch_view, replayed))
+    views = scenario_comparison.build_scenario_views(plans, figures, replayed)
+    run = assemble.build_run_info(config, figures, "whatif", info_of(source.engine))
+    report = replace(assemble.build_report(run, figures, judged, views, dispatch), plans=plans_made)
     with progress("writing the result tables"):
-        write_tables(source, result_tables(figures, run, judged, views))
+        write_tables(source, build_result_tables(figures, run, judged, views))
     return Result(judged.verdict, report, source.tables.written)
 
 

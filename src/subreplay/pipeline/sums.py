@@ -23,7 +23,7 @@ from subreplay.pipeline.measurements import count_scattered_keys, lags
 from subreplay.pipeline.partitioners import producers_of
 from subreplay.pipeline.retractions import retract
 from subreplay.pipeline.source import Source
-from subreplay.reports.figures import MOST_TOLD, Figures
+from subreplay.reports.figures import MAX_SHOWN_FINDINGS, Figures
 from subreplay.rows.model.tables import AUDITED, RETRACTED_FINDINGS
 from subreplay.whatif.fair_share import Connected, connected
 from subreplay.whatif.message_assignment import Plan
@@ -52,7 +52,7 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: Counted) -> F
         load=judged.loads.by_window(source.report_span).to_pylist(),
         consumers=sums.sum_consumers(given),
         findings=findings,
-        worst=sums.select_worst(found.first, source.config.report.worst, width, MOST_TOLD),
+        worst=sums.select_worst(found.first, source.config.report.worst, width, MAX_SHOWN_FINDINGS),
         terms=judge.terms,
         clocks=_clocks(source, judge, counts[1], findings, sums.sum_lags(given)),
         fit=find_best_fit(judge.policy, sums.sum_fits(given)),

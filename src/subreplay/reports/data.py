@@ -10,9 +10,9 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from subreplay.reports import words
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.finding_data import CodeSummary, FindingPoint
+from subreplay.reports.formatting import format_plural
 from subreplay.reports.plan_data import PlanView
 
 SCHEMA_VERSION = "2.4"
@@ -30,7 +30,7 @@ class EngineInfo:
     def words(self) -> str:
         """Name, version and cores, as ``Spark 4.1.1 on 2 cores``."""
         name = "Spark" if self.name == "spark" else self.name
-        return f"{name} {self.version}" + (f" on {words.plural(self.cores, 'core')}" if self.cores else "")
+        return f"{name} {self.version}" + (f" on {format_plural(self.cores, 'core')}" if self.cores else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,83 +7,97 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from subreplay.reports import words
 from subreplay.reports.dispatch_data import Blocked, DispatchView, Latency
-from subreplay.reports.text_table import MOST_ROWS, Cell, alarm, table, with_rest
+from subreplay.reports.formatting import (
+    MISSING,
+    format_clock,
+    format_count,
+    format_early,
+    format_nanos,
+    format_nanos_or_never,
+)
+from subreplay.reports.text_table import MAX_TABLE_ROWS, Cell, add_rest_count, build_table, format_alarm
 
-PLACES = {"hash": "hashes", "partition": "partitions"}
-MOST_BLOCKED = 5  # of consumers and of hashes, in one scenario; the page and the JSON have more
+PLACE_NAMES = {"hash": "hashes", "partition": "partitions"}
+MAX_BLOCKED_SHOWN = 5  # of consumers and of hashes, in one scenario; the page and the JSON have more
 
 
-def latencies(views: Sequence[DispatchView]) -> Table:
+def build_latency_table(views: Sequence[DispatchView]) -> Table:
     """One line a scenario: how late applications take messages."""
     columns = (("scenario", False), ("p50", True), ("p99", True), ("max", True), ("never", True), ("too early", True))
     rows: list[Sequence[Cell]] = [
-        (v.name, *_latency(v.to_delivered), alarm(v.to_delivered.never), alarm(v.early.count if v.early else 0))
-        for v in views[:MOST_ROWS]
+        (
+            v.name,
+            *_format_latency(v.to_delivered),
+            format_alarm(v.to_delivered.never),
+            format_alarm(v.early.count if v.early else 0),
+        )
+        for v in views[:MAX_TABLE_ROWS]
     ]
-    return with_rest(table(columns, rows), len(views))
+    return add_rest_count(build_table(columns, rows), len(views))
 
 
-def compared(views: Sequence[DispatchView]) -> Table:
+def build_dispatch_table(views: Sequence[DispatchView]) -> Table:
     """One line a scenario: how much waits, for how long, and what comes twice."""
     columns = (("scenario", False), ("max\nbacklog", True), ("\ndrain", True), ("\nblocked", True),
                ("re-\ndelivered", True), ("dead\nletters", True))  # fmt: skip
     rows: list[Sequence[Cell]] = [
-        (v.name, words.count(v.backlog_max), words.nanos_or_never(v.drain.took_ns),
-         words.nanos(v.blocked_ns), words.count(v.redeliveries), alarm(v.outcomes.dead_lettered))
-        for v in views[:MOST_ROWS]
+        (v.name, format_count(v.backlog_max), format_nanos_or_never(v.drain.took_ns),
+         format_nanos(v.blocked_ns), format_count(v.redeliveries), format_alarm(v.outcomes.dead_lettered))
+        for v in views[:MAX_TABLE_ROWS]
     ]  # fmt: skip
-    return with_rest(table(columns, rows), len(views))
+    return add_rest_count(build_table(columns, rows), len(views))
 
 
-def too_early(views: Sequence[DispatchView]) -> Iterator[str]:
+def list_early_deliveries(views: Sequence[DispatchView]) -> Iterator[str]:
     """Of each scenario what it delivers too early."""
     for v in views:
         if v.early is not None:
-            early = words.early(v.early.count, v.early.delayed, v.early.least_ns, v.early.most_ns)
+            early = format_early(v.early.count, v.early.delayed, v.early.least_ns, v.early.most_ns)
             yield f"{v.name}: {early}"
 
 
-def _latency(latency: Latency) -> tuple[str, str, str]:
+def _format_latency(latency: Latency) -> tuple[str, str, str]:
     """Median, 99th percentile and longest; dashes where no message came so far."""
     if not latency.count:
-        return words.MISSING, words.MISSING, words.MISSING
-    p50, p99, most = map(words.nanos_or_never, (latency.p50_ns, latency.p99_ns, latency.max_ns))
+        return MISSING, MISSING, MISSING
+    p50, p99, most = map(format_nanos_or_never, (latency.p50_ns, latency.p99_ns, latency.max_ns))
     return p50, p99, most
 
 
-def blockers(views: Sequence[DispatchView], taken: Mapping[str, Table], day: str | None) -> Iterator[tuple[str, Table]]:
+def list_blocker_tables(
+    views: Sequence[DispatchView], taken: Mapping[str, Table], day: str | None
+) -> Iterator[tuple[str, Table]]:
     """For each scenario what was assumed, what limits its drain, what its rules found, what its consumers have
     ``taken``, and who blocks whom.
 
     Instants of ``day`` are written without it.
     """
-    for view in views[:MOST_ROWS]:
-        yield f"{view.name} ({view.source})", _assumed(view)
+    for view in views[:MAX_TABLE_ROWS]:
+        yield f"{view.name} ({view.source})", _build_assumptions(view)
         if view.name in taken:
             yield f"{view.name} ({view.source}): what each consumer takes", taken[view.name]
         for what, blocked, total in (
             ("consumers", view.blocked_consumers, view.blocked_consumers_count),
-            (PLACES[view.places], view.blocked_hashes, view.blocked_hashes_count),
+            (PLACE_NAMES[view.places], view.blocked_hashes, view.blocked_hashes_count),
         ):
             if blocked:
-                yield f"{view.name} ({view.source}): blocked {what}", _blocked(blocked, total, day)
+                yield f"{view.name} ({view.source}): blocked {what}", _build_blocked_table(blocked, total, day)
 
 
-def _assumed(view: DispatchView) -> Table:
+def _build_assumptions(view: DispatchView) -> Table:
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="dim", no_wrap=True)
     lines.add_column(overflow="fold")
     settings = ", ".join(f"{name} {value}" for name, value in view.settings)
-    found = ", ".join(f"{code.code} {words.count(code.count)} ({code.status})" for code in view.codes if code.count)
-    duplicates = ", ".join(f"{words.count(d.count)} by {d.cause}" for d in view.duplicates if d.count)
+    found = ", ".join(f"{code.code} {format_count(code.count)} ({code.status})" for code in view.codes if code.count)
+    duplicates = ", ".join(f"{format_count(d.count)} by {d.cause}" for d in view.duplicates if d.count)
     rows = (
         ("policy", f"{view.policy} ({view.profile})" + (f"; {view.note}" if view.note else "")),
         ("service", view.service + (f"; seed {view.seed}" if view.seed is not None else "")),
         ("settings", settings),
         ("drain", view.drain.limit),
-        ("came again", duplicates),
+        ("redelivered", duplicates),
         ("findings", found),
     )
     for name, value in rows:
@@ -92,7 +106,7 @@ def _assumed(view: DispatchView) -> Table:
     return lines
 
 
-def _blocked(rows: Sequence[Blocked], total: int, day: str | None) -> Table:
+def _build_blocked_table(rows: Sequence[Blocked], total: int, day: str | None) -> Table:
     columns = (
         ("waits", False),
         ("for", False),
@@ -101,11 +115,11 @@ def _blocked(rows: Sequence[Blocked], total: int, day: str | None) -> Table:
         ("blocked", True),
         ("messages", True),
     )
-    shown = rows[:MOST_BLOCKED]
+    shown = rows[:MAX_BLOCKED_SHOWN]
     cells: list[Sequence[Cell]] = [
-        (", ".join(filter(None, (row.place, row.consumer))), row.holder or words.MISSING, row.why,
-         words.clock(row.since, day), ("> " if row.ongoing else "") + words.nanos(row.blocked_ns),
-         words.count(row.messages))
+        (", ".join(filter(None, (row.place, row.consumer))), row.holder or MISSING, row.why,
+         format_clock(row.since, day), ("> " if row.ongoing else "") + format_nanos(row.blocked_ns),
+         format_count(row.messages))
         for row in shown
     ]  # fmt: skip
-    return with_rest(table(columns, cells), total, len(shown), "")
+    return add_rest_count(build_table(columns, cells), total, len(shown), "")

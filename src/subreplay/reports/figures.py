@@ -22,7 +22,9 @@ from subreplay.whatif.fair_share import Connected
 from subreplay.whatif.message_assignment import Plan
 
 Row = Mapping[str, Any]
-MOST_TOLD = 2_000  # findings in words that come back to the driver and stand in a report, of all rules together
+MAX_SHOWN_FINDINGS = (
+    2_000  # findings in words that come back to the driver and stand in a report, of all rules together
+)
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 METRICS: Final = {
-    "share": "A consumer's part of all messages that consumers were given.",
+    "share": "A consumer's part of all messages that were delivered to consumers.",
     "even share": (
-        "What each consumer would have if all had the same: one over the most consumers connected at once in a "
+        "The share of each consumer if all had the same: one divided by the most consumers connected at once in a "
         "window; of several windows their mean, each weighed with its messages."
     ),
     "skew": (
-        "A consumer's share over the even share: 1× is balanced, 2× is twice its part; that of a scenario is that of "
+        "A consumer's share divided by the even share: 1× is balanced, 2× is twice the even share; that of a scenario is that of "
         "its largest share."
     ),
     "worst window": (
@@ -20,7 +20,7 @@ METRICS: Final = {
     ),
     "keys": "Distinct keys, counted in each topic partition.",
     "redelivered": "Deliveries of a message that had been delivered before.",
-    "unacked": "Deliveries whose acknowledgement the data do not have.",
+    "unacked": "Deliveries whose acknowledgement the data do not contain.",
     "consumers": "The most consumers that were connected at once.",
     "moved": (
         "Of the messages published from a change of the members until the next one, those that came to a slot (or "
@@ -48,18 +48,18 @@ METRICS: Final = {
         "From the publication of a message, or the time it is delayed to, until an application first takes it: median, "
         "99th percentile, longest. A message that none ever takes is later than all others."
     ),
-    "too early": "Delayed messages that an application takes before their time.",
+    "too early": "Delayed messages that an application receives before their delivery time.",
     "backlog": (
         "Messages published and not yet done with; the largest is that of the ends of all windows, and of the moment "
         "after the last publication."
     ),
     "left": "The backlog just after the last message was published, that message included.",
-    "drain": "From the publication of the last message until nothing was left; never, where something always is.",
+    "drain": "From the publication of the last message until the backlog is empty; never, if it does not become empty.",
     "blocked": (
-        "How long messages that were due waited for a consumer to let go of a key, a partition or the subscription. "
+        "How long messages that were due waited until a consumer released a key, a partition or the subscription. "
         "Waits at the same time count once: it is never longer than the replay."
     ),
-    "dead letters": "Messages that were given up and went to the dead letter topic.",
+    "dead letters": "Messages that the consumer gave up and sent to the dead letter topic.",
     "at the expected owner": (
         "First and later deliveries that went to the consumer that owned the key then; those during a join or a close "
         "are left out."

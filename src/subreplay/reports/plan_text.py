@@ -8,25 +8,25 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from subreplay.reports import words
+from subreplay.reports.formatting import format_percent
 from subreplay.reports.plan_data import PlanTable, PlanView
-from subreplay.reports.text_table import MOST_ROWS, Cell, table, with_rest
+from subreplay.reports.text_table import MAX_TABLE_ROWS, Cell, add_rest_count, build_table
 
 
-def plan_parts(plans: Sequence[PlanView]) -> Iterable[Text | Padding]:
+def build_plan_parts(plans: Sequence[PlanView]) -> Iterable[Text | Padding]:
     """What is printed of plans, from top to bottom."""
     for plan in plans:
         yield Text(f"\nPlan: {plan.question}", style="bold")
-        yield Padding(_answer(plan), (0, 0, 0, 2))
+        yield Padding(_build_answer_grid(plan), (0, 0, 0, 2))
         for one in plan.tables:
             yield Padding(Text(f"\n{one.title}", style="dim"), (0, 0, 0, 2))
-            yield Padding(_table(one), (0, 0, 0, 2))
+            yield Padding(_build_plan_table(one), (0, 0, 0, 2))
         for pasted in plan.texts:
             yield Padding(Text(f"\n{pasted.title}", style="dim"), (0, 0, 0, 2))
             yield Padding(Text("\n".join(pasted.lines)), (0, 0, 0, 2))
 
 
-def _answer(plan: PlanView) -> Table:
+def _build_answer_grid(plan: PlanView) -> Table:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="dim")
     grid.add_column(overflow="fold")
@@ -34,7 +34,7 @@ def _answer(plan: PlanView) -> Table:
     if plan.value is not None:
         grid.add_row(Text("achieves"), Text(f"{plan.value_text}: {plan.measured}"))
     if plan.bound is not None:
-        gap = "" if plan.gap is None else f"; the gap is {words.percent(plan.gap)}"
+        gap = "" if plan.gap is None else f"; the gap is {format_percent(plan.gap)}"
         grid.add_row(Text("bound"), Text(f"{plan.bound_text}, which nothing can beat{gap}"))
     if plan.runner_up:
         grid.add_row(Text("runner-up"), Text(plan.runner_up))
@@ -44,11 +44,11 @@ def _answer(plan: PlanView) -> Table:
     return grid
 
 
-def _table(one: PlanTable) -> Table:
+def _build_plan_table(one: PlanTable) -> Table:
     columns = tuple(zip(one.columns, one.numbers, strict=True))
     chosen = one.marked or (False,) * len(one.rows)
     rows: list[Sequence[Cell]] = [
         [Text(("* " if mark else "") + row[0], style="bold" if mark else ""), *row[1:]]
-        for row, mark in zip(one.rows[:MOST_ROWS], chosen, strict=False)
+        for row, mark in zip(one.rows[:MAX_TABLE_ROWS], chosen, strict=False)
     ]
-    return with_rest(table(columns, rows), len(one.rows) + one.rows_left_out)
+    return add_rest_count(build_table(columns, rows), len(one.rows) + one.rows_left_out)

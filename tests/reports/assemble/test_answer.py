@@ -1,14 +1,14 @@
-"""Which scenario is best by each measure: those that never drain or deliver too early are behind the others."""
+"""Which scenario is best by each measure: those that never drain or deliver too early are behind the format_worst."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from subreplay.reports.assemble.answer import answers
+from subreplay.reports.assemble.whatif_answers import find_best_scenarios
 from subreplay.reports.data import Answer, ReportData
 from subreplay.reports.dispatch_data import Drain, Early, Latency
+from subreplay.reports.formatting import format_worst
 from subreplay.reports.text import to_text
-from subreplay.reports.words import others
 
 SECOND = 10**9
 
@@ -17,7 +17,7 @@ def found(data: ReportData, **changes: object) -> dict[str, Answer]:
     """The answers by title, where the first replay has these changes; without them it is the best."""
     first, second = data.dispatch
     calm = replace(first, to_delivered=Latency(9, 1, 1, 1), backlog_max=1, drain=Drain(1, 1, (), ""), blocked_ns=0)
-    return {one.title: one for one in answers(data.scenarios, (replace(calm, **changes), second))}  # type: ignore[arg-type]
+    return {one.title: one for one in find_best_scenarios(data.scenarios, (replace(calm, **changes), second))}  # type: ignore[arg-type]
 
 
 def test_the_best_has_the_lowest_figure(dispatched: ReportData) -> None:
@@ -40,8 +40,8 @@ def test_others_that_drain_are_not_said_to_take_for_ever(dispatched: ReportData)
         replace(dispatched.dispatch[0], name=str(took), drain=Drain(1, took, (), ""))
         for took in (SECOND, 3 * SECOND, None)
     ]
-    drain = {one.title: one for one in answers(dispatched.scenarios, views)}["Fastest drain"]
-    assert (drain.best, others(drain.worst, drain.best)) == ("1 s", " (others up to 3 s or never)")
+    drain = {one.title: one for one in find_best_scenarios(dispatched.scenarios, views)}["Fastest drain"]
+    assert (drain.best, format_worst(drain.worst, drain.best)) == ("1 s", " (format_worst up to 3 s or never)")
 
 
 def test_a_scenario_that_delivers_too_early_is_no_best_one(dispatched: ReportData) -> None:
@@ -64,7 +64,7 @@ def test_a_scenario_that_drops_messages_is_no_best_one(dispatched: ReportData) -
 
 def test_where_no_scenario_drains_all_are_alike(dispatched: ReportData) -> None:
     never = [replace(view, drain=Drain(1, None, (), "")) for view in dispatched.dispatch]
-    (drain,) = (one for one in answers(dispatched.scenarios, never) if one.title == "Fastest drain")
+    (drain,) = (one for one in find_best_scenarios(dispatched.scenarios, never) if one.title == "Fastest drain")
     assert (drain.best, drain.worst, len(drain.scenarios)) == ("never", "never", 2)
 
 

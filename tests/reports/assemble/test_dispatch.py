@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from subreplay.reports.assemble.dispatch import dispatch_view
+from subreplay.reports.assemble.dispatch_views import build_dispatch_view
 from subreplay.reports.data import ReportData
 from subreplay.reports.dispatch_data import BacklogPoint, Latency
 from subreplay.reports.figures import DispatchFigures
-from subreplay.reports.page.canvas import PLOT, Frame
-from subreplay.reports.page.chart_dispatch import MOST_COLUMNS, Scale, backlog_chart, latency_chart
+from subreplay.reports.page.chart_canvas import PLOT, TimeFrame
+from subreplay.reports.page.chart_dispatch import MOST_COLUMNS, DurationScale, draw_backlog_chart, draw_latency_chart
 from subreplay.reports.page.html import to_html
-from subreplay.reports.page.palette import palette
+from subreplay.reports.page.palette import build_palette
 from subreplay.reports.text import to_text
 from subreplay.semantics.policies import make_policy
 from subreplay.whatif.message_assignment import Plan
@@ -76,21 +76,21 @@ def test_rules_over_predicted_deliveries_are_shown_by_scenario_and_told_in_words
 
 
 def test_consumers_of_a_scenario_have_colours(dispatched: ReportData) -> None:
-    assert palette(replace(dispatched, scenarios=())).token("c10") == "k9"
+    assert build_palette(replace(dispatched, scenarios=())).find_token("c10") == "k9"
 
 
 def test_a_latency_axis_holds_all_from_tick_to_tick() -> None:
-    scale = Scale([4 * MS, 7 * SECOND])
+    scale = DurationScale([4 * MS, 7 * SECOND])
     assert scale.ticks == (MS, 10 * MS, 100 * MS, SECOND, 10 * SECOND)
     assert [round(scale.x(d)) for d in (MS, 100 * MS, 10 * SECOND)] == [0, PLOT // 2, PLOT]
     assert scale.x(0) == 0
-    assert Scale([]).ticks == Scale([0, 0]).ticks == (1_000, 10_000)
-    assert Scale([10 * MS]).ticks == (10 * MS, 100 * MS)
+    assert DurationScale([]).ticks == DurationScale([0, 0]).ticks == (1_000, 10_000)
+    assert DurationScale([10 * MS]).ticks == (10 * MS, 100 * MS)
 
 
 def test_what_happened_to_no_message_has_no_bar(dispatched: ReportData) -> None:
     never = replace(dispatched.dispatch[0], to_acked=Latency(0, 0, 0, 0))
-    drawn = latency_chart([never])
+    drawn = draw_latency_chart([never])
     assert drawn.count("as recorded, at the application: half within 4 ms, 99% within 900 ms, all within 7 s") == 2
     assert "acknowledged" not in drawn
     assert "– 7 s –" in re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", to_html(replace(dispatched, dispatch=(never,)))))
@@ -100,7 +100,7 @@ def test_the_backlog_is_drawn_on_one_scale_from_each_point_to_the_next(dispatche
     points = (BacklogPoint(at(0), 30, 10), BacklogPoint(at(20), 0, 20), BacklogPoint(at(60), 0, 0))
     high = replace(dispatched.dispatch[0], backlog=points)
     low = replace(dispatched.dispatch[1], backlog=(BacklogPoint(at(0), 0, 5), BacklogPoint(at(60), 0, 0)))
-    drawn = backlog_chart((high, low), Frame(us(0), us(60)))
+    drawn = draw_backlog_chart((high, low), TimeFrame(us(0), us(60)))
     assert drawn.count(">40</text>") == 2
     assert re.findall(r"<title>([^<]*)</title>", drawn) == [
         "as recorded: 30 waiting, 10 unacknowledged, 12:00:00 to 12:00:20",
@@ -112,7 +112,7 @@ def test_the_backlog_is_drawn_on_one_scale_from_each_point_to_the_next(dispatche
 
 def test_a_long_backlog_keeps_its_peak(dispatched: ReportData) -> None:
     points = tuple(BacklogPoint(at(i / 10), 900 if i == 333 else 7, 0) for i in range(600))
-    drawn = backlog_chart([replace(dispatched.dispatch[0], backlog=points)], Frame(us(0), us(60)))
+    drawn = draw_backlog_chart([replace(dispatched.dispatch[0], backlog=points)], TimeFrame(us(0), us(60)))
     assert drawn.count("<title>") <= MOST_COLUMNS
     assert "900 waiting" in drawn
 
@@ -135,5 +135,5 @@ def test_left_is_what_was_not_done_with_when_the_last_message_came() -> None:
         latencies=(), backlog=[{"window": 10, "published": 1, "settled": 1}], held=(), waits=(), hash_waits=(),
         drains=(),
     )  # fmt: skip
-    shown = dispatch_view(figures)
+    shown = build_dispatch_view(figures)
     assert (shown.backlog_max, shown.drain.left, shown.drain.took_ns) == (1, 1, 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from subreplay.reports.assemble.drain import Spread, drain, longest
+from subreplay.reports.assemble.drain_limits import ConsumerSpread, build_drain, select_longest
 from subreplay.reports.dispatch_data import Blocked, Bound
 
 S = 1_000_000_000
@@ -26,17 +26,17 @@ CONSUMER, HASH = Bound("consumer", "c3", 60, 30 * S), Bound("hash", "77", 20, 10
     ],
 )  # fmt: skip
 def test_the_larger_bound_limits(bounds: list[Bound], sentence: str) -> None:
-    assert drain(90, 40 * S, bounds).limit == sentence
+    assert build_drain(90, 40 * S, bounds).limit == sentence
 
 
 def test_a_drain_that_never_ends_says_so() -> None:
     why = "c3 holds 5 messages"
-    assert drain(90, None, [CONSUMER], never=why).limit == f"It never drains. {why}"
-    assert drain(0, 0).limit == "Nothing was left when the last message was published."
+    assert build_drain(90, None, [CONSUMER], never=why).limit == f"It never drains. {why}"
+    assert build_drain(0, 0).limit == "Nothing was left when the last message was published."
 
 
 def test_no_bound_is_longer_than_the_drain_took() -> None:
-    found = drain(90, 29 * S, [CONSUMER, HASH])
+    found = build_drain(90, 29 * S, [CONSUMER, HASH])
     assert [bound.busy_ns for bound in found.bounds] == [29 * S, 10 * S]
     assert found.limit.startswith("Not below 29 s")
 
@@ -44,22 +44,24 @@ def test_no_bound_is_longer_than_the_drain_took() -> None:
 @pytest.mark.parametrize(("anybody", "help_"), [(True, "A smaller receiver queue"), (False, "A more even share")])
 def test_more_consumers_would_not_help_where_some_are_idle(anybody: bool, help_: str) -> None:
     idle = "16 of 20 consumers are idle meanwhile: more consumers would not help."
-    assert drain(90, 40 * S, [CONSUMER], spread=Spread(20, 16, anybody)).limit.endswith(f"{idle} {help_} would.")
-    assert drain(90, 40 * S, [CONSUMER], spread=Spread(20, 0, anybody)).limit.endswith(
+    assert build_drain(90, 40 * S, [CONSUMER], spread=ConsumerSpread(20, 16, anybody)).limit.endswith(
+        f"{idle} {help_} would."
+    )
+    assert build_drain(90, 40 * S, [CONSUMER], spread=ConsumerSpread(20, 0, anybody)).limit.endswith(
         "More consumers, or a more even share, would help."
     )
 
 
 def test_waiting_is_not_taken_for_work_that_more_consumers_would_share() -> None:
-    assert drain(90, 61 * S, [CONSUMER]).limit == (
+    assert build_drain(90, 61 * S, [CONSUMER]).limit == (
         "Not below 30 s: c3 has 60 messages to serve. The rest of 1 min 1 s is waiting, not work."
     )
-    assert drain(90, 61 * S, [CONSUMER, HASH]).limit.endswith("The rest of 1 min 1 s is waiting, not work.")
-    assert "More consumers" in drain(90, 60 * S, [CONSUMER]).limit
+    assert build_drain(90, 61 * S, [CONSUMER, HASH]).limit.endswith("The rest of 1 min 1 s is waiting, not work.")
+    assert "More consumers" in build_drain(90, 60 * S, [CONSUMER]).limit
 
 
 def test_the_consumer_stands_before_the_hash() -> None:
-    assert drain(90, 40 * S, [HASH, CONSUMER]).bounds == (CONSUMER, HASH)
+    assert build_drain(90, 40 * S, [HASH, CONSUMER]).bounds == (CONSUMER, HASH)
 
 
 def test_who_waited_longest_comes_first_in_any_order_of_the_rows() -> None:
@@ -67,5 +69,5 @@ def test_who_waited_longest_comes_first_in_any_order_of_the_rows() -> None:
         return Blocked(consumer, "", "c1", "the hash drains", "2026-05-01T12:00:00Z", blocked_ns, 1, messages, False)
 
     rows = [waited("c10", 5), waited("c2", 5), waited("c3", 9), waited("c4", 5, messages=2), waited("c5", 1)]
-    assert [row.consumer for row in longest(rows, 4)] == ["c3", "c4", "c2", "c10"]
-    assert longest(rows[::-1], 4) == longest(rows, 4)
+    assert [row.consumer for row in select_longest(rows, 4)] == ["c3", "c4", "c2", "c10"]
+    assert select_longest(rows[::-1], 4) == select_longest(rows, 4)

@@ -18,7 +18,7 @@ from subreplay.audit.routing import Routing
 from subreplay.audit.rules.partitions import FIRST_MESSAGES, find_keys_in_two_partitions
 from subreplay.audit.rules.registry import RULES, find_rule_statuses
 from subreplay.audit.terms import Terms
-from subreplay.reports.assemble.findings import code_summaries
+from subreplay.reports.assemble.finding_views import build_code_summaries
 from subreplay.reports.figures import Figures
 from subreplay.reports.finding_data import CodeSummary
 from subreplay.rows.model.tables import VIOLATIONS
@@ -88,7 +88,7 @@ def summaries(case: Story | Told) -> list[CodeSummary]:
         "t", (), extent, WIDTH, plan, connected(plan.timelines.values(), last + 1), findings=counts, worst=worst,
         terms=case.terms,
     )  # fmt: skip
-    return [*code_summaries(figures)]
+    return [*build_code_summaries(figures)]
 
 
 def tickets(case: Story | Told) -> set[str]:

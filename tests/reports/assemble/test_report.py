@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from subreplay.audit.needs import Need
-from subreplay.reports.assemble import epochs, loads, moves
-from subreplay.reports.assemble.compare import STRETCHES, scenario_views
-from subreplay.reports.assemble.report import facts
+from subreplay.reports.assemble import consumer_loads, epoch_views, ownership_moves
+from subreplay.reports.assemble.report import build_facts
+from subreplay.reports.assemble.scenario_comparison import MAX_TIME_SLICES, build_scenario_views
 from subreplay.reports.figures import DispatchFigures, Figures
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies import make_policy
@@ -51,16 +51,18 @@ def test_skew_is_one_definition_in_windows_totals_and_scenarios() -> None:
         for name, n in zip("abcd", (210, 40, 90, 60), strict=True)
     ]
     figures = counted(plan, load=LOAD, consumers=totals)
-    assert [(p.consumer, p.skew) for p in loads.load_points(figures)] == [
+    assert [(p.consumer, p.skew) for p in consumer_loads.build_load_points(figures)] == [
         ("a", 0.6 * 2), ("b", 0.4 * 2), ("a", 0.5 * 4), ("c", pytest.approx(0.3 * 4)), ("d", 0.2 * 4)
     ]  # fmt: skip
-    in_all = {total.consumer: total.skew for total in loads.consumer_totals(figures)}
+    in_all = {total.consumer: total.skew for total in consumer_loads.build_consumer_totals(figures)}
     assert in_all == pytest.approx({"a": 210 / 400 / EVEN, "b": 0.1 / EVEN, "c": 0.225 / EVEN, "d": 0.15 / EVEN})
 
     level = {"scenario": "s", "messages": 400, "keys": 8, "messages_moved": 90, "keys_moved": 2}
     rows = [{"scenario": "s", "level": "window", **row} for row in LOAD]
     rows += [{"scenario": "s", "level": "consumer", **row} for row in totals]
-    (view,) = scenario_views((plan,), replace(figures, traffic=[*rows, {**level, "level": "scenario"}], hottest=100))
+    (view,) = build_scenario_views(
+        (plan,), replace(figures, traffic=[*rows, {**level, "level": "scenario"}], hottest=100)
+    )
     assert {one.consumer: one.skew for one in view.per_consumer} == pytest.approx(in_all)
     assert (view.max_share, view.even_share) == pytest.approx((210 / 400, EVEN))
     assert view.skew == pytest.approx(in_all["a"])
@@ -76,11 +78,13 @@ def test_skew_is_one_definition_in_windows_totals_and_scenarios() -> None:
 
 
 def test_of_many_windows_the_one_with_the_busiest_consumer_stands_for_its_neighbours() -> None:
-    extent = {"first": 0, "last": 2 * STRETCHES * SECOND - 1}
+    extent = {"first": 0, "last": 2 * MAX_TIME_SLICES * SECOND - 1}
     rows = [{"scenario": "s", "level": "window", **given(0, "b", 9)} | {"window": i * SECOND} for i in range(3)]
     rows[1]["messages"] = 20
     plan = planned("pulsar.shared", [PlannedMember("b", 0, None)])
-    (view,) = scenario_views((plan,), replace(counted(plan), traffic=rows, extent=extent, width=SECOND, hottest=1))
+    (view,) = build_scenario_views(
+        (plan,), replace(counted(plan), traffic=rows, extent=extent, width=SECOND, hottest=1)
+    )
     assert [(one.start[17:19], one.messages) for one in view.load] == [("00", 20), ("02", 9)]
 
 
@@ -95,7 +99,7 @@ def test_an_idle_consumer_is_there_with_its_reason_and_so_are_unowned_messages()
         {"scenario": "s", "level": "move", "topic": T, "partition": 0, "epoch": 0, "consumer": None, "messages": 5}
     ]
     rows += [{"scenario": "s", "level": "scenario", "messages": 15, "keys": 1, "messages_moved": 0, "keys_moved": 0}]
-    (view,) = scenario_views(
+    (view,) = build_scenario_views(
         (plan,), replace(counted(plan), traffic=rows, extent={"first": 0, "last": 10 * SECOND}, hottest=1)
     )
     assert {one.consumer: (one.messages, one.note) for one in view.per_consumer} == {
@@ -117,7 +121,7 @@ def test_the_spread_of_messages_without_a_key_is_named_as_assumed_where_nothing_
     policy: str, profile: str, lacking: set[Need], assumed: bool
 ) -> None:
     plan = planned(policy, [PlannedMember("a", 0, None)], profile=profile)
-    (view,) = scenario_views((plan,), counted(plan, lacking=frozenset(lacking)))
+    (view,) = build_scenario_views((plan,), counted(plan, lacking=frozenset(lacking)))
     assert ("the spread of messages without a key is assumed" in view.note) is assumed
 
 
@@ -140,7 +144,7 @@ def test_a_replayed_scenario_has_what_its_consumers_took() -> None:
         {"scenario": "s", "level": "window", **given(0, "b", 200)},
     ]
     rows += [{"scenario": "s", "level": "scenario", "messages": 400, "keys": 1, "messages_moved": 0, "keys_moved": 0}]
-    (view,) = scenario_views((plan,), counted(plan, traffic=rows), (replay,))
+    (view,) = build_scenario_views((plan,), counted(plan, traffic=rows), (replay,))
     assert (view.replayed, view.max_share, view.consumers) == (True, 0.75, 3)
     assert {one.consumer: (one.messages, one.note) for one in view.per_consumer} == {
         "a": (300, ""), "b": (100, ""), "c": (0, "joined when every message was at another consumer already")
@@ -148,11 +152,11 @@ def test_a_replayed_scenario_has_what_its_consumers_took() -> None:
 
 
 def test_without_members_there_is_no_map() -> None:
-    assert epochs.range_maps(counted(planned("pulsar.key_shared.auto_split", []))) == ((), 0)
+    assert epoch_views.build_range_maps(counted(planned("pulsar.key_shared.auto_split", []))) == ((), 0)
 
 
 def test_joins_of_one_instant_are_one_epoch_of_the_map() -> None:
-    (mapped,), _ = epochs.range_maps(counted(planned("pulsar.key_shared.auto_split", GROWING)))
+    (mapped,), _ = epoch_views.build_range_maps(counted(planned("pulsar.key_shared.auto_split", GROWING)))
     assert [view.cause for view in mapped.epochs] == [
         "epochs 1 to 2: a, b joined at 00:00:00.000000", "epochs 3 to 4: c, d joined at 00:01:00.000000"
     ]  # fmt: skip
@@ -170,22 +174,24 @@ def test_only_maps_that_are_shown_are_built(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Timeline, "table", seen)
     figures = counted(planned("pulsar.key_shared.consistent_hash", GROWING, 20))
-    maps, left_out = epochs.range_maps(figures)
-    assert (len(maps), left_out) == (epochs.SLOT_MAPS, 20 - epochs.SLOT_MAPS)
+    maps, left_out = epoch_views.build_range_maps(figures)
+    assert (len(maps), left_out) == (epoch_views.MAX_SLOT_MAPS, 20 - epoch_views.MAX_SLOT_MAPS)
     assert looked_at == {0}  # all have the same timeline, whose map is built once
-    assert moves.shown_moves(figures)[1] == 20 * 4 - moves.MOVES  # a and b gave to c and d, in each partition
+    assert (
+        ownership_moves.select_shown_moves(figures)[1] == 20 * 4 - ownership_moves.MAX_MOVES
+    )  # a and b gave to c and d, in each partition
     assert looked_at == {0}  # all have the same timeline, whose map is built once
 
 
 @pytest.mark.long
 def test_of_many_epochs_and_ranges_a_map_has_a_few_columns_and_shares() -> None:
-    joins = [PlannedMember(f"c{i}", i * SECOND // 8, None) for i in range(2 * epochs.EPOCHS)]
-    ((mapped,), _) = epochs.range_maps(counted(planned("pulsar.key_shared.consistent_hash", joins)))
-    assert len(mapped.epochs) <= epochs.EPOCHS
+    joins = [PlannedMember(f"c{i}", i * SECOND // 8, None) for i in range(2 * epoch_views.MAX_EPOCHS)]
+    ((mapped,), _) = epoch_views.build_range_maps(counted(planned("pulsar.key_shared.consistent_hash", joins)))
+    assert len(mapped.epochs) <= epoch_views.MAX_EPOCHS
     assert len(mapped.epochs) + mapped.epochs_left_out == len(joins)
     assert all(not view.bands and view.bands_left_out for view in mapped.epochs)
     last = mapped.epochs[-1]
-    assert len(last.shares) == epochs.SHARES + 1
+    assert len(last.shares) == epoch_views.MAX_SHARES + 1
     assert sum(one.share for one in last.shares) == pytest.approx(1)
     assert [a.end_us for a in mapped.epochs[:-1]] == [b.start_us for b in mapped.epochs[1:]]
 
@@ -193,8 +199,8 @@ def test_of_many_epochs_and_ranges_a_map_has_a_few_columns_and_shares() -> None:
 def test_names_that_only_the_deliveries_know_stand_beside_those_of_the_membership() -> None:
     plan = planned("pulsar.key_shared.auto_split", GROWING)
     figures = counted(plan, unknown_consumers=("c1", "c2"), members=("xc1",))
-    (fact,) = [fact for fact in facts(plan.policy, figures, ()) if fact.label == "Names"]
+    (fact,) = [fact for fact in build_facts(plan.policy, figures, ()) if fact.label == "Names"]
     assert fact.note == (
         "the deliveries name consumers 'c1', 'c2', of whom the membership does not know; it has consumer 'xc1'"
     )
-    assert not [fact for fact in facts(plan.policy, counted(plan), ()) if fact.label == "Names"]
+    assert not [fact for fact in build_facts(plan.policy, counted(plan), ()) if fact.label == "Names"]

@@ -12,8 +12,8 @@ from subreplay.audit.clocks import Clocks, ClockShift
 from subreplay.audit.needs import Need
 from subreplay.audit.rules.registry import Code, Exemption, find_rule_statuses
 from subreplay.config import run as config
-from subreplay.reports.assemble.findings import code_summaries
-from subreplay.reports.assemble.verdict import judgement, share_judged, unseen_promises
+from subreplay.reports.assemble.audit_verdict import compute_share_judged, find_unchecked_guarantees, judge_audit
+from subreplay.reports.assemble.finding_views import build_code_summaries
 from subreplay.reports.figures import Figures
 from subreplay.rows.model.held import FEW, Stored, nothing_of, told
 from subreplay.rows.model.rows import RuleStatus, Verdict
@@ -44,7 +44,7 @@ def run(**keys: Any) -> config.RunConfig:
 
 
 def verdict(figures: Figures, **keys: Any) -> tuple[Verdict, tuple[str, ...]]:
-    judged = judgement(figures, run(**keys))
+    judged = judge_audit(figures, run(**keys))
     return judged.verdict, judged.doubts
 
 
@@ -119,7 +119,7 @@ def test_what_waited_what_is_unknown_and_what_was_rejected_is_not_judged() -> No
         found("UNSEEN", 9, Exemption.FILTERED),
     ]
     some = replace(rejected("deliveries", 20), totals={"deliveries": 100, "undelivered": 10}, findings=findings)
-    assert share_judged(some) == (110 - 6 - 5) / 130
+    assert compute_share_judged(some) == (110 - 6 - 5) / 130
 
 
 def test_rows_in_quarantine_are_tolerated_as_far_as_the_run_says() -> None:
@@ -138,7 +138,7 @@ def test_what_a_rejected_row_could_explain_is_unknown_and_the_rest_invalid() -> 
     assert doubt.startswith("NOT_CONNECTED may be none: a membership row")
     both = replace(strays, findings=[*strays.findings, found("KEY_ORDER")])
     assert verdict(both)[0] is Verdict.INVALID
-    status = {summary.code: summary.status for summary in code_summaries(both)}
+    status = {summary.code: summary.status for summary in build_code_summaries(both)}
     assert (status["NOT_CONNECTED"], status["KEY_ORDER"]) == ("unknown", "violated")
 
 
@@ -149,7 +149,7 @@ def test_rows_that_contradict_one_another_leave_doubt() -> None:
 
 def test_a_rule_that_could_not_look_says_why() -> None:
     lacking = frozenset({Need.ACKNOWLEDGEMENTS, Need.MEMBERSHIP})
-    rules = {rule.code: rule for rule in code_summaries(replace(JUDGED, lacking=lacking))}
+    rules = {rule.code: rule for rule in build_code_summaries(replace(JUDGED, lacking=lacking))}
     assert (rules["DUP_DELIVERY"].status, rules["DUP_DELIVERY"].note) == (
         "not applicable",
         "no acknowledgement is recorded",
@@ -177,7 +177,7 @@ OF_ALL_DELIVERIES = {Code.LOST, Code.UNSEEN, Code.UNACKED, Code.STUCK, Code.STAR
     ],
 )
 def test_a_rule_without_its_columns_is_not_applicable(need: Need, blind: set[Code], seeing: set[Code]) -> None:
-    told = {summary.code: summary for summary in code_summaries(replace(JUDGED, lacking=frozenset({need})))}
+    told = {summary.code: summary for summary in build_code_summaries(replace(JUDGED, lacking=frozenset({need})))}
     assert {told[code.name].status for code in blind} == {"not applicable"}
     assert all(need.value in told[code.name].note for code in blind - {Code.STUCK, Code.STARVED})
     assert "not applicable" not in {told[code.name].status for code in seeing}
@@ -194,7 +194,7 @@ def test_the_slot_of_a_message_without_a_key_needs_its_producer_only_where_the_r
 def test_of_empty_tables_no_rule_says_that_it_found_nothing() -> None:
     unmoved = {Need.SOME_MESSAGE: {Code.UNKNOWN_MESSAGE, Code.NOT_CONNECTED}, Need.SOME_DELIVERY: {Code.MIXED_BATCH}}
     for need, seeing in unmoved.items():
-        told = {summary.code: summary for summary in code_summaries(replace(JUDGED, lacking=frozenset({need})))}
+        told = {summary.code: summary for summary in build_code_summaries(replace(JUDGED, lacking=frozenset({need})))}
         assert (told["KEY_ORDER"].status, need.value in told["KEY_ORDER"].note) == ("unknown", True)
         assert {told[code.name].status for code in seeing} == {"clean"}
 
@@ -215,8 +215,8 @@ def test_a_membership_that_nobody_joined_is_unknown_and_told_with_the_subscripti
 
 
 def test_only_what_the_data_lack_limits_what_valid_means() -> None:
-    assert unseen_promises(JUDGED) == frozenset()
-    assert unseen_promises(replace(JUDGED, lacking=frozenset({Need.RECEIPTS}))) == {Need.RECEIPTS}
+    assert find_unchecked_guarantees(JUDGED) == frozenset()
+    assert find_unchecked_guarantees(replace(JUDGED, lacking=frozenset({Need.RECEIPTS}))) == {Need.RECEIPTS}
 
 
 def test_every_doubtful_excuse_is_of_rules_that_somebody_promises() -> None:
@@ -252,6 +252,6 @@ def test_a_rule_that_a_clock_explains_is_unknown_and_says_so() -> None:
         (ClockShift("c2", -5_000_000_000, ("received_at",)),), {Code.WRONG_OWNER: 9, Code.LOST: 1}, {Code.LOST: 1}
     )
     some = replace(JUDGED, findings=[found("WRONG_OWNER", 9), found("LOST")], clocks=clocks)
-    told = {s.code: (s.status, s.verdict, s.note) for s in code_summaries(some)}
+    told = {s.code: (s.status, s.verdict, s.note) for s in build_code_summaries(some)}
     assert told["WRONG_OWNER"] == ("unknown", "unknown", "none with clocks corrected")
     assert told["LOST"] == ("violated", "invalid", "")

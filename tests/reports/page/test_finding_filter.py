@@ -14,18 +14,24 @@ import pytest
 from subreplay.reports.data import ReportData
 from subreplay.reports.finding_data import CodeSummary, FindingPoint, FindingView
 from subreplay.reports.page import finding_filter
-from subreplay.reports.page.canvas import frame
-from subreplay.reports.page.chart_time import most_found
-from subreplay.reports.page.finding_filter import MOST_ROWS, MOST_TALLIES, MOST_WINDOWS, Findings, findings
+from subreplay.reports.page.chart_canvas import find_time_frame
+from subreplay.reports.page.chart_time import select_named_consumers
+from subreplay.reports.page.finding_filter import (
+    MAX_FINDING_ROWS,
+    MOST_TALLIES,
+    MOST_WINDOWS,
+    FilteredFindings,
+    build_findings,
+)
 from subreplay.reports.page.html import to_html
-from subreplay.reports.page.view import STATUS_ORDER
+from subreplay.reports.page.page_view import STATUS_ORDER
 from tests.reports.made_reports import at, replayed
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
-def told(data: ReportData) -> Findings:
-    return findings(data, STATUS_ORDER)
+def told(data: ReportData) -> FilteredFindings:
+    return build_findings(data, STATUS_ORDER)
 
 
 def crowded(
@@ -50,8 +56,8 @@ def crowded(
 def test_a_row_is_found_by_the_numbers_of_its_choices(small: ReportData) -> None:
     found = told(small)
     card = found.cards[0]
-    source, code, consumer, window = map(int, card.told[2].numbers.split())
-    finding = card.told[2].view
+    source, code, consumer, window = map(int, card.shown[2].numbers.split())
+    finding = card.shown[2].view
     assert (found.sources[source], found.codes[code]) == ("observed", "key-at-two-consumers")
     assert found.consumers[consumer] == finding.consumer == "c1"
     assert found.windows[window] == (finding.window, finding.window)
@@ -83,7 +89,7 @@ def test_recorded_and_predicted_findings_are_told_apart(small: ReportData) -> No
 def test_a_finding_without_a_known_window_is_in_none(small: ReportData) -> None:
     worst = tuple(replace(finding, window="") for finding in small.codes[0].worst)
     found = told(replace(small, codes=(replace(small.codes[0], worst=worst),)))
-    assert {row.numbers.split()[3] for row in found.cards[0].told} == {"-1"}
+    assert {row.numbers.split()[3] for row in found.cards[0].shown} == {"-1"}
 
 
 @pytest.mark.long
@@ -108,9 +114,9 @@ def test_a_page_with_a_million_findings_stays_small(small: ReportData) -> None:
     assert sum(point.count for point in data.findings_over_time) == 1_098_240
     found, page = told(data), to_html(data)
     assert len(page.encode()) < 3_000_000
-    assert page.count('class="finding"') == found.rows <= MOST_ROWS
+    assert page.count('class="finding"') == found.rows <= MAX_FINDING_ROWS
     assert found.rows + found.left_out == 32 * 90
-    assert {len(card.told) for card in found.cards} <= {found.rows // 32, found.rows // 32 + 1}
+    assert {len(card.shown) for card in found.cards} <= {found.rows // 32, found.rows // 32 + 1}
     assert "of 1,098,240 findings are told here" in page
 
 
@@ -124,12 +130,12 @@ def test_names_cannot_make_the_page_large(small: ReportData) -> None:
 @pytest.mark.long
 def test_many_consumers_share_a_colour_in_the_chart(small: ReportData) -> None:
     data = crowded(small, rules=10, consumers=60, rows=1)
-    named = most_found(data.findings_over_time, frame(data))
+    named = select_named_consumers(data.findings_over_time, find_time_frame(data))
     assert 0 < len(named) < 60
     page = to_html(data)
     assert f"{60 - len(named)} smaller together" in page
     assert "at others, " in page
-    assert most_found(small.findings_over_time, frame(small)) == {"c1", "c2", "c3"}
+    assert select_named_consumers(small.findings_over_time, find_time_frame(small)) == {"c1", "c2", "c3"}
 
 
 def test_without_its_script_the_page_shows_all_and_no_filter(small: ReportData) -> None:

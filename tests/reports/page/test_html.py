@@ -18,7 +18,7 @@ from markupsafe import escape
 import subreplay
 from subreplay.reports.data import ReportData
 from subreplay.reports.metrics import METRICS
-from subreplay.reports.page.html import breakable, to_html
+from subreplay.reports.page.html import make_breakable, to_html
 from subreplay.reports.page.palette import LIGHT
 from subreplay.reports.text import to_text
 from tests.reports.made_reports import known_fault
@@ -212,7 +212,7 @@ def test_a_failover_map_has_a_row_for_each_partition(failover: ReportData) -> No
 
 
 def test_a_long_name_breaks_after_dots_and_is_escaped() -> None:
-    assert breakable("pulsar.key_<b>") == "pulsar.<wbr>key_<wbr>&lt;b&gt;"
+    assert make_breakable("pulsar.key_<b>") == "pulsar.<wbr>key_<wbr>&lt;b&gt;"
 
 
 def headings(page: str) -> list[str]:

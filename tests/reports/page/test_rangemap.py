@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from subreplay.reports.data import Band, EpochView
-from subreplay.reports.page.rangemap import Rect, rectangles
+from subreplay.reports.page.range_rectangles import OwnedRectangle, build_rectangles
 
 
 def epoch(index: int, *bands: Band) -> EpochView:
@@ -15,11 +15,11 @@ def epoch(index: int, *bands: Band) -> EpochView:
 def test_a_band_that_stays_is_one_rectangle() -> None:
     first = epoch(0, Band(0, 49, "a"), Band(50, 99, "b"))
     second = epoch(1, Band(0, 49, "a"), Band(50, 99, "c"))
-    assert rectangles((first, second)) == (
-        Rect(0, 20, 0, 50, "a"), Rect(0, 10, 50, 100, "b"), Rect(10, 20, 50, 100, "c")
+    assert build_rectangles((first, second)) == (
+        OwnedRectangle(0, 20, 0, 50, "a"), OwnedRectangle(0, 10, 50, 100, "b"), OwnedRectangle(10, 20, 50, 100, "c")
     )  # fmt: skip
 
 
 def test_a_gap_between_epochs_ends_a_rectangle() -> None:
-    drawn = rectangles((epoch(0, Band(0, 99, "a")), epoch(2, Band(0, 99, "a"))))
-    assert drawn == (Rect(0, 10, 0, 100, "a"), Rect(20, 30, 0, 100, "a"))
+    drawn = build_rectangles((epoch(0, Band(0, 99, "a")), epoch(2, Band(0, 99, "a"))))
+    assert drawn == (OwnedRectangle(0, 10, 0, 100, "a"), OwnedRectangle(20, 30, 0, 100, "a"))

@@ -15,7 +15,7 @@ from subreplay.adapters import ADAPTERS, Options, Told
 from subreplay.cli.command import open_engine_for, terminal
 from subreplay.cli.runs import Format, Json, Quiet, Verbose, check_folder
 from subreplay.errors import ConfigError, InputError
-from subreplay.reports.clean import clean
+from subreplay.reports.text_cleaning import escape_unsafe
 
 
 def inspect(
@@ -272,7 +272,7 @@ def _run_file(ingested: Told, to: str, form: str, more: Mapping[str, object]) ->
     run = {**ingested.run, "traffic": {"path": to, "format": form, **own}, **more}
     notes = [
         "Written by ingest: the subscription as it was recorded.",
-        *(f"* {clean(note)}" for note in ingested.notes),
+        *(f"* {escape_unsafe(note)}" for note in ingested.notes),
     ]
     lines = [
         line for each in notes for line in textwrap.wrap(each, 100, subsequent_indent="  ", break_long_words=False)

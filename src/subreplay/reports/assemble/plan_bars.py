@@ -6,17 +6,17 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from subreplay.reports import words
+from subreplay.reports.formatting import format_plural
 from subreplay.reports.plan_data import FrontPoint, PlanBar, PlanBars
 from subreplay.whatif.planning.questions.answer import Answer, Question
 from subreplay.whatif.planning.questions.policy_loads import names
 from subreplay.whatif.planning.questions.size_questions import ConsumerFigures
 
-MOST_BARS = 12
-_AMOUNT = Callable[[float | None], str]
+MAX_BARS = 12
+_FormatAmount = Callable[[float | None], str]
 
 
-class _Drawn(NamedTuple):
+class _ChartLabels(NamedTuple):
     """What a picture says beside its bars."""
 
     title: str
@@ -27,98 +27,108 @@ class _Drawn(NamedTuple):
     bound: bool = False
 
 
-def plan_bars(answer: Answer, amount: Callable[[float | None, str], str]) -> PlanBars | None:
+def build_plan_bars(answer: Answer, amount: Callable[[float | None, str], str]) -> PlanBars | None:
     """The picture of an answer, with ``amount`` for a figure in words; None where it has none."""
-    if answer.question not in _BARS:
+    if answer.question not in _CHARTS:
         return None
-    drawn, unit, rows = _BARS[answer.question](answer)
-    bars = tuple(_bar(row, drawn, lambda value: amount(value, unit).strip()) for row in rows)
-    limit = "" if drawn.limit is None else f"{drawn.limit_word} {amount(drawn.limit, unit)}"
-    left_out = max(len(bars) - MOST_BARS, 0)
-    return PlanBars(drawn.title, drawn.bar, drawn.mark, bars[:MOST_BARS], drawn.limit, limit, drawn.bound, left_out)
+    labels, unit, rows = _CHARTS[answer.question](answer)
+    bars = tuple(_build_bar(row, labels, lambda value: amount(value, unit).strip()) for row in rows)
+    limit = "" if labels.limit is None else f"{labels.limit_word} {amount(labels.limit, unit)}"
+    left_out = max(len(bars) - MAX_BARS, 0)
+    return PlanBars(labels.title, labels.bar, labels.mark, bars[:MAX_BARS], labels.limit, limit, labels.bound, left_out)
 
 
-class _Row(NamedTuple):
+class _BarRow(NamedTuple):
     label: str
     value: float | None
     mark: float | None = None
     marked: bool = False
 
 
-def _bar(row: _Row, drawn: _Drawn, amount: _AMOUNT) -> PlanBar:
-    told = f"{amount(row.value)} {drawn.bar}" + (f", {amount(row.mark)} {drawn.mark}" if drawn.mark else "")
-    return PlanBar(row.label, _drawable(row.value), _drawable(row.mark), amount(row.value), told, row.marked)
+def _build_bar(row: _BarRow, labels: _ChartLabels, amount: _FormatAmount) -> PlanBar:
+    text = f"{amount(row.value)} {labels.bar}" + (f", {amount(row.mark)} {labels.mark}" if labels.mark else "")
+    return PlanBar(
+        row.label, _drop_undrawable(row.value), _drop_undrawable(row.mark), amount(row.value), text, row.marked
+    )
 
 
-def _drawable(value: float | None) -> float | None:
+def _drop_undrawable(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) and value < 2.0**62 else None
 
 
-_Picture = tuple[_Drawn, str, Iterable[_Row]]
+_Picture = tuple[_ChartLabels, str, Iterable[_BarRow]]
 
 
-def _capacity(answer: Answer) -> _Picture:
+def _chart_capacity(answer: Answer) -> _Picture:
     found = answer.found
     every = sorted(zip(found.worst, found.mean, names(len(found.mean)), strict=True), key=lambda row: -row[0])
-    rows = [_Row(name, worst, mean) for worst, mean, name in every]
-    return _Drawn("Utilisation", "in the worst window", "on average", 1.0, "all that it can do:"), "share", rows
+    rows = [_BarRow(name, worst, mean) for worst, mean, name in every]
+    return _ChartLabels("Utilisation", "in the worst window", "on average", 1.0, "all that it can do:"), "share", rows
 
 
-def _consumers(answer: Answer) -> _Picture:
+def _chart_consumers(answer: Answer) -> _Picture:
     found: ConsumerFigures = answer.found
     rows = [
-        _Row(
-            f"{one.policy}, {words.plural(one.consumers, 'consumer') if one.consumers else 'no number is enough'}",
+        _BarRow(
+            f"{one.policy}, {format_plural(one.consumers, 'consumer') if one.consumers else 'no number is enough'}",
             one.measured if one.consumers else one.least, one.before, answer.best.endswith(f" under {one.policy}"),
         )
         for one in found.policies
     ]  # fmt: skip
     titles = {"utilisation": "Utilisation", "latency": "Latency", "drain": "Time to drain the backlog"}
     kind = found.wanted.kind
-    drawn = _Drawn(titles[kind], "with so many", "with one less", found.wanted.most, "at most")
-    return drawn, "share" if kind == "utilisation" else "ns", rows
+    labels = _ChartLabels(titles[kind], "with so many", "with one less", found.wanted.most, "at most")
+    return labels, "share" if kind == "utilisation" else "ns", rows
 
 
-def _partitions(answer: Answer) -> _Picture:
+def _chart_partitions(answer: Answer) -> _Picture:
     rows = [
-        _Row(words.plural(one.partitions, "partition"), float(one.worst), float(one.bound),
+        _BarRow(format_plural(one.partitions, "partition"), float(one.worst), float(one.bound),
              f"{one.partitions:,} partitions" == answer.best)
         for one in answer.found
     ]  # fmt: skip
-    return _Drawn("The busiest partition", "in its worst window", "at least, with any routing"), answer.unit, rows
+    return _ChartLabels("The busiest partition", "in its worst window", "at least, with any routing"), answer.unit, rows
 
 
-def _rollout(answer: Answer) -> _Picture:
+def _chart_rollout(answer: Answer) -> _Picture:
     ways = answer.found.ways
-    rows = [_Row(way.name, way.handed_over, way.unowned, way is ways[0]) for way in ways]
+    rows = [_BarRow(way.name, way.handed_over, way.unowned, way is ways[0]) for way in ways]
     title = "What is handed over, in parts of the traffic"
-    drawn = _Drawn(title, "handed over", "without an owner meanwhile", answer.bound, "at least", bound=True)
-    return drawn, "times", rows
+    labels = _ChartLabels(title, "handed over", "without an owner meanwhile", answer.bound, "at least", bound=True)
+    return labels, "times", rows
 
 
-def _upgrade(answer: Answer) -> _Picture:
-    rows = [_Row(row.profile, row.traffic) for row in answer.found[1:] if not row.refused]
-    return _Drawn("Traffic that gets another owner", f"elsewhere than under {answer.found[0].profile}"), "share", rows
+def _chart_upgrade(answer: Answer) -> _Picture:
+    rows = [_BarRow(row.profile, row.traffic) for row in answer.found[1:] if not row.refused]
+    return (
+        _ChartLabels("Traffic that gets another owner", f"elsewhere than under {answer.found[0].profile}"),
+        "share",
+        rows,
+    )
 
 
-def _static(answer: Answer) -> _Picture:
+def _chart_static(answer: Answer) -> _Picture:
     found = answer.found
-    rows = [_Row(f"{one.timeout / 1e9:g} s", float(one.rebalances), float(one.moved)) for one in found.timeouts]
+    rows = [_BarRow(f"{one.timeout / 1e9:g} s", float(one.rebalances), float(one.moved)) for one in found.timeouts]
     limit = float(found.before.rebalances)
-    return _Drawn("Rebalances by session timeout", "rebalances", "partitions moved", limit, "as recorded:"), "", rows
+    return (
+        _ChartLabels("Rebalances by session timeout", "rebalances", "partitions moved", limit, "as recorded:"),
+        "",
+        rows,
+    )
 
 
-_BARS: Mapping[Question, Callable[[Answer], _Picture]] = {
-    "capacity": _capacity,
-    "consumers": _consumers,
-    "partitions": _partitions,
-    "rollout": _rollout,
-    "upgrade": _upgrade,
-    "static": _static,
+_CHARTS: Mapping[Question, Callable[[Answer], _Picture]] = {
+    "capacity": _chart_capacity,
+    "consumers": _chart_consumers,
+    "partitions": _chart_partitions,
+    "rollout": _chart_rollout,
+    "upgrade": _chart_upgrade,
+    "static": _chart_static,
 }
 
 
-def front_points(answer: Answer) -> tuple[FrontPoint, ...]:
+def build_front_points(answer: Answer) -> tuple[FrontPoint, ...]:
     """Policies by balance and moves, of the question that compares them."""
     if answer.question != "policy":
         return ()

@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from subreplay.reports.assemble.moves import Moves
-from subreplay.reports.assemble.report import input_counts
-from subreplay.reports.assemble.verdict import Judgement, headline
+from subreplay.reports.assemble.audit_verdict import RunJudgement, write_headline
+from subreplay.reports.assemble.ownership_moves import OwnershipMoves
+from subreplay.reports.assemble.report import build_input_counts
 from subreplay.reports.data import MoveView, RunInfo, ScenarioView
 from subreplay.reports.figures import Figures
 from subreplay.rows.model.tables import TIME
@@ -60,26 +60,29 @@ RUNS: Final = pa.schema(
     ]
 )
 _KINDS: Final[dict[Any, pa.DataType]] = {
-    str: pa.string(), int: pa.int64(), float: pa.float64(), float | None: pa.float64()
-}  # fmt: skip
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    float | None: pa.float64(),
+}
 
 
-def result_tables(
-    figures: Figures, run: RunInfo, judged: Judgement, scenarios: tuple[ScenarioView, ...]
+def build_result_tables(
+    figures: Figures, run: RunInfo, judged: RunJudgement, scenarios: tuple[ScenarioView, ...]
 ) -> dict[str, pa.Table]:
     """Result tables by name: all there is, however much of it a report shows."""
     timelines = {scope.full_name: timeline for scope, timeline in figures.plan.timelines.items()}
-    moves = Moves.of(figures).columns()
+    moves = OwnershipMoves.from_figures(figures).build_columns()
     return {
-        "epochs": _of_dispatchers(timelines, _epochs, EPOCHS),
-        "range_tables": _of_dispatchers(timelines, _ranges, RANGES),
-        "moves": pa.table([*moves.values()], schema=_schema(MoveView)),
-        "scenarios": _of_views(ScenarioView, scenarios),
-        "runs": pa.Table.from_pylist([_run(figures, run, judged)], schema=RUNS),
+        "epochs": _build_dispatcher_table(timelines, _list_epoch_rows, EPOCHS),
+        "range_tables": _build_dispatcher_table(timelines, _list_range_rows, RANGES),
+        "moves": pa.table([*moves.values()], schema=_build_flat_schema(MoveView)),
+        "scenarios": _build_view_table(ScenarioView, scenarios),
+        "runs": pa.Table.from_pylist([_build_run_row(figures, run, judged)], schema=RUNS),
     }
 
 
-def _of_dispatchers(
+def _build_dispatcher_table(
     timelines: Mapping[str, Timeline], rows: Callable[[Timeline], list[dict[str, Any]]], schema: pa.Schema
 ) -> pa.Table:
     """Rows of each dispatcher, with its name as their first column."""
@@ -93,7 +96,7 @@ def _of_dispatchers(
     return pa.concat_tables([others.empty_table(), *parts]).add_column(0, schema.field(0), names)
 
 
-def _epochs(timeline: Timeline) -> list[dict[str, Any]]:
+def _list_epoch_rows(timeline: Timeline) -> list[dict[str, Any]]:
     members, rows = 0, []
     for epoch in timeline.epochs[1:]:
         members += (epoch.joined is not None) - len(epoch.left)
@@ -110,29 +113,34 @@ def _epochs(timeline: Timeline) -> list[dict[str, Any]]:
     return rows
 
 
-def _ranges(timeline: Timeline) -> list[dict[str, Any]]:
+def _list_range_rows(timeline: Timeline) -> list[dict[str, Any]]:
     return [
-        {"epoch": epoch.index, "start": move.start, "end": move.end,
-         "before": _name(timeline, move.before), "consumer": _name(timeline, move.after)}
+        {
+            "epoch": epoch.index,
+            "start": move.start,
+            "end": move.end,
+            "before": _name_owner(timeline, move.before),
+            "consumer": _name_owner(timeline, move.after),
+        }
         for epoch in timeline.epochs
         for move in epoch.moves
-    ]  # fmt: skip
+    ]
 
 
-def _name(timeline: Timeline, owner: int) -> str | None:
+def _name_owner(timeline: Timeline, owner: int) -> str | None:
     """The consumer of an owner code; several where they share a point of the ring."""
     if owner >= 0:
         return timeline.consumers[owner].label
     return None if owner == -1 else " + ".join(timeline.consumers[i].label for i in timeline.index.groups[-2 - owner])
 
 
-def _of_views(kind: type[Any], views: tuple[Any, ...]) -> pa.Table:
+def _build_view_table(kind: type[Any], views: tuple[Any, ...]) -> pa.Table:
     """Flat fields of report views as a table."""
-    schema = _schema(kind)
+    schema = _build_flat_schema(kind)
     return pa.Table.from_pylist([{name: getattr(view, name) for name in schema.names} for view in views], schema=schema)
 
 
-def _schema(kind: type[Any]) -> pa.Schema:
+def _build_flat_schema(kind: type[Any]) -> pa.Schema:
     """The flat fields of a report view."""
     hints = typing.get_type_hints(kind)
     flat = [f.name for f in dataclasses.fields(kind) if hints[f.name] in _KINDS]
@@ -140,13 +148,16 @@ def _schema(kind: type[Any]) -> pa.Schema:
 
 
 SCHEMAS: Final = {
-    "epochs": EPOCHS, "range_tables": RANGES, "moves": _schema(MoveView), "scenarios": _schema(ScenarioView),
-}  # fmt: skip
+    "epochs": EPOCHS,
+    "range_tables": RANGES,
+    "moves": _build_flat_schema(MoveView),
+    "scenarios": _build_flat_schema(ScenarioView),
+}
 """The columns of each of these tables but ``runs``."""
 
 
-def _run(figures: Figures, run: RunInfo, judged: Judgement) -> dict[str, str]:
-    inputs = {i.table: [i.rows_in, i.valid, i.quarantined] for i in input_counts(figures)}
+def _build_run_row(figures: Figures, run: RunInfo, judged: RunJudgement) -> dict[str, str]:
+    inputs = {i.table: [i.rows_in, i.valid, i.quarantined] for i in build_input_counts(figures)}
     return {
         "run_id": run.run_id,
         "kind": run.kind,
@@ -154,7 +165,7 @@ def _run(figures: Figures, run: RunInfo, judged: Judgement) -> dict[str, str]:
         "policy": run.policy,
         "profile": run.profile,
         "verdict": str(judged.verdict),
-        "headline": headline(run, judged, figures),
+        "headline": write_headline(run, judged, figures),
         "doubts": json.dumps(judged.doubts),
         "versions": json.dumps(dict(run.versions) | ({run.engine.name: run.engine.version} if run.engine else {})),
         "inputs": json.dumps(inputs),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from subreplay.reports import words
 from subreplay.reports.dispatch_data import BacklogPoint, DispatchView, Latency
-from subreplay.reports.page.canvas import Frame, cell, shorten, stretch, time_axis
+from subreplay.reports.formatting import format_count, format_nanos, format_nanos_or_never, parse_us
+from subreplay.reports.page.chart_canvas import TimeFrame, draw_cell, draw_time_axis, format_stretch, shorten_name
 from subreplay.reports.page.svg import PLOT, Drawing
 
 MOST_SCENARIOS = 14
@@ -25,7 +25,7 @@ TICKS = (
 NEVER = 2 * TICKS[-1]  # stands at the axis' right end
 
 
-class Scale:
+class DurationScale:
     """Durations on a logarithmic axis, from one tick to another."""
 
     def __init__(self, durations: Sequence[int]) -> None:
@@ -35,84 +35,84 @@ class Scale:
         last = min((t for t in TICKS if t >= most and t > first), default=TICKS[-1])
         self.ticks = tuple(t for t in TICKS if first <= t <= last)
 
-    def x(self, duration: int) -> float:
+    def to_pixel(self, duration: int) -> float:
         """Pixels from the axis' left end; what is shorter or longer stands at that end."""
         low, high = self.ticks[0], self.ticks[-1]
         return math.log(min(max(duration, low), high) / low) / math.log(high / low) * PLOT
 
 
-def latency_chart(views: Sequence[DispatchView]) -> str:
+def draw_latency_chart(views: Sequence[DispatchView]) -> str:
     """Two bars a scenario, on one logarithmic axis: from the median to the 99th percentile, and on to the longest."""
     shown = views[:MOST_SCENARIOS]
-    durations = [d for v in shown for lane in (v.to_delivered, v.to_acked) for d in _durations(lane)]
-    scale = Scale([duration for duration in durations if duration != NEVER])
+    durations = [d for v in shown for lane in (v.to_delivered, v.to_acked) for d in _list_durations(lane)]
+    scale = DurationScale([duration for duration in durations if duration != NEVER])
     row = HEAD + 2 * LANE + GAP
     drawing = Drawing(row * len(shown), "Predicted latency under each scenario")
     for tick in scale.ticks:
-        drawing.line(scale.x(tick), scale.x(tick), 0, drawing.height, "grid")
-        drawing.text(scale.x(tick), drawing.height + 6, words.nanos(tick), anchor="middle", stands="top")
+        drawing.line(scale.to_pixel(tick), scale.to_pixel(tick), 0, drawing.height, "grid")
+        drawing.text(scale.to_pixel(tick), drawing.height + 6, format_nanos(tick), anchor="middle", stands="top")
     for i, view in enumerate(shown):
-        _lanes(drawing, view, i * row + HEAD, scale)
-        drawing.text(0, i * row + HEAD - 4, shorten(view.name, 90), stands="bottom", ink=True, bold=True)
+        _draw_lanes(drawing, view, i * row + HEAD, scale)
+        drawing.text(0, i * row + HEAD - 4, shorten_name(view.name, 90), stands="bottom", ink=True, bold=True)
     return drawing.svg()
 
 
-def _durations(latency: Latency) -> tuple[int, ...]:
+def _list_durations(latency: Latency) -> tuple[int, ...]:
     """Its durations; one of messages that never come is as long as the chart."""
     found = (latency.p50_ns, latency.p99_ns, latency.max_ns) if latency.count else ()
     return tuple([NEVER if duration is None else duration for duration in found])
 
 
-def _lanes(drawing: Drawing, view: DispatchView, top: float, scale: Scale) -> None:
+def _draw_lanes(drawing: Drawing, view: DispatchView, top: float, scale: DurationScale) -> None:
     """The bars of one scenario; none for what happened to no message."""
     for lane, (field, word, solid, pale) in enumerate(LANES):
         latency: Latency = getattr(view, field)
         if not latency.count:
             continue
-        p50, p99, most = (scale.x(d) for d in _durations(latency))
+        p50, p99, most = (scale.to_pixel(d) for d in _list_durations(latency))
         high = top + lane * LANE
-        tip = f"{view.name}, {word}: half within {words.nanos_or_never(latency.p50_ns)}, 99% within "
-        tip += f"{words.nanos_or_never(latency.p99_ns)}, all within {words.nanos_or_never(latency.max_ns)}"
+        tip = f"{view.name}, {word}: half within {format_nanos_or_never(latency.p50_ns)}, 99% within "
+        tip += f"{format_nanos_or_never(latency.p99_ns)}, all within {format_nanos_or_never(latency.max_ns)}"
         drawing.box(p99, max(most, p99), high + 3, high + LANE - 4, pale, tip)
         drawing.box(p50, max(p99, p50 + THIN), high + 1, high + LANE - 2, solid, tip)
 
 
-def backlog_chart(views: Sequence[DispatchView], at: Frame) -> str:
+def draw_backlog_chart(views: Sequence[DispatchView], at: TimeFrame) -> str:
     """One strip a scenario, all on one scale: messages at a consumer, and on them those that wait for one."""
     shown = views[:MOST_SCENARIOS]
     top = max((p.waiting + p.unacked for v in shown for p in v.backlog), default=0) or 1
     drawing = Drawing(STRIP * len(shown), "Predicted backlog over time under each scenario")
-    time_axis(drawing, at)
+    draw_time_axis(drawing, at)
     for i, view in enumerate(shown):
         floor = (i + 1) * STRIP
         drawing.line(0, PLOT, floor - REACH, floor - REACH, "grid")
-        _backlog(drawing, view, floor, REACH / top, at)
+        _draw_backlog(drawing, view, floor, REACH / top, at)
         drawing.line(0, PLOT, floor, floor, "axis")
-        drawing.text(-8, floor - REACH, words.count(top), anchor="end")
-        drawing.text(0, floor - REACH - 8, shorten(view.name, 90), stands="bottom", ink=True, bold=True)
+        drawing.text(-8, floor - REACH, format_count(top), anchor="end")
+        drawing.text(0, floor - REACH - 8, shorten_name(view.name, 90), stands="bottom", ink=True, bold=True)
     return drawing.svg()
 
 
-def _backlog(drawing: Drawing, view: DispatchView, floor: float, unit: float, at: Frame) -> None:
+def _draw_backlog(drawing: Drawing, view: DispatchView, floor: float, unit: float, at: TimeFrame) -> None:
     """The columns of one strip, each as wide as the time to the next."""
-    points = _few(view.backlog, at)
-    ends = [*(words.parse_us(point.at) for point in points[1:]), at.end]
+    points = _select_largest_points(view.backlog, at)
+    ends = [*(parse_us(point.at) for point in points[1:]), at.end]
     for point, end in zip(points, ends, strict=True):
-        start = words.parse_us(point.at)
-        held, whole = floor - point.unacked * unit, floor - (point.unacked + point.waiting) * unit
-        tip = f"{view.name}: {words.count(point.waiting)} waiting, {words.count(point.unacked)} unacknowledged, "
-        tip += stretch(start, end)
+        start = parse_us(point.at)
+        at_consumer, whole = floor - point.unacked * unit, floor - (point.unacked + point.waiting) * unit
+        tip = f"{view.name}: {format_count(point.waiting)} waiting, {format_count(point.unacked)} unacknowledged, "
+        tip += format_stretch(start, end)
         if point.unacked:
-            cell(drawing, at, start, end, floor, held, "u2", tip)
+            draw_cell(drawing, at, start, end, floor, at_consumer, "u2", tip)
         if point.waiting:
-            cell(drawing, at, start, end, held, whole, "o2", tip)
+            draw_cell(drawing, at, start, end, at_consumer, whole, "o2", tip)
 
 
-def _few(points: Sequence[BacklogPoint], at: Frame) -> list[BacklogPoint]:
+def _select_largest_points(points: Sequence[BacklogPoint], at: TimeFrame) -> list[BacklogPoint]:
     """The largest backlog of every column of the picture."""
     largest: dict[int, BacklogPoint] = {}
     for point in points:
-        column = (words.parse_us(point.at) - at.start) * MOST_COLUMNS // (at.end - at.start + 1)
+        column = (parse_us(point.at) - at.start) * MOST_COLUMNS // (at.end - at.start + 1)
         kept = largest.get(column)
         if kept is None or point.waiting + point.unacked > kept.waiting + kept.unacked:
             largest[column] = point

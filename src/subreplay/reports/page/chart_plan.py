@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from subreplay.reports import words
-from subreplay.reports.page.canvas import round_ticks, shorten
+from subreplay.reports.formatting import format_percent, format_ratio
+from subreplay.reports.page.chart_canvas import choose_round_ticks, shorten_name
 from subreplay.reports.page.svg import Drawing
 from subreplay.reports.plan_data import FrontPoint, PlanBars, PlanView
 
@@ -16,7 +16,7 @@ FRONT = 220
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def bars_chart(drawn: PlanBars) -> str:
+def draw_bars_chart(drawn: PlanBars) -> str:
     """One bar a row with what it says above it; the limit as a line through all of them."""
     amounts = [amount for bar in drawn.bars for amount in (bar.value, bar.mark) if amount is not None]
     limit = drawn.limit
@@ -28,10 +28,10 @@ def bars_chart(drawn: PlanBars) -> str:
     drawing = Drawing(ROW * len(drawn.bars), drawn.title, top=top, bottom=4, width=WIDE, left=SIDE, right=SIDE)
     for i, bar in enumerate(drawn.bars):
         foot = (i + 1) * ROW - 6
-        drawing.text(0, foot - HIGH - 5, shorten(bar.label, 52), stands="bottom", ink=True, bold=bar.marked)
+        drawing.text(0, foot - HIGH - 5, shorten_name(bar.label, 52), stands="bottom", ink=True, bold=bar.marked)
         drawing.text(WIDE, foot - HIGH - 5, bar.value_text, anchor="end", stands="bottom", ink=True, bold=bar.marked)
         if bar.value is not None:
-            over = not drawn.bound and _over(bar.value, limit)
+            over = not drawn.bound and _is_over_limit(bar.value, limit)
             long = max(min(bar.value, most) * unit, 1)
             drawing.box(0, long, foot - HIGH, foot, "o2" if over else "u3" if bar.marked else "u2", bar.text)
             if bar.value > most:
@@ -49,23 +49,23 @@ def bars_chart(drawn: PlanBars) -> str:
     return drawing.svg()
 
 
-def _over(value: float | None, limit: float | None) -> bool:
+def _is_over_limit(value: float | None, limit: float | None) -> bool:
     return value is not None and limit is not None and value > limit * (1 + 1e-9)
 
 
-def letters(points: tuple[FrontPoint, ...]) -> dict[str, list[FrontPoint]]:
+def assign_letters(points: tuple[FrontPoint, ...]) -> dict[str, list[FrontPoint]]:
     """The points by the letter that stands for them; those at one position have one letter, in order of balance."""
     positions: dict[tuple[str, str], list[FrontPoint]] = {}
     for point in sorted(points, key=lambda point: (point.skew, point.moves)):
-        positions.setdefault((words.times(point.skew), words.percent(point.moves)), []).append(point)
+        positions.setdefault((format_ratio(point.skew), format_percent(point.moves)), []).append(point)
     return {LETTERS[i % len(LETTERS)]: found for i, found in enumerate(positions.values())}
 
 
-def front_chart(points: tuple[FrontPoint, ...]) -> str:
+def draw_front_chart(points: tuple[FrontPoint, ...]) -> str:
     """Balance against moves: the nearer to the lower left corner, the better; a line joins those on the front."""
     drawing = Drawing(FRONT, "Balance against moves", top=22, bottom=44, width=WIDE, left=46, right=SIDE)
-    across = round_ticks(max([point.moves for point in points]) or 0.1)
-    up = [1 + tick for tick in round_ticks(max(max(point.skew for point in points) - 1, 0.1))]
+    across = choose_round_ticks(max([point.moves for point in points]) or 0.1)
+    up = [1 + tick for tick in choose_round_ticks(max(max(point.skew for point in points) - 1, 0.1))]
 
     def position(point: FrontPoint) -> tuple[float, float]:
         return point.moves / across[-1] * WIDE, FRONT - (point.skew - 1) / (up[-1] - 1) * FRONT
@@ -83,17 +83,17 @@ def front_chart(points: tuple[FrontPoint, ...]) -> str:
     for (x, y), (x2, y2) in pairwise(best):
         drawing.line(x, x2, y, y, "ink", "2,3")
         drawing.line(x2, x2, y, y2, "ink", "2,3")
-    for letter, found in letters(points).items():
+    for letter, found in assign_letters(points).items():
         x, y = position(found[0])
-        tip = f"{', '.join(point.label for point in found)}: {words.times(found[0].skew)}, "
-        tip += f"{words.percent(found[0].moves)} moves, order {'kept' if found[0].ordered else 'not kept'}"
+        tip = f"{', '.join(point.label for point in found)}: {format_ratio(found[0].skew)}, "
+        tip += f"{format_percent(found[0].moves)} moves, order {'kept' if found[0].ordered else 'not kept'}"
         colour = ("u3" if found[0].on_front else "others") if found[0].ordered else "hollow"
         drawing.dot(x, y, 6, colour, tip)
         drawing.text(x, y - 9, letter, anchor="middle", stands="bottom", ink=True, bold=True)
     return drawing.svg()
 
 
-def plan_charts(plan: PlanView) -> tuple[str, str]:
+def draw_plan_charts(plan: PlanView) -> tuple[str, str]:
     """The bars and the front of a plan; empty where it has none."""
-    bars = bars_chart(plan.bars) if plan.bars is not None and plan.bars.bars else ""
-    return bars, front_chart(plan.front) if plan.front else ""
+    bars = draw_bars_chart(plan.bars) if plan.bars is not None and plan.bars.bars else ""
+    return bars, draw_front_chart(plan.front) if plan.front else ""

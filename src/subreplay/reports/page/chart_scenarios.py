@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from subreplay.reports import words
 from subreplay.reports.data import Flow, ScenarioView
-from subreplay.reports.page.canvas import Frame, round_ticks, shorten
+from subreplay.reports.formatting import format_percent, format_ratio, format_short_count, natural_sort_key, parse_us
+from subreplay.reports.page.chart_canvas import TimeFrame, choose_round_ticks, shorten_name
 from subreplay.reports.page.palette import Palette
 from subreplay.reports.page.svg import Drawing
 
@@ -25,7 +25,7 @@ NODE, GAP, FLOW = 9, 7, 240  # of a flow: a consumer's column, the room between 
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class ScenarioPanel:
     """The charts of a scenario; empty where there is nothing to draw."""
 
     load: str
@@ -33,28 +33,28 @@ class Panel:
     flow: str
 
 
-def panels(scenarios: Sequence[ScenarioView], at: Frame, colours: Palette) -> tuple[Panel, ...]:
+def draw_panels(scenarios: Sequence[ScenarioView], at: TimeFrame, colours: Palette) -> tuple[ScenarioPanel, ...]:
     """The charts of the scenarios, in their order; of those beyond the ``MOST_PANELS``th none."""
     shown = scenarios[:MOST_PANELS]
     most = max((max(one.messages, one.even) for view in shown for one in view.load), default=0.0)
     return tuple(
-        Panel(
-            load_panel(view, round_ticks(most)[-1], at) if view.load else "",
-            members_panel(view, colours) if view.per_consumer else "",
-            flow_chart(view, colours) if view.flows else "",
+        ScenarioPanel(
+            draw_load_panel(view, choose_round_ticks(most)[-1], at) if view.load else "",
+            draw_members_panel(view, colours) if view.per_consumer else "",
+            draw_flow_chart(view, colours) if view.flows else "",
         )
         for view in shown
     )
 
 
-def load_panel(view: ScenarioView, top: float, at: Frame) -> str:
+def draw_load_panel(view: ScenarioView, top: float, at: TimeFrame) -> str:
     """The busiest consumer's messages window by window, in front of it what an even share would have been."""
     drawing = Drawing(TALL, f"{view.name}: the busiest consumer over time", top=8, bottom=18, width=WIDE, left=LEFT,
                       right=RIGHT)  # fmt: skip
     unit, across = TALL / top, WIDE / (at.end - at.start)
     busiest, even = [(0.0, float(TALL))], [(0.0, float(TALL))]
     for one in view.load:
-        start, end = ((min(max(words.parse_us(t), at.start), at.end) - at.start) * across for t in (one.start, one.end))
+        start, end = ((min(max(parse_us(t), at.start), at.end) - at.start) * across for t in (one.start, one.end))
         for line, height in ((busiest, one.messages), (even, min(one.even, one.messages))):
             if start > line[-1][0] + 0.01:
                 line += [(line[-1][0], TALL), (start, TALL)]
@@ -63,9 +63,9 @@ def load_panel(view: ScenarioView, top: float, at: Frame) -> str:
         drawing.area([*line, (line[-1][0], TALL)], colour)
     drawing.line(0, WIDE, 0, 0, "grid")
     drawing.line(0, WIDE, TALL, TALL, "axis")
-    drawing.text(-5, 0, words.short_count(top), anchor="end")
+    drawing.text(-5, 0, format_short_count(top), anchor="end")
     drawing.text(-5, TALL, "0", anchor="end")
-    ticks = list(at.ticks())
+    ticks = list(at.list_ticks())
     for (instant, text), anchor in zip((ticks[0], ticks[-1]) if len(ticks) > 1 else (), ("start", "end"), strict=False):
         x = (instant - at.start) * across
         drawing.line(x, x, TALL, TALL + 3, "axis")
@@ -74,7 +74,7 @@ def load_panel(view: ScenarioView, top: float, at: Frame) -> str:
     return drawing.svg()
 
 
-def members_panel(view: ScenarioView, colours: Palette) -> str:
+def draw_members_panel(view: ScenarioView, colours: Palette) -> str:
     """Every consumer's share, the largest first, and the even one as a line."""
     shares = sorted(view.per_consumer, key=lambda one: -one.share)
     top = max(shares[0].share, view.even_share) or 1.0
@@ -82,19 +82,19 @@ def members_panel(view: ScenarioView, colours: Palette) -> str:
     step = min(drawing.width / len(shares), 48)
     wide = step * (0.8 if step >= 4 else 1)
     for i, one in enumerate(shares):
-        tip = f"{one.consumer}: {words.percent(one.share)}, {words.times(one.skew)} a balanced share"
+        tip = f"{one.consumer}: {format_percent(one.share)}, {format_ratio(one.skew)} a balanced share"
         high = one.share / top * MEMBERS
-        drawing.box(i * step, i * step + wide, MEMBERS, MEMBERS - high, colours.token(one.consumer), tip)
+        drawing.box(i * step, i * step + wide, MEMBERS, MEMBERS - high, colours.find_token(one.consumer), tip)
     even = MEMBERS - view.even_share / top * MEMBERS
     drawing.line(0, step * len(shares), MEMBERS, MEMBERS, "axis")
     drawing.line(0, step * len(shares), even, even, "ink", "4,3")
-    drawing.text(-6, even, words.percent(view.even_share), anchor="end")
+    drawing.text(-6, even, format_percent(view.even_share), anchor="end")
     return drawing.svg()
 
 
-def flow_chart(view: ScenarioView, colours: Palette) -> str:
+def draw_flow_chart(view: ScenarioView, colours: Palette) -> str:
     """Who passed how much to whom: who had it left, who got it right, and bands as high as what passed."""
-    sides = [_ends(view.flows, side) for side in ("before", "after")]
+    sides = [_select_ends(view.flows, side) for side in ("before", "after")]
     bands: dict[tuple[str, str], float] = defaultdict(float)
     for flow in view.flows:
         ends = [name if name in side else REST for name, side in zip((flow.before, flow.after), sides, strict=True)]
@@ -106,45 +106,45 @@ def flow_chart(view: ScenarioView, colours: Palette) -> str:
     )
     tops: list[dict[str, float]] = []
     for side, x in zip(sides, (0.0, drawing.width - NODE), strict=True):
-        tops.append(_column(drawing, side, unit, x, colours))
+        tops.append(_draw_column(drawing, side, unit, x, colours))
     for before in sides[0]:
         for after in sides[1]:
             share = bands.get((before, after), 0.0)
             if not share:
                 continue
-            tip = f"{before} → {after}: {words.percent(share)}"
+            tip = f"{before} → {after}: {format_percent(share)}"
             y, y2 = tops[0][before], tops[1][after]
-            token = REST if after == REST else colours.token(after)
+            token = REST if after == REST else colours.find_token(after)
             drawing.band(NODE, drawing.width - NODE, y, y2, max(share * unit, 0.5), token, tip)
             tops[0][before], tops[1][after] = y + share * unit, y2 + share * unit
     return drawing.svg()
 
 
-def _ends(flows: Sequence[Flow], side: str) -> dict[str, float]:
+def _select_ends(flows: Sequence[Flow], side: str) -> dict[str, float]:
     """The consumers of a side with how much they pass or get, in natural order; the smaller ones together, last."""
     sums: dict[str, float] = defaultdict(float)
     for flow in flows:
         sums[getattr(flow, side)] += flow.share
-    order = sorted(sums, key=lambda name: (-sums[name], words.natural(name)))
+    order = sorted(sums, key=lambda name: (-sums[name], natural_sort_key(name)))
     named = order if len(order) <= MOST_ENDS else order[: MOST_ENDS - 1]
-    ends = {name: sums[name] for name in sorted(named, key=words.natural)}
+    ends = {name: sums[name] for name in sorted(named, key=natural_sort_key)}
     if len(named) < len(order):
         ends[REST] = sum(sums[name] for name in order[len(named) :])
     return ends
 
 
-def _column(drawing: Drawing, side: dict[str, float], unit: float, x: float, colours: Palette) -> dict[str, float]:
+def _draw_column(drawing: Drawing, side: dict[str, float], unit: float, x: float, colours: Palette) -> dict[str, float]:
     """The consumers of one side; returns where each begins."""
     y, tops = 0.0, {}
     for name, share in side.items():
         high = max(share * unit, 1)
-        token = REST if name == REST else colours.token(name)
-        drawing.box(x, x + NODE, y, y + high, token, f"{name}: {words.percent(share)}")
-        said = f"{shorten(name, 11)} {words.percent(share)}"
+        token = REST if name == REST else colours.find_token(name)
+        drawing.box(x, x + NODE, y, y + high, token, f"{name}: {format_percent(share)}")
+        label = f"{shorten_name(name, 11)} {format_percent(share)}"
         if x:
-            drawing.text(x + NODE + 5, y + high / 2, said)
+            drawing.text(x + NODE + 5, y + high / 2, label)
         else:
-            drawing.text(-5, y + high / 2, said, anchor="end")
+            drawing.text(-5, y + high / 2, label, anchor="end")
         tops[name] = y
         y += high + GAP
     return tops

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from subreplay.reports import words
 from subreplay.reports.data import MoveView, ScenarioConsumer, ScenarioView
-from subreplay.reports.page.canvas import grid, round_ticks, shorten
+from subreplay.reports.formatting import format_percent, format_ratio, natural_sort_key
+from subreplay.reports.page.chart_canvas import choose_round_ticks, draw_grid, shorten_name
 from subreplay.reports.page.palette import Palette
 from subreplay.reports.page.svg import PLOT, Drawing
 
@@ -20,7 +20,7 @@ HEIGHT = 160  # of the moves chart
 HEAD, BODY, GAP = 20, 46, 30  # of a scenario's row
 
 
-class Moved(NamedTuple):
+class EpochMoves(NamedTuple):
     """All that changed hands at one epoch of one dispatcher."""
 
     scope: str
@@ -35,17 +35,17 @@ class Moved(NamedTuple):
     parts: tuple[MoveView, ...]
 
 
-def by_epoch(moves: Sequence[MoveView]) -> tuple[Moved, ...]:
+def group_by_epoch(moves: Sequence[MoveView]) -> tuple[EpochMoves, ...]:
     """Moves summed by dispatcher and epoch, in order of time."""
     groups: dict[tuple[str, str, int], list[MoveView]] = defaultdict(list)
     for move in moves:
         groups[move.at, move.scope, move.epoch].append(move)
-    return tuple([_sum(tuple(groups[key])) for key in sorted(groups)])
+    return tuple([_sum_moves(tuple(groups[key])) for key in sorted(groups)])
 
 
-def _sum(parts: tuple[MoveView, ...]) -> Moved:
+def _sum_moves(parts: tuple[MoveView, ...]) -> EpochMoves:
     first = parts[0]
-    return Moved(
+    return EpochMoves(
         first.scope,
         first.epoch,
         first.at,
@@ -59,80 +59,80 @@ def _sum(parts: tuple[MoveView, ...]) -> Moved:
     )
 
 
-def moves_chart(moved: Sequence[Moved], colours: Palette) -> str:
+def draw_moves_chart(moved: Sequence[EpochMoves], colours: Palette) -> str:
     """One column per epoch: the share of the traffic that got another owner, coloured by the new owner."""
     traffic = any(m.share_of_traffic for m in moved)
-    shown = moved if len(moved) <= MOST_EPOCHS else _largest(moved)
+    shown = moved if len(moved) <= MOST_EPOCHS else _select_largest(moved)
     drawing = Drawing(HEIGHT, "Share of the traffic that changed owner, by epoch")
-    ticks = round_ticks(max((_moved(group, traffic) for group in shown), default=0.0) or 1)
+    ticks = choose_round_ticks(max((_get_share(group, traffic) for group in shown), default=0.0) or 1)
     unit, step = HEIGHT / ticks[-1], PLOT / max(len(shown), 1)
-    grid(drawing, [(HEIGHT - tick * unit, f"{tick * 100:.3g}%") for tick in ticks])
+    draw_grid(drawing, [(HEIGHT - tick * unit, f"{tick * 100:.3g}%") for tick in ticks])
     for i, group in enumerate(shown):
         middle = (i + 0.5) * step
-        _column(drawing, group, middle, min(step * 0.7, 48), unit, traffic, colours)
+        _draw_column(drawing, group, middle, min(step * 0.7, 48), unit, traffic, colours)
         drawing.text(middle, HEIGHT + 8, str(group.epoch), anchor="middle", stands="top")
     return drawing.svg()
 
 
-def _moved(group: Moved, traffic: bool) -> float:
+def _get_share(group: EpochMoves, traffic: bool) -> float:
     return group.share_of_traffic if traffic else group.share_of_space
 
 
-def _column(
-    drawing: Drawing, group: Moved, middle: float, wide: float, unit: float, traffic: bool, colours: Palette
+def _draw_column(
+    drawing: Drawing, group: EpochMoves, middle: float, wide: float, unit: float, traffic: bool, colours: Palette
 ) -> None:
     """One epoch's stacked column."""
     base = drawing.height
-    for part in sorted(group.parts, key=lambda m: (words.natural(m.after), words.natural(m.before))):
+    for part in sorted(group.parts, key=lambda m: (natural_sort_key(m.after), natural_sort_key(m.before))):
         share = part.share_of_traffic if traffic else part.share_of_space
-        tip = f"epoch {part.epoch}, {part.cause}: {words.percent(share)} from {part.before} to {part.after}"
+        tip = f"epoch {part.epoch}, {part.cause}: {format_percent(share)} from {part.before} to {part.after}"
         top = base - share * unit
-        drawing.box(middle - wide / 2, middle + wide / 2, base, top, colours.token(part.after), tip)
+        drawing.box(middle - wide / 2, middle + wide / 2, base, top, colours.find_token(part.after), tip)
         base = top
 
 
-def _largest(moved: Sequence[Moved]) -> list[Moved]:
+def _select_largest(moved: Sequence[EpochMoves]) -> list[EpochMoves]:
     """The epochs that moved the most, still in order of time."""
     order = sorted(range(len(moved)), key=lambda i: (-moved[i].share_of_traffic, -moved[i].share_of_space, i))
     return [moved[i] for i in sorted(order[:MOST_EPOCHS])]
 
 
-def scenario_chart(scenarios: Sequence[ScenarioView], colours: Palette) -> str:
+def draw_scenario_chart(scenarios: Sequence[ScenarioView], colours: Palette) -> str:
     """One row per scenario, a column per consumer in the same place, against the scenario's line of perfect balance."""
     shown = scenarios[:MOST_SCENARIOS]
-    names = sorted({c.consumer for s in shown for c in s.per_consumer}, key=words.natural)[:MOST_BARS]
+    names = sorted({c.consumer for s in shown for c in s.per_consumer}, key=natural_sort_key)[:MOST_BARS]
     column = {name: j for j, name in enumerate(names)}
     step = PLOT / max(8, len(names))
-    top = max([1.0, *[_times(c.share, s) for s in shown for c in s.per_consumer]])
+    top = max([1.0, *[_compute_ratio(c.share, s) for s in shown for c in s.per_consumer]])
     height = (HEAD + BODY + GAP) * len(shown)
     drawing = Drawing(height, SCENARIO_LABEL, bottom=4)
     for i, scenario in enumerate(shown):
         floor = (i + 1) * (HEAD + BODY + GAP) - GAP
         members = [c for c in scenario.per_consumer if c.consumer in column]
         for one in members:
-            _bar(drawing, one, scenario, column[one.consumer] * step, step, floor, BODY / top, colours)
+            _draw_bar(drawing, one, scenario, column[one.consumer] * step, step, floor, BODY / top, colours)
         wide = (max((column[c.consumer] for c in members), default=-1) + 1) * step
         even = floor - BODY / top
         drawing.line(0, wide, floor, floor, "axis")
         drawing.line(0, wide, even, even, "ink", "4,3")
-        drawing.text(0, floor - BODY - 8, shorten(scenario.name, 90), stands="bottom", ink=True, bold=True)
-        drawing.text(-8, even, words.percent(scenario.even_share), anchor="end")
+        drawing.text(0, floor - BODY - 8, shorten_name(scenario.name, 90), stands="bottom", ink=True, bold=True)
+        drawing.text(-8, even, format_percent(scenario.even_share), anchor="end")
     return drawing.svg()
 
 
-def _bar(
+def _draw_bar(
     drawing: Drawing, row: ScenarioConsumer, scenario: ScenarioView, x: float, step: float, floor: float, unit: float,
     colours: Palette,
 ) -> None:  # fmt: skip
     """One consumer's bar, ``unit`` pixels high for a balanced share, with its share where there is room."""
-    wide, share = min(step * 0.74, 56), words.percent(row.share)
-    tip = f"{scenario.name}, {row.consumer}: {share}, {words.times(row.skew)} a balanced share"
-    high = _times(row.share, scenario) * unit
-    drawing.box(x, x + wide, floor, floor - high, colours.token(row.consumer), tip)
+    wide, share = min(step * 0.74, 56), format_percent(row.share)
+    tip = f"{scenario.name}, {row.consumer}: {share}, {format_ratio(row.skew)} a balanced share"
+    high = _compute_ratio(row.share, scenario) * unit
+    drawing.box(x, x + wide, floor, floor - high, colours.find_token(row.consumer), tip)
     if step >= 44:
         drawing.text(x + wide / 2, floor + 4, share, anchor="middle", stands="top")
 
 
-def _times(share: float, scenario: ScenarioView) -> float:
+def _compute_ratio(share: float, scenario: ScenarioView) -> float:
     """A share against the scenario's balanced one."""
     return share / scenario.even_share if scenario.even_share > 0 else 0.0

@@ -6,10 +6,25 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from subreplay.reports import words
 from subreplay.reports.data import LoadPoint
 from subreplay.reports.finding_data import FindingPoint
-from subreplay.reports.page.canvas import Frame, cell, grid, round_ticks, shorten, stretch, time_axis
+from subreplay.reports.formatting import (
+    format_count,
+    format_plural,
+    format_ratio,
+    format_short_count,
+    natural_sort_key,
+    parse_us,
+)
+from subreplay.reports.page.chart_canvas import (
+    TimeFrame,
+    choose_round_ticks,
+    draw_cell,
+    draw_grid,
+    draw_time_axis,
+    format_stretch,
+    shorten_name,
+)
 from subreplay.reports.page.palette import Palette
 from subreplay.reports.page.svg import PLOT, Drawing
 
@@ -24,7 +39,7 @@ REACH = 34  # of its highest column
 LEVELS = ((0.5, "u3"), (1 / 1.5, "u2"), (0.8, "u1"), (1.25, "even"), (1.5, "o1"), (2.0, "o2"))
 
 
-class Cell(NamedTuple):
+class LoadCell(NamedTuple):
     """What one consumer was given in one stretch of time. ``skew`` is the mean over messages."""
 
     start: int
@@ -34,150 +49,153 @@ class Cell(NamedTuple):
     skew: float
 
 
-class Load(NamedTuple):
+class LoadOverTime(NamedTuple):
     """Cells in order, and how many of the report's windows one of them stands for."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[LoadCell, ...]
     windows: int
     width: int  # of a cell, in microseconds
 
 
-def gathered(points: Sequence[LoadPoint], most: int = MOST_WINDOWS) -> Load:
+def group_windows(points: Sequence[LoadPoint], most: int = MOST_WINDOWS) -> LoadOverTime:
     """Load by window; neighbouring windows together where there are too many to draw."""
-    spans = sorted({(words.parse_us(p.window_start), words.parse_us(p.window_end)) for p in points})
+    spans = sorted({(parse_us(p.window_start), parse_us(p.window_end)) for p in points})
     step = -(-len(spans) // most) or 1
     groups = {start: spans[i // step * step] for i, (start, _) in enumerate(spans)}
     ends = {spans[i][0]: spans[min(i + step, len(spans)) - 1][1] for i in range(0, len(spans), step)}
     sums: dict[tuple[int, str], list[float]] = defaultdict(lambda: [0, 0.0])
     for p in points:
-        given = sums[groups[words.parse_us(p.window_start)][0], p.consumer]
-        given[0] += p.messages
-        given[1] += p.messages * p.skew
+        load_cell = sums[groups[parse_us(p.window_start)][0], p.consumer]
+        load_cell[0] += p.messages
+        load_cell[1] += p.messages * p.skew
     summed = [
-        Cell(start, ends[start], name, int(n), total / n if n else 0.0) for (start, name), (n, total) in sums.items()
+        LoadCell(start, ends[start], name, int(n), total / n if n else 0.0)
+        for (start, name), (n, total) in sums.items()
     ]
-    ordered = tuple(sorted(summed, key=lambda c: (c.start, words.natural(c.consumer))))
-    return Load(ordered, step, max((end - start for start, end in ends.items()), default=0))
+    ordered = tuple(sorted(summed, key=lambda c: (c.start, natural_sort_key(c.consumer))))
+    return LoadOverTime(ordered, step, max((end - start for start, end in ends.items()), default=0))
 
 
-def biggest(load: Load, most: int = MOST_CONSUMERS) -> tuple[str, ...]:
+def select_largest_consumers(load: LoadOverTime, most: int = MOST_CONSUMERS) -> tuple[str, ...]:
     """The consumers with the most messages, in natural order."""
     sums: dict[str, int] = defaultdict(int)
-    for given in load.cells:
-        sums[given.consumer] += given.messages
-    chosen = sorted(sums, key=lambda name: (-sums[name], words.natural(name)))[:most]
-    return tuple(sorted(chosen, key=words.natural))
+    for load_cell in load.cells:
+        sums[load_cell.consumer] += load_cell.messages
+    chosen = sorted(sums, key=lambda name: (-sums[name], natural_sort_key(name)))[:most]
+    return tuple(sorted(chosen, key=natural_sort_key))
 
 
-def load_chart(load: Load, at: Frame, colours: Palette) -> str:
+def draw_load_chart(load: LoadOverTime, at: TimeFrame, colours: Palette) -> str:
     """Messages given to consumers, stacked, one column a stretch of time."""
-    named = set(biggest(load))
-    shown = [c for c in load.cells if c.messages and at.shows(c.start, c.end)]
+    named = set(select_largest_consumers(load))
+    shown = [c for c in load.cells if c.messages and at.is_visible(c.start, c.end)]
     sums: dict[int, int] = defaultdict(int)
-    for given in shown:
-        sums[given.start] += given.messages
+    for load_cell in shown:
+        sums[load_cell.start] += load_cell.messages
     drawing = Drawing(LOAD, "Messages per consumer over time, stacked")
-    ticks = round_ticks(max(sums.values(), default=1))
+    ticks = choose_round_ticks(max(sums.values(), default=1))
     unit = LOAD / ticks[-1]
-    grid(drawing, [(LOAD - tick * unit, words.short_count(tick)) for tick in ticks])
-    time_axis(drawing, at)
+    draw_grid(drawing, [(LOAD - tick * unit, format_short_count(tick)) for tick in ticks])
+    draw_time_axis(drawing, at)
     tops: dict[int, int] = defaultdict(int)
-    for given in sorted(shown, key=lambda c: (c.start, c.consumer not in named, words.natural(c.consumer))):
-        base, top = tops[given.start], tops[given.start] + given.messages
-        tops[given.start] = top
-        colour = colours.token(given.consumer) if given.consumer in named else REST
-        tip = f"{given.consumer}: {words.plural(given.messages, 'message')}, {stretch(given.start, given.end)}"
-        cell(drawing, at, given.start, given.end, LOAD - base * unit, LOAD - top * unit, colour, tip)
+    for load_cell in sorted(shown, key=lambda c: (c.start, c.consumer not in named, natural_sort_key(c.consumer))):
+        base, top = tops[load_cell.start], tops[load_cell.start] + load_cell.messages
+        tops[load_cell.start] = top
+        colour = colours.find_token(load_cell.consumer) if load_cell.consumer in named else REST
+        messages = format_plural(load_cell.messages, "message")
+        tip = f"{load_cell.consumer}: {messages}, {format_stretch(load_cell.start, load_cell.end)}"
+        draw_cell(drawing, at, load_cell.start, load_cell.end, LOAD - base * unit, LOAD - top * unit, colour, tip)
     return drawing.svg()
 
 
-def level(skew: float) -> str:
+def find_skew_level(skew: float) -> str:
     """The token of a skew: even from 0.8 to 1.25, then three steps up and three down."""
     return next((name for limit, name in LEVELS if skew < limit), "o3")
 
 
-def skew_chart(load: Load, totals: dict[str, float], at: Frame, colours: Palette) -> str:
+def draw_skew_chart(load: LoadOverTime, totals: dict[str, float], at: TimeFrame, colours: Palette) -> str:
     """One row per consumer: how far its share was from a balanced one, over time; its overall skew at the end."""
-    names = biggest(load)
+    names = select_largest_consumers(load)
     row_of = {name: i * ROW for i, name in enumerate(names)}
     drawing = Drawing(ROW * len(names), "Skew of each consumer over time")
-    time_axis(drawing, at)
+    draw_time_axis(drawing, at)
     for c in load.cells:
-        if c.consumer in row_of and c.messages and at.shows(c.start, c.end):
+        if c.consumer in row_of and c.messages and at.is_visible(c.start, c.end):
             top = row_of[c.consumer]
-            cell(drawing, at, c.start, c.end, top + 1, top + ROW - 1, level(c.skew), _skew_tip(c))
+            draw_cell(drawing, at, c.start, c.end, top + 1, top + ROW - 1, find_skew_level(c.skew), _format_skew_tip(c))
     for name, top in row_of.items():
         middle = top + ROW / 2
-        drawing.text(-22, middle, shorten(name, 12), anchor="end")
-        drawing.box(-16.5, -7.5, middle - 4.5, middle + 4.5, colours.token(name))
-        drawing.text(PLOT + 6, middle, _overall(totals, name), ink=True)
+        drawing.text(-22, middle, shorten_name(name, 12), anchor="end")
+        drawing.box(-16.5, -7.5, middle - 4.5, middle + 4.5, colours.find_token(name))
+        drawing.text(PLOT + 6, middle, _format_overall_skew(totals, name), ink=True)
     return drawing.svg()
 
 
-def _skew_tip(given: Cell) -> str:
-    return f"{given.consumer}: {words.times(given.skew)} a balanced share, {stretch(given.start, given.end)}"
+def _format_skew_tip(load_cell: LoadCell) -> str:
+    skew = format_ratio(load_cell.skew)
+    return f"{load_cell.consumer}: {skew} a balanced share, {format_stretch(load_cell.start, load_cell.end)}"
 
 
-def _overall(totals: dict[str, float], name: str) -> str:
-    return words.times(totals[name]) if name in totals else ""
+def _format_overall_skew(totals: dict[str, float], name: str) -> str:
+    return format_ratio(totals[name]) if name in totals else ""
 
 
-def most_found(points: Sequence[FindingPoint], at: Frame, most: int = MOST_BARS) -> frozenset[str]:
+def select_named_consumers(points: Sequence[FindingPoint], at: TimeFrame, most: int = MOST_BARS) -> frozenset[str]:
     """The consumers with the most findings: as many as get bars of their own without making the chart too large."""
     sums: dict[str, int] = defaultdict(int)
     bars: dict[str, set[tuple[str, int]]] = defaultdict(set)
     for p in points:
         sums[p.consumer] += p.count
-        bars[p.consumer].add((p.code, _column(p, at)))
+        bars[p.consumer].add((p.code, _find_column(p, at)))
     if sum(map(len, bars.values())) <= most:
         return frozenset(sums)
-    room, named = most - len(set().union(*bars.values())), set()  # the others together have at most so many
-    for name in sorted(sums, key=lambda name: (-sums[name], words.natural(name))):
-        room -= len(bars[name])
-        if room < 0:
+    remaining_bars, named = most - len(set().union(*bars.values())), set()  # the others together have at most so many
+    for name in sorted(sums, key=lambda name: (-sums[name], natural_sort_key(name))):
+        remaining_bars -= len(bars[name])
+        if remaining_bars < 0:
             break
         named.add(name)
     return frozenset(named)
 
 
-def findings_chart(points: Sequence[FindingPoint], named: frozenset[str], at: Frame, colours: Palette) -> str:
+def draw_findings_chart(points: Sequence[FindingPoint], named: frozenset[str], at: TimeFrame, colours: Palette) -> str:
     """One strip per code: findings by time, coloured by consumer; each strip has its own scale, its top is written.
 
     Consumers that are not ``named`` share a colour.
     """
     codes = sorted({p.code for p in points})
-    bins = _binned(points, named, at)
+    bins = _sum_bins(points, named, at)
     drawing = Drawing(STRIP * len(codes), "Findings over time by code")
-    time_axis(drawing, at)
+    draw_time_axis(drawing, at)
     for i, code in enumerate(codes):
-        mine = {key: n for key, n in bins.items() if key[0] == code}
+        code_bins = {key: n for key, n in bins.items() if key[0] == code}
         tops: dict[int, int] = defaultdict(int)
-        for (_, column, _), n in mine.items():
+        for (_, column, _), n in code_bins.items():
             tops[column] += n
         most, floor = max(tops.values(), default=1), (i + 1) * STRIP
-        _columns(drawing, mine, most, floor, at, colours)
+        _draw_columns(drawing, code_bins, most, floor, at, colours)
         drawing.line(0, PLOT, floor, floor, "grid")
-        drawing.text(0, i * STRIP + 20, shorten(code, 90), stands="bottom", ink=True)
-        drawing.text(-8, floor - REACH, words.count(most), anchor="end")
+        drawing.text(0, i * STRIP + 20, shorten_name(code, 90), stands="bottom", ink=True)
+        drawing.text(-8, floor - REACH, format_count(most), anchor="end")
     return drawing.svg()
 
 
-def _column(point: FindingPoint, at: Frame) -> int:
+def _find_column(point: FindingPoint, at: TimeFrame) -> int:
     """The column of the picture that a window is drawn in."""
-    column = (words.parse_us(point.window_start) - at.start) * MOST_WINDOWS // (at.end - at.start)
+    column = (parse_us(point.window_start) - at.start) * MOST_WINDOWS // (at.end - at.start)
     return min(max(column, 0), MOST_WINDOWS - 1)
 
 
-def _binned(points: Iterable[FindingPoint], named: frozenset[str], at: Frame) -> dict[tuple[str, int, str], int]:
+def _sum_bins(points: Iterable[FindingPoint], named: frozenset[str], at: TimeFrame) -> dict[tuple[str, int, str], int]:
     """Findings summed by code, column of the picture and consumer, in that order; those not ``named`` last, as ""."""
     sums: dict[tuple[str, int, str], int] = defaultdict(int)
     for p in points:
-        sums[p.code, _column(p, at), p.consumer if p.consumer in named else ""] += p.count
-    return dict(sorted(sums.items(), key=lambda bar: (*bar[0][:2], not bar[0][2], words.natural(bar[0][2]))))
+        sums[p.code, _find_column(p, at), p.consumer if p.consumer in named else ""] += p.count
+    return dict(sorted(sums.items(), key=lambda bar: (*bar[0][:2], not bar[0][2], natural_sort_key(bar[0][2]))))
 
 
-def _columns(
-    drawing: Drawing, bins: dict[tuple[str, int, str], int], most: int, floor: int, at: Frame, colours: Palette
+def _draw_columns(
+    drawing: Drawing, bins: dict[tuple[str, int, str], int], most: int, floor: int, at: TimeFrame, colours: Palette
 ) -> None:
     """The stacked bars of one strip."""
     width = (at.end - at.start) / MOST_WINDOWS
@@ -186,7 +204,7 @@ def _columns(
         low, high = tops[column], tops[column] + n
         tops[column] = high
         start = round(at.start + column * width)
-        tip = f"{code}: {words.count(n)} at {consumer or REST}, {stretch(start, round(start + width))}"
+        tip = f"{code}: {format_count(n)} at {consumer or REST}, {format_stretch(start, round(start + width))}"
         foot, head = floor - low / most * REACH, floor - high / most * REACH
-        colour = colours.token(consumer) if consumer else REST
-        cell(drawing, at, start, round(start + width * 0.82), foot, head, colour, tip)
+        colour = colours.find_token(consumer) if consumer else REST
+        draw_cell(drawing, at, start, round(start + width * 0.82), foot, head, colour, tip)

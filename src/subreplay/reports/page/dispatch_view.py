@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from subreplay.reports import words
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.finding_data import CodeSummary
-from subreplay.reports.page.canvas import Frame
-from subreplay.reports.page.chart_dispatch import MOST_SCENARIOS, backlog_chart, latency_chart
+from subreplay.reports.formatting import format_span, parse_us
+from subreplay.reports.page.chart_canvas import TimeFrame
+from subreplay.reports.page.chart_dispatch import MOST_SCENARIOS, draw_backlog_chart, draw_latency_chart
 from subreplay.reports.page.palette import Palette
 
 
@@ -36,26 +36,29 @@ class DispatchDrawing:
     most_blocked: int
 
 
-def dispatch_drawing(views: Sequence[DispatchView], colours: Palette) -> DispatchDrawing:
+def build_dispatch_drawing(views: Sequence[DispatchView], colours: Palette) -> DispatchDrawing:
     """Everything drawn and compared, from the data alone."""
-    instants = [words.parse_us(point.at) for view in views for point in view.backlog]
-    at = Frame(min(instants, default=0), max([*instants, min(instants, default=0) + 1_000]))
+    instants = [parse_us(point.at) for view in views for point in view.backlog]
+    at = TimeFrame(min(instants, default=0), max([*instants, min(instants, default=0) + 1_000]))
     known = {name for view in views for row in (*view.blocked_consumers, *view.blocked_hashes)
              for name in (row.consumer, row.holder)}  # fmt: skip
     return DispatchDrawing(
-        latency_chart=latency_chart(views),
-        backlog_chart=backlog_chart(views, at) if instants else "",
-        window=words.span(at.end - at.start),
+        latency_chart=draw_latency_chart(views),
+        backlog_chart=draw_backlog_chart(views, at) if instants else "",
+        window=format_span(at.end - at.start),
         not_drawn=max(len(views) - MOST_SCENARIOS, 0),
         colours=tuple(name for name in colours.names if name in known),
-        rules=_rules(views),
+        rules=_build_rule_rows(views),
         longest_drain=max((view.drain.took_ns or 0 for view in views), default=0),
         most_blocked=max((view.blocked_ns for view in views), default=0),
     )
 
 
-def _rules(views: Sequence[DispatchView]) -> tuple[RuleRow, ...]:
+def _build_rule_rows(views: Sequence[DispatchView]) -> tuple[RuleRow, ...]:
     """Rules that found something under any scenario, side by side."""
     by_view = [{code.code: code for code in view.codes} for view in views]
     found = {code.code: code for view in views for code in view.codes if code.count}
-    return tuple(RuleRow(c, code.meaning, tuple(mine.get(c) for mine in by_view)) for c, code in sorted(found.items()))
+    return tuple(
+        RuleRow(c, code.meaning, tuple(codes_by_view.get(c) for codes_by_view in by_view))
+        for c, code in sorted(found.items())
+    )

@@ -12,22 +12,22 @@ from dataclasses import dataclass
 
 from markupsafe import escape
 
-from subreplay.reports import words
 from subreplay.reports.data import ReportData
 from subreplay.reports.finding_data import CodeSummary, FindingPoint, FindingView
-from subreplay.reports.sample import Facet, in_turn
+from subreplay.reports.finding_sample import SampleFacet, order_for_sample
+from subreplay.reports.formatting import natural_sort_key, parse_us
 
-MOST_ROWS = 2_000
+MAX_FINDING_ROWS = 2_000
 MOST_BYTES = 1_400_000  # of those rows
 ROW_BYTES = 420  # of a row's tags
 MOST_WINDOWS = 96
 MOST_TALLIES = 20_000
 OBSERVED = "observed"
-ELSEWHERE = -1  # a choice that is not offered
+NOT_OFFERED = -1  # a choice that is not offered
 
 
 @dataclass(frozen=True, slots=True)
-class ToldFinding:
+class FindingRow:
     """One row: the numbers of its deliveries, rule, consumer and window, and the finding."""
 
     numbers: str
@@ -35,21 +35,21 @@ class ToldFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class RuleCard:
     """One rule over one kind of deliveries, with the findings that are told."""
 
     source: int
     code: int
     summary: CodeSummary
     scenario: str  # empty: recorded deliveries
-    told: tuple[ToldFinding, ...]
+    shown: tuple[FindingRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class FilteredFindings:
     """All cards, the choices of the filter in the order of their numbers, and the counts."""
 
-    cards: tuple[Card, ...]
+    cards: tuple[RuleCard, ...]
     sources: tuple[str, ...]
     codes: tuple[str, ...]
     consumers: tuple[str, ...]
@@ -60,27 +60,31 @@ class Findings:
     left_out: int  # rows of the data for which the page has no room
 
 
-def findings(data: ReportData, order: Sequence[str]) -> Findings:
+def build_findings(data: ReportData, order: Sequence[str]) -> FilteredFindings:
     """What the page tells and counts; rules stand in the ``order`` of their status, recorded deliveries first."""
     groups = [(OBSERVED, "", data.codes, data.findings_over_time)]
     groups += [(f"{v.source}: {v.name}", v.name, v.codes, v.findings_over_time) for v in data.dispatch]
-    told = [
+    groups_with_findings = [
         (source, code)
         for source, (_, _, codes, _) in enumerate(groups)
         for code in sorted(codes, key=lambda c: order.index(c.status))
         if code.worst
     ]
-    kept = _with_room([code.worst for _, code in told])
-    shown = [finding for (_, code), mine in zip(told, kept, strict=True) for finding in (code.worst[i] for i in mine)]
-    codes = tuple(dict.fromkeys(code.code for _, code in told))
-    consumers = tuple(sorted({finding.consumer for finding in shown if finding.consumer}, key=words.natural))
-    choices = _Choices.of(codes, consumers, [points for *_, points in groups], shown)
+    kept = _select_rows([code.worst for _, code in groups_with_findings])
+    shown = [
+        finding
+        for (_, code), positions in zip(groups_with_findings, kept, strict=True)
+        for finding in (code.worst[i] for i in positions)
+    ]
+    codes = tuple(dict.fromkeys(code.code for _, code in groups_with_findings))
+    consumers = tuple(sorted({finding.consumer for finding in shown if finding.consumer}, key=natural_sort_key))
+    choices = _FilterChoices.from_findings(codes, consumers, [points for *_, points in groups], shown)
     cards = tuple(
-        Card(source, choices.codes[code.code], code, groups[source][1],
-             tuple(ToldFinding(choices.numbers(source, code.code, code.worst[i]), code.worst[i]) for i in mine))
-        for (source, code), mine in zip(told, kept, strict=True)
+        RuleCard(source, choices.codes[code.code], code, groups[source][1],
+             tuple(FindingRow(choices.numbers(source, code.code, code.worst[i]), code.worst[i]) for i in positions))
+        for (source, code), positions in zip(groups_with_findings, kept, strict=True)
     )  # fmt: skip
-    return Findings(
+    return FilteredFindings(
         cards,
         sources=tuple(name for name, *_ in groups),
         codes=codes,
@@ -88,31 +92,31 @@ def findings(data: ReportData, order: Sequence[str]) -> Findings:
         windows=choices.labels,
         tallies=" ".join(map(str, choices.tallies)),
         rows=len(shown),
-        found=sum(code.count for _, code in told),
-        left_out=sum(len(code.worst) for _, code in told) - len(shown),
+        found=sum(code.count for _, code in groups_with_findings),
+        left_out=sum(len(code.worst) for _, code in groups_with_findings) - len(shown),
     )
 
 
-def _with_room(rules: Sequence[Sequence[FindingView]]) -> list[list[int]]:
+def _select_rows(rules: Sequence[Sequence[FindingView]]) -> list[list[int]]:
     """The positions of each rule's findings that the page has room for."""
     kept: list[list[int]] = [[] for _ in rules]
-    rows = room = 0
-    for rule, position in in_turn(rules, lambda f: Facet(True, f.consumer, f.window)):
-        size = ROW_BYTES + _size(rules[rule][position])
-        if rows < MOST_ROWS and room + size <= MOST_BYTES:
+    rows = bytes_used = 0
+    for rule, position in order_for_sample(rules, lambda f: SampleFacet(True, f.consumer, f.window)):
+        size = ROW_BYTES + _measure_size(rules[rule][position])
+        if rows < MAX_FINDING_ROWS and bytes_used + size <= MOST_BYTES:
             kept[rule].append(position)
-            rows, room = rows + 1, room + size
-    return [sorted(mine) for mine in kept]
+            rows, bytes_used = rows + 1, bytes_used + size
+    return [sorted(positions) for positions in kept]
 
 
-def _size(finding: FindingView) -> int:
+def _measure_size(finding: FindingView) -> int:
     """Bytes of a finding's text on the page."""
     texts = (finding.sentence, finding.cause, finding.key, finding.consumer, finding.scope, *finding.witness)
     return sum(len(escape(text).encode()) for text in texts) + 9 * len(finding.witness)
 
 
 @dataclass(frozen=True, slots=True)
-class _Choices:
+class _FilterChoices:
     """The numbers of rules, consumers and windows, and the counts by them."""
 
     codes: dict[str, int]
@@ -122,16 +126,16 @@ class _Choices:
     tallies: tuple[int, ...]
 
     @classmethod
-    def of(
+    def from_findings(
         cls,
         codes: Iterable[str],
         consumers: Iterable[str],
         points: Sequence[Sequence[FindingPoint]],
         shown: Iterable[FindingView],
-    ) -> _Choices:
+    ) -> _FilterChoices:
         """Neighbouring windows are one choice where there are too many windows or counts."""
         starts = {p.window_start for group in points for p in group} | {f.window for f in shown if f.window}
-        ordered = sorted(starts, key=words.parse_us)
+        ordered = sorted(starts, key=parse_us)
         code_of = {code: i for i, code in enumerate(codes)}
         consumer_of = {name: i for i, name in enumerate(consumers)}
         most = max(-(-len(ordered) // MOST_WINDOWS), 1)
@@ -139,7 +143,7 @@ class _Choices:
         for step in (*steps, most):
             window_of = {start: i // step for i, start in enumerate(ordered)}
             sums: dict[tuple[int, ...], int] = defaultdict(int)
-            for numbers, count in _counted(points, code_of, consumer_of, window_of):
+            for numbers, count in _list_counts(points, code_of, consumer_of, window_of):
                 sums[numbers] += count
             if len(sums) <= MOST_TALLIES:
                 break
@@ -154,18 +158,18 @@ class _Choices:
         numbers = (
             source,
             self.codes[code],
-            self.consumers.get(finding.consumer, ELSEWHERE),
-            self.windows.get(finding.window, ELSEWHERE),
+            self.consumers.get(finding.consumer, NOT_OFFERED),
+            self.windows.get(finding.window, NOT_OFFERED),
         )
         return " ".join(map(str, numbers))
 
 
-def _counted(
+def _list_counts(
     points: Sequence[Sequence[FindingPoint]], codes: dict[str, int], consumers: dict[str, int], windows: dict[str, int]
 ) -> Iterator[tuple[tuple[int, int, int, int], int]]:
     """Every count of a rule that is offered, by the numbers of what it was counted for."""
     for source, group in enumerate(points):
         for p in group:
             if p.code in codes:
-                numbers = source, codes[p.code], consumers.get(p.consumer, ELSEWHERE), windows[p.window_start]
+                numbers = source, codes[p.code], consumers.get(p.consumer, NOT_OFFERED), windows[p.window_start]
                 yield numbers, p.count

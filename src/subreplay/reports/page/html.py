@@ -17,12 +17,27 @@ from jinja2 import BytecodeCache, Environment, FunctionLoader, StrictUndefined
 from jinja2.bccache import Bucket
 from markupsafe import Markup
 
-from subreplay.reports import words
-from subreplay.reports.clean import cleaned
 from subreplay.reports.data import ReportData, ScenarioConsumer
+from subreplay.reports.formatting import (
+    format_bytes,
+    format_clock,
+    format_count,
+    format_early,
+    format_names,
+    format_nanos,
+    format_nanos_or_never,
+    format_optional_percent,
+    format_percent,
+    format_plural,
+    format_ratio,
+    format_worst,
+    shorten_cause,
+    shorten_scope,
+)
 from subreplay.reports.metrics import METRICS
 from subreplay.reports.page import palette
-from subreplay.reports.page.view import View, view
+from subreplay.reports.page.page_view import PageView, build_page_view
+from subreplay.reports.text_cleaning import clean_strings
 
 PAGE = "report.html.j2"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'"
@@ -30,10 +45,10 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}';
 
 def to_html(data: ReportData) -> str:
     """The report's page; the same data gives the same bytes."""
-    data = cleaned(data)
-    shown = view(data)
-    environment = page_environment(_filters(shown, data.run.topic))
-    return filled(
+    data = clean_strings(data)
+    shown = build_page_view(data)
+    environment = page_environment(_build_filters(shown, data.run.topic))
+    return render_page(
         environment,
         PAGE,
         "report.js",
@@ -41,30 +56,30 @@ def to_html(data: ReportData) -> str:
         run=data.run,
         view=shown,
         metrics=METRICS,
-        patterns=palette.patterns(len(shown.colours.names)),
+        patterns=palette.draw_patterns(len(shown.colours.names)),
     )
 
 
-def filled(environment: Environment, template: str, script_name: str, **values: Any) -> str:
+def render_page(environment: Environment, template: str, script_name: str, **values: Any) -> str:
     """A page of the package's style with one script, which its policy allows by its digest."""
-    script = _asset(script_name).strip()
+    script = _read_asset(script_name).strip()
     policy = POLICY.format(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode())
-    page: str = environment.get_template(template).render(style=_style(), script=script, policy=policy, **values)
+    page: str = environment.get_template(template).render(style=_build_style(), script=script, policy=policy, **values)
     return page.strip() + "\n"
 
 
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     """A file of the package's templates."""
     return files("subreplay.reports.page").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _style() -> str:
+def _build_style() -> str:
     """The style sheet with the consumers' colours for both themes."""
-    style = _asset("report.css").replace("/*light*/", palette.colours(palette.LIGHT))
-    return style.replace("/*dark*/", palette.colours(palette.DARK)) + palette.rules()
+    style = _read_asset("report.css").replace("/*light*/", palette.format_theme(palette.LIGHT))
+    return style.replace("/*dark*/", palette.format_theme(palette.DARK)) + palette.format_token_rules()
 
 
-class _Compiled(BytecodeCache):
+class _TemplateCache(BytecodeCache):
     """Templates as a process has compiled them: that takes longer than to fill them in."""
 
     def __init__(self) -> None:
@@ -78,64 +93,68 @@ class _Compiled(BytecodeCache):
         self.templates[bucket.key] = bucket.bytecode_to_string()
 
 
-_compiled = _Compiled()
+_compiled = _TemplateCache()
 
 
 def page_environment(filters: Mapping[str, Any]) -> Environment:
     """Templates of the package, an unknown name an error, everything escaped but what they call safe: drawn charts,
     the colours and the packaged style and script."""
     environment = Environment(
-        loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        loader=FunctionLoader(_read_asset),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
         bytecode_cache=_compiled,
-    )  # fmt: skip
+    )
     environment.filters.update(filters)
     return environment
 
 
-def _filters(shown: View, topic: str) -> dict[str, Any]:
+def _build_filters(shown: PageView, topic: str) -> dict[str, Any]:
     return {
-        "count": words.count,
-        "percent": words.percent,
-        "percent_or_none": words.percent_or_none,
-        "times": words.times,
-        "best": words.best,
-        "idle": idle,
-        "size": words.size,
-        "nanos": words.nanos,
-        "others": words.others,
-        "nanos_or_never": words.nanos_or_never,
-        "early": lambda early: words.early(early.count, early.delayed, early.least_ns, early.most_ns),
-        "plural": words.plural,
-        "clock": lambda text: words.clock(text, shown.day),
-        "cause": words.short_cause,
-        "partition": lambda scope: words.partition(scope, topic),
-        "whole_clock": words.clock,
-        "token": shown.colours.token,
-        "slug": slug,
-        "width": width,
-        "breakable": breakable,
+        "count": format_count,
+        "percent": format_percent,
+        "percent_or_none": format_optional_percent,
+        "times": format_ratio,
+        "best": format_names,
+        "idle": list_idle,
+        "size": format_bytes,
+        "nanos": format_nanos,
+        "others": format_worst,
+        "nanos_or_never": format_nanos_or_never,
+        "early": lambda early: format_early(early.count, early.delayed, early.least_ns, early.most_ns),
+        "plural": format_plural,
+        "clock": lambda text: format_clock(text, shown.day),
+        "cause": shorten_cause,
+        "partition": lambda scope: shorten_scope(scope, topic),
+        "whole_clock": format_clock,
+        "token": shown.colours.find_token,
+        "slug": format_slug,
+        "width": format_width,
+        "breakable": make_breakable,
     }
 
 
-def idle(consumers: Sequence[ScenarioConsumer]) -> list[tuple[str, str]]:
+def list_idle(consumers: Sequence[ScenarioConsumer]) -> list[tuple[str, str]]:
     """Why consumers were given nothing, each reason with who they are."""
     names: dict[str, list[str]] = {}
     for one in consumers:
         if one.note:
             names.setdefault(one.note, []).append(one.consumer)
-    return [(why, words.best(mine, 0)) for why, mine in names.items()]
+    return [(why, format_names(mine, 0)) for why, mine in names.items()]
 
 
-def slug(text: str) -> str:
+def format_slug(text: str) -> str:
     """A class name for a status: ``not applicable`` becomes ``not-applicable``."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def width(share: float, full: float) -> str:
+def format_width(share: float, full: float) -> str:
     """How much of a cell a bar fills, as a CSS length."""
     return f"{max(0.0, min(share / full, 1.0)) * 100:.1f}%" if full > 0 and share == share else "0%"
 
 
-def breakable(name: str) -> Markup:
+def make_breakable(name: str) -> Markup:
     """A dotted name that may break after a dot or an underscore, but not within a number."""
     return Markup("<wbr>").join(re.split(r"(?<=[._])(?=\D)", name))

@@ -5,10 +5,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from subreplay.reports import words
-from subreplay.reports.clean import cleaned
+from subreplay.reports.formatting import (
+    MISSING,
+    format_count,
+    format_nanos,
+    format_percent,
+    format_plural,
+    format_ratio,
+)
 from subreplay.reports.overview_data import Overview, OverviewRow
-from subreplay.reports.page.html import filled, page_environment, slug
+from subreplay.reports.page.html import format_slug, page_environment, render_page
+from subreplay.reports.text_cleaning import clean_strings
 
 PAGE: Final = "overview.html.j2"
 COLUMNS: Final = (
@@ -27,27 +34,27 @@ COLUMNS: Final = (
 
 def overview_page(data: Overview) -> str:
     """The overview's page; the same data gives the same bytes."""
-    data = cleaned(data)
+    data = clean_strings(data)
     verdicts = {row.verdict: 0 for row in data.rows}
     for row in data.rows:
         verdicts[row.verdict] += 1
-    filters = {"slug": slug, "shown": _shown, "order": _order, "plural": words.plural}
+    filters = {"slug": format_slug, "shown": _shown, "order": _order, "plural": format_plural}
     environment = page_environment(filters)
-    return filled(environment, PAGE, "overview.js", data=data, columns=COLUMNS, verdicts=verdicts)
+    return render_page(environment, PAGE, "overview.js", data=data, columns=COLUMNS, verdicts=verdicts)
 
 
 def _shown(row: OverviewRow, field: str) -> str:
     """A figure of a row as text; a dash where there is none."""
     value = getattr(row, field)
     if value is None:
-        return words.MISSING
+        return MISSING
     if field == "worst_delay":
-        return words.nanos(value)
+        return format_nanos(value)
     if field == "redelivery_rate":
-        return words.percent(value)
+        return format_percent(value)
     if field == "skew":
-        return words.times(value)
-    return words.count(value) if isinstance(value, int) else str(value)
+        return format_ratio(value)
+    return format_count(value) if isinstance(value, int) else str(value)
 
 
 def _order(row: OverviewRow, field: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from subreplay.reports.data import ReportData
-from subreplay.reports.words import natural
+from subreplay.reports.formatting import natural_sort_key
 
 NOBODY = "nobody"
 SOLID = 10
@@ -27,25 +27,25 @@ class Palette:
     names: tuple[str, ...]
     tokens: Mapping[str, str]
 
-    def token(self, name: str | None) -> str:
+    def find_token(self, name: str | None) -> str:
         """The token of a consumer; of ``nobody`` where there is none."""
         return self.tokens.get(name or NOBODY, NOBODY)
 
 
-def palette(data: ReportData) -> Palette:
+def build_palette(data: ReportData) -> Palette:
     """Tokens for all consumers of a report: those of the data first, then those that only scenarios have."""
-    real = _sorted(_observed(data))
+    real = _sort_names(_list_observed(data))
     known = set(real)
-    extra = _sorted(name for name in _simulated(data) if name not in known)
+    extra = _sort_names(name for name in _list_simulated(data) if name not in known)
     names = tuple(real + extra)
     return Palette(names, {name: f"k{i % TOKENS}" for i, name in enumerate(names)})
 
 
-def _sorted(names: Iterable[str]) -> list[str]:
-    return sorted({name for name in names if name and name != NOBODY}, key=natural)
+def _sort_names(names: Iterable[str]) -> list[str]:
+    return sorted({name for name in names if name and name != NOBODY}, key=natural_sort_key)
 
 
-def _observed(data: ReportData) -> Iterator[str]:
+def _list_observed(data: ReportData) -> Iterator[str]:
     for mapped in data.range_maps:
         for epoch in mapped.epochs:
             yield from epoch.members
@@ -57,7 +57,7 @@ def _observed(data: ReportData) -> Iterator[str]:
         yield from (move.before, move.after)
 
 
-def _simulated(data: ReportData) -> Iterator[str]:
+def _list_simulated(data: ReportData) -> Iterator[str]:
     for scenario in data.scenarios:
         yield from (row.consumer for row in scenario.per_consumer)
     for view in data.dispatch:
@@ -67,12 +67,12 @@ def _simulated(data: ReportData) -> Iterator[str]:
             yield from {finding.consumer for finding in code.worst}
 
 
-def colours(values: tuple[str, ...]) -> str:
+def format_theme(values: tuple[str, ...]) -> str:
     """The custom properties ``--c0`` and on, for one theme."""
     return "".join([f"--c{i}:{value};" for i, value in enumerate(values)])
 
 
-def rules() -> str:
+def format_token_rules() -> str:
     """Style rules of every token: ``fill`` in a chart, ``background`` in a swatch."""
     out = []
     for i in range(TOKENS):
@@ -87,7 +87,7 @@ def rules() -> str:
     return "\n".join(out)
 
 
-def patterns(count: int) -> str:
+def draw_patterns(count: int) -> str:
     """SVG definitions: the hatch of ``nobody``, and stripes and dots for consumers beyond the tenth."""
     out = ['<pattern id="nobody" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
            '<path d="M0,0h6v6h-6Z" class="t-none"/><path d="M0,0h1.5v6h-1.5Z" class="t-line"/></pattern>']  # fmt: skip

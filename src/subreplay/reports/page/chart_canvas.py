@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
-from subreplay.reports import words
 from subreplay.reports.data import ReportData
+from subreplay.reports.formatting import format_utc_clock, parse_us
 from subreplay.reports.page.svg import PLOT, Drawing
 
 SIDE = 0.08  # of the data's window: how far before and after it an epoch is still drawn
@@ -26,21 +26,21 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class TimeFrame:
     """The stretch of time that all charts show, in microseconds."""
 
     start: int
     end: int
 
-    def pixel(self, micros: int) -> float:
+    def to_pixel(self, micros: int) -> float:
         """An instant in pixels from the axis' left end, moved to the nearer end where it lies outside."""
         return (min(max(micros, self.start), self.end) - self.start) / (self.end - self.start) * PLOT
 
-    def shows(self, start: int, end: int) -> bool:
+    def is_visible(self, start: int, end: int) -> bool:
         """Whether any of that stretch is inside."""
         return start < self.end and end > self.start
 
-    def ticks(self) -> Iterator[tuple[int, str]]:
+    def list_ticks(self) -> Iterator[tuple[int, str]]:
         """Round instants inside, about seven, and how the axis writes them."""
         seconds = (self.end - self.start) / _SECOND
         form = next((form for limit, form in FORMATS if seconds < limit), "%d %b")
@@ -50,30 +50,30 @@ class Frame:
             yield at, text[:-3] if form.endswith("%f") else text
 
 
-def frame(data: ReportData) -> Frame:
+def find_time_frame(data: ReportData) -> TimeFrame:
     """The data's window, and a little more where epochs or load windows begin before it or end after it."""
-    start, end = words.parse_us(data.run.window_start), words.parse_us(data.run.window_end)
+    start, end = parse_us(data.run.window_start), parse_us(data.run.window_end)
     begins = [epoch.start_us for mapped in data.range_maps for epoch in mapped.epochs]
-    begins += [words.parse_us(point.window_start) for point in data.load]
+    begins += [parse_us(point.window_start) for point in data.load]
     ends = [epoch.end_us for mapped in data.range_maps for epoch in mapped.epochs]
-    ends += [words.parse_us(point.window_end) for point in data.load]
+    ends += [parse_us(point.window_end) for point in data.load]
     side = round((end - start) * SIDE) if end > start else 1_000_000
     low = max(min([start, *begins]), start - side)
     high = min(max([end, *ends]), end + side)
-    return Frame(low, max(high, low + 1000))
+    return TimeFrame(low, max(high, low + 1000))
 
 
-def time_axis(drawing: Drawing, at: Frame) -> None:
+def draw_time_axis(drawing: Drawing, at: TimeFrame) -> None:
     """The time axis below the plot, in UTC."""
     floor = drawing.height
     drawing.line(0, PLOT, floor, floor, "axis")
-    for instant, text in at.ticks():
-        x = at.pixel(instant)
+    for instant, text in at.list_ticks():
+        x = at.to_pixel(instant)
         drawing.line(x, x, floor, floor + 4, "axis")
         drawing.text(x, floor + 9, text, anchor="middle", stands="top")
 
 
-def marked_axis(drawing: Drawing, ticks: Iterable[tuple[float, str]]) -> None:
+def draw_marked_axis(drawing: Drawing, ticks: Iterable[tuple[float, str]]) -> None:
     """An axis left of the plot, with a tick at each height."""
     drawing.line(0, 0, 0, drawing.height, "axis")
     for y, text in ticks:
@@ -81,17 +81,17 @@ def marked_axis(drawing: Drawing, ticks: Iterable[tuple[float, str]]) -> None:
         drawing.text(-9, y, text, anchor="end")
 
 
-def grid(drawing: Drawing, ticks: Iterable[tuple[float, str]]) -> None:
+def draw_grid(drawing: Drawing, ticks: Iterable[tuple[float, str]]) -> None:
     """A line across the plot at each height, and what it stands for."""
     for y, text in ticks:
         drawing.line(0, PLOT, y, y, "grid")
         drawing.text(-5, y, text, anchor="end")
 
 
-def round_ticks(most: float) -> list[float]:
+def choose_round_ticks(most: float) -> list[float]:
     """Round figures from 0, about four of them, of which the last is not below ``most``.
 
-    >>> round_ticks(870), round_ticks(0.14)
+    >>> choose_round_ticks(870), choose_round_ticks(0.14)
     ([0.0, 200.0, 400.0, 600.0, 800.0, 1000.0], [0.0, 0.05, 0.1, 0.15])
     """
     unit = 10.0 ** math.floor(math.log10(most / 4))
@@ -99,17 +99,19 @@ def round_ticks(most: float) -> list[float]:
     return [round(i * step, 12) for i in range(math.ceil(round(most / step, 9)) + 1)]
 
 
-def cell(drawing: Drawing, at: Frame, start: int, end: int, low: float, high: float, colour: str, tip: str) -> None:
+def draw_cell(
+    drawing: Drawing, at: TimeFrame, start: int, end: int, low: float, high: float, colour: str, tip: str
+) -> None:
     """A stretch of time as a rectangle between two heights (pixels), with its token and its tool tip."""
-    drawing.box(at.pixel(start), at.pixel(end), low, high, colour, tip)
+    drawing.box(at.to_pixel(start), at.to_pixel(end), low, high, colour, tip)
 
 
-def stretch(start: int, end: int) -> str:
+def format_stretch(start: int, end: int) -> str:
     """A stretch of time in words."""
-    return f"{words.utc_clock(start)} to {words.utc_clock(end)}"
+    return f"{format_utc_clock(start)} to {format_utc_clock(end)}"
 
 
-def shorten(text: str, most: int = 17) -> str:
+def shorten_name(text: str, most: int = 17) -> str:
     """A long name with its middle left out."""
     if len(text) <= most:
         return text

@@ -10,8 +10,8 @@ import numpy as np
 
 from subreplay.audit.needs import Need
 from subreplay.hashing.sticky_key import has_keyless_spread
-from subreplay.reports.assemble.dispatch import never_taken
-from subreplay.reports.assemble.loads import messages_by_window
+from subreplay.reports.assemble.consumer_loads import sum_messages_by_window
+from subreplay.reports.assemble.dispatch_views import count_never_taken
 from subreplay.reports.data import Flow, ScenarioConsumer, ScenarioView, WindowLoad
 from subreplay.reports.figures import DispatchFigures, Figures, Row
 from subreplay.rows.model.words import instant
@@ -20,14 +20,14 @@ from subreplay.whatif.handovers import changes, handovers
 from subreplay.whatif.idle_consumers import idle, unowned
 from subreplay.whatif.message_assignment import Plan
 
-TELLING = 10  # messages for each connected consumer; a window with fewer tells nothing about balance
-FLOWS = 60  # of a scenario
-STRETCHES = 90  # of time, at most, whose busiest consumer is told
-PARTITIONS = 24  # whose retention is told one by one
+MIN_MESSAGES_PER_CONSUMER = 10  # messages for each connected consumer; a window with fewer tells nothing about balance
+MAX_FLOWS = 60  # of a scenario
+MAX_TIME_SLICES = 90  # of time, at most, whose busiest consumer is told
+MAX_PARTITIONS_SHOWN = 24  # whose retention is told one by one
 NO_TRAFFIC: Final[Row] = {"messages": 0, "keys": 0, "messages_moved": 0, "keys_moved": 0}
 
 
-def scenario_views(
+def build_scenario_views(
     plans: Iterable[Plan], figures: Figures, replayed: Iterable[DispatchFigures] = ()
 ) -> tuple[ScenarioView, ...]:
     """Scenarios side by side. Of one whose dispatch was ``replayed``, consumers have what they took in the replay."""
@@ -35,32 +35,39 @@ def scenario_views(
     for row in figures.traffic:
         by_plan[row["scenario"]][row["level"]].append(row)
     replays = {replay.plan.name: replay for replay in replayed}
-    return tuple(_view(plan, by_plan[plan.name], figures, replays.get(plan.name)) for plan in plans)
+    return tuple(_build_view(plan, by_plan[plan.name], figures, replays.get(plan.name)) for plan in plans)
 
 
-def _view(plan: Plan, rows: dict[str, list[Row]], figures: Figures, replay: DispatchFigures | None) -> ScenarioView:
+def _build_view(
+    plan: Plan, rows: dict[str, list[Row]], figures: Figures, replay: DispatchFigures | None
+) -> ScenarioView:
     extent, width, hottest = figures.extent, figures.width, figures.hottest
     if replay is not None:
-        rows = rows | _taken(rows, replay)
+        rows = rows | _select_taken_rows(rows, replay)
         extent = {**extent, "last": replay.end}
         width = next((row["width"] for row in replay.taken if row["window"] is not None), width)
     first, last = extent["first"], extent["last"] + 1
     intervals = connected(plan.timelines.values(), last)
     served = [row for row in rows["window"] if row["consumer"] is not None]
-    sums = messages_by_window(served)
+    sums = sum_messages_by_window(served)
     shares = even_shares(intervals, sums, width)
     even = even_share(shares, sums)
     whole = rows["scenario"][0] if rows["scenario"] else NO_TRAFFIC
     messages, owned = whole["messages"], sum(sums.values())
-    consumers = _consumers(plan, rows["consumer"], owned, even, extent, replay)
+    consumers = _build_consumers(plan, rows["consumer"], owned, even, extent, replay)
     max_share = max((one.share for one in consumers), default=0.0)
     skew = max_share / even if even else 0.0
     hottest = max(hottest, *(row["messages"] for row in rows["keyless"]), 0)
     hottest_share = hottest / messages if messages else 0.0
-    changed, slots_moved, flows = _moved(plan, first, figures.extent["last"] + 1)
-    never = 0 if replay is None else never_taken(replay)
+    changed, slots_moved, flows = _summarize_moves(plan, first, figures.extent["last"] + 1)
+    never = 0 if replay is None else count_never_taken(replay)
     owns = plan.policy.routing != "any"
-    notes = (_producers(plan, rows), _retained(plan, rows), _rejected(plan), _assumed(plan, figures.lacking))
+    notes = (
+        _describe_producers(plan, rows),
+        _describe_retention(plan, rows),
+        _describe_rejections(plan),
+        _describe_assumptions(plan, figures.lacking),
+    )
     return ScenarioView(
         name=plan.name,
         policy=plan.policy.name,
@@ -70,7 +77,7 @@ def _view(plan: Plan, rows: dict[str, list[Row]], figures: Figures, replay: Disp
         max_share=max_share,
         even_share=even,
         skew=skew,
-        worst_window_skew=max([skew, *_telling_skews(served, sums, shares)]),
+        worst_window_skew=max([skew, *_list_significant_skews(served, sums, shares)]),
         keys=whole["keys"],
         hottest_key_share=hottest_share,
         ceiling=1 / hottest_share if hottest_share and plan.policy.routing == "slot" else 0.0,
@@ -79,21 +86,21 @@ def _view(plan: Plan, rows: dict[str, list[Row]], figures: Figures, replay: Disp
         traffic_moved=(whole["messages_moved"] / messages if messages else 0.0) if owns else None,
         keys_moved=whole["keys_moved"] if owns else 0,
         unowned=messages - owned if replay is None else never,
-        unowned_why=_never(never) if replay is not None else unowned(plan, rows["move"]),
+        unowned_why=_describe_never_taken(never) if replay is not None else unowned(plan, rows["move"]),
         per_consumer=consumers,
         replayed=replay is not None,
         note="; ".join(filter(None, notes)),
-        load=_load(served, sums, shares, first, last, width),
-        flows=flows[:FLOWS],
-        flows_left_out=max(len(flows) - FLOWS, 0),
+        load=_build_window_loads(served, sums, shares, first, last, width),
+        flows=flows[:MAX_FLOWS],
+        flows_left_out=max(len(flows) - MAX_FLOWS, 0),
     )
 
 
-def _never(messages: int) -> str:
+def _describe_never_taken(messages: int) -> str:
     return f"{messages:,} that no application takes in the replay" if messages else ""
 
 
-def _taken(rows: Mapping[str, list[Row]], replay: DispatchFigures) -> dict[str, list[Row]]:
+def _select_taken_rows(rows: Mapping[str, list[Row]], replay: DispatchFigures) -> dict[str, list[Row]]:
     """Rows of ``window`` and ``consumer`` as ``replay`` has them. It does not know keys: consumers have those that
     they own."""
     keys = {row["consumer"]: row["keys"] for row in rows.get("consumer", ())}
@@ -104,12 +111,12 @@ def _taken(rows: Mapping[str, list[Row]], replay: DispatchFigures) -> dict[str, 
     }
 
 
-def _load(
+def _build_window_loads(
     served: Iterable[Row], sums: Mapping[int, int], even: Mapping[int, float], first: int, last: int, width: int
 ) -> tuple[WindowLoad, ...]:
     """The busiest consumer of each stretch of as many windows as it takes to have few of them in ``[first, last)``."""
     begin = first - first % width
-    wide = width * -(-((last - 1 - begin) // width + 1) // STRETCHES)
+    wide = width * -(-((last - 1 - begin) // width + 1) // MAX_TIME_SLICES)
     busiest: dict[int, Row] = {}
     for row in served:
         start = begin + (row["window"] - begin) // wide * wide
@@ -124,11 +131,11 @@ def _load(
     )  # fmt: skip
 
 
-def _consumers(
+def _build_consumers(
     plan: Plan, rows: Iterable[Row], owned: int, even: float, extent: Row, replay: DispatchFigures | None
 ) -> tuple[ScenarioConsumer, ...]:
     """What each consumer would have got; those that would have got nothing come last, with the reason."""
-    given = [
+    served_consumers = [
         ScenarioConsumer(
             r["consumer"], r["messages"], r["bytes"], r["keys"], r["messages"] / owned, r["messages"] / owned / even
         )
@@ -136,55 +143,55 @@ def _consumers(
         if r["consumer"] is not None
     ]
     dispatched = None if replay is None else max((row["delivered_until"] for row in replay.taken), default=0)
-    reasons = idle(plan, {one.consumer for one in given}, extent["first"], extent["last"], dispatched)
-    return (*given, *(ScenarioConsumer(name, 0, 0, 0, 0.0, 0.0, why) for name, why in reasons.items()))
+    reasons = idle(plan, {one.consumer for one in served_consumers}, extent["first"], extent["last"], dispatched)
+    return (*served_consumers, *(ScenarioConsumer(name, 0, 0, 0, 0.0, 0.0, why) for name, why in reasons.items()))
 
 
-def _telling_skews(served: Iterable[Row], sums: Mapping[int, int], even: Mapping[int, float]) -> list[float]:
+def _list_significant_skews(served: Iterable[Row], sums: Mapping[int, int], even: Mapping[int, float]) -> list[float]:
     """The skews of all consumers in the windows that have messages enough."""
     return [
         row["messages"] / sums[row["window"]] / even[row["window"]]
         for row in served
-        if sums[row["window"]] * even[row["window"]] >= TELLING
+        if sums[row["window"]] * even[row["window"]] >= MIN_MESSAGES_PER_CONSUMER
     ]
 
 
-def _moved(plan: Plan, first: int, last: int) -> tuple[int, float, tuple[Flow, ...]]:
+def _summarize_moves(plan: Plan, first: int, last: int) -> tuple[int, float, tuple[Flow, ...]]:
     """Changes of the members while there was traffic, of the dispatcher with the most; how much of the space changed
     hands at one of them, on average over changes and dispatchers; and from whom to whom, the most first."""
     low, high = plan.policy.space
     most, of_all = 0, 0
-    passed_on: dict[tuple[str, str], int] = defaultdict(int)
+    moved_slots: dict[tuple[str, str], int] = defaultdict(int)
     for timeline in plan.timelines.values():
-        among = [change[-1].index for change in changes(timeline) if first < change[0].start.at < last]
-        passed = handovers(timeline)
-        taken, named = np.isin(passed.epoch, among), len(passed.names)
-        pairs, number = np.unique((passed.before * named + passed.after)[taken], return_inverse=True)
-        sums = np.bincount(number, passed.slots[taken], len(pairs)).astype(np.int64)
+        change_epochs = [change[-1].index for change in changes(timeline) if first < change[0].start.at < last]
+        moved = handovers(timeline)
+        taken, named = np.isin(moved.epoch, change_epochs), len(moved.names)
+        pairs, number = np.unique((moved.before * named + moved.after)[taken], return_inverse=True)
+        sums = np.bincount(number, moved.slots[taken], len(pairs)).astype(np.int64)
         for pair, slots in zip(pairs.tolist(), sums.tolist(), strict=True):
-            passed_on[passed.names[pair // named], passed.names[pair % named]] += slots
-        most, of_all = max(most, len(among)), of_all + len(among)
+            moved_slots[moved.names[pair // named], moved.names[pair % named]] += slots
+        most, of_all = max(most, len(change_epochs)), of_all + len(change_epochs)
     space = high - low + 1
-    order = sorted(passed_on.items(), key=lambda pair: (-pair[1], pair[0]))
+    order = sorted(moved_slots.items(), key=lambda pair: (-pair[1], pair[0]))
     whole = space * max(1, len(plan.timelines))
     flows = tuple(Flow(*pair, slots, slots / whole) for pair, slots in order)
-    return most, sum(passed_on.values()) / space / max(1, of_all), flows
+    return most, sum(moved_slots.values()) / space / max(1, of_all), flows
 
 
-def _producers(plan: Plan, rows: Mapping[str, list[Row]]) -> str:
+def _describe_producers(plan: Plan, rows: Mapping[str, list[Row]]) -> str:
     """Other partitions, and what is sent elsewhere."""
     if plan.routing is None:
         return ""
     keys, messages = (sum(row[name] for row in rows["relocated"]) for name in ("keys", "messages"))
     count, scheme, keyless = plan.routing.partitions, plan.routing.scheme, plan.routing.keyless
-    doubt = f" ({plan.routing.doubt})" if plan.routing.doubt else ""
+    uncertainty = f" ({plan.routing.doubt})" if plan.routing.doubt else ""
     return (
         f"{count:,} partitions, keys by {scheme}, without a key {keyless}: "
-        f"{keys:,} keys with {messages:,} messages go to another partition{doubt}"
+        f"{keys:,} keys with {messages:,} messages go to another partition{uncertainty}"
     )
 
 
-def _retained(plan: Plan, rows: Mapping[str, list[Row]]) -> str:
+def _describe_retention(plan: Plan, rows: Mapping[str, list[Row]]) -> str:
     """What retention would have kept when the last message came, partition by partition."""
     if plan.retention is None:
         return ""
@@ -193,12 +200,12 @@ def _retained(plan: Plan, rows: Mapping[str, list[Row]]) -> str:
         + (f", since {instant(row['window'])}" if row["window"] is not None else "")
         for row in sorted(rows["kept"], key=lambda row: row["partition"])
     ]
-    more = f" and {len(kept) - PARTITIONS:,} more partitions" if len(kept) > PARTITIONS else ""
+    more = f" and {len(kept) - MAX_PARTITIONS_SHOWN:,} more partitions" if len(kept) > MAX_PARTITIONS_SHOWN else ""
     messages, size = (sum(row[name] for row in rows["kept"]) for name in ("messages", "bytes"))
-    return f"retention keeps {messages:,} messages, {size:,} bytes ({'; '.join(kept[:PARTITIONS])}{more})"
+    return f"retention keeps {messages:,} messages, {size:,} bytes ({'; '.join(kept[:MAX_PARTITIONS_SHOWN])}{more})"
 
 
-def _assumed(plan: Plan, lacking: Collection[Need]) -> str:
+def _describe_assumptions(plan: Plan, lacking: Collection[Need]) -> str:
     """What is assumed of messages without a key, where the data do not tell what spreads them."""
     if Need.STICKY_KEYS not in lacking or plan.policy.routing != "slot" or not has_keyless_spread(plan.policy.profile):
         return ""
@@ -208,7 +215,7 @@ def _assumed(plan: Plan, lacking: Collection[Need]) -> str:
     )
 
 
-def _rejected(plan: Plan) -> str:
+def _describe_rejections(plan: Plan) -> str:
     reasons = {
         f"{epoch.cause.label}: {epoch.rejected.reason}"
         for timeline in plan.timelines.values()

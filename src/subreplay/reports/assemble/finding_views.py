@@ -1,7 +1,7 @@
 """From findings to report data: all of them counted, the worst of each rule in words.
 
-What stands in words is a sample of fixed size. ``spread`` defines it; whoever selects the rows where they are many does
-the same.
+What stands in words is a sample of fixed size. ``sample_findings`` defines it; whoever selects the rows where they are
+many does the same.
 """
 
 from __future__ import annotations
@@ -15,54 +15,56 @@ from typing import Any
 from subreplay.audit.explain.incidents import Incident
 from subreplay.audit.needs import Need, describe_needs
 from subreplay.audit.rules.registry import RULES, Code, Exemption, find_missing_needs
-from subreplay.reports.assemble.incidents import Known, incident_views
-from subreplay.reports.figures import MOST_TOLD, Figures, Row
+from subreplay.reports.assemble.incident_matches import IncidentMatcher, build_incident_views
+from subreplay.reports.figures import MAX_SHOWN_FINDINGS, Figures, Row
 from subreplay.reports.finding_data import CodeStatus, CodeSummary, FindingPoint, FindingView, Source
-from subreplay.reports.sample import Facet, in_turn
+from subreplay.reports.finding_sample import SampleFacet, order_for_sample
 from subreplay.rows.model.rows import RuleStatus, Verdict
 from subreplay.rows.model.words import instant
 from subreplay.semantics.policies.base import Policy
 
 
-def code_summaries(figures: Figures, source: Source = "observed") -> tuple[CodeSummary, ...]:
+def build_code_summaries(figures: Figures, source: Source = "observed") -> tuple[CodeSummary, ...]:
     """One line a rule: what it found in those deliveries and what the policy says of it."""
     policy, rule_status = figures.plan.policy, figures.rule_statuses
     lacking = find_missing_needs(policy, figures.terms, figures.lacking)
     counts: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for row in figures.findings:
         counts[row["code"]][row["excuse"]] += row["count"]
-    worst = spread(figures.worst, figures.width)
-    known = Known(figures) if source == "observed" else None  # a prediction is no broker's fault
+    worst = sample_findings(figures.worst, figures.width)
+    incident_matcher = IncidentMatcher(figures) if source == "observed" else None  # a prediction is no broker's fault
     summaries = []
     for code in Code:
-        reason, rows = why_not(code, policy, lacking), worst.get(code.name, [])
-        looks_like = [known.matching(row) if known else () for row in rows]
-        mine = tuple(_finding(row, figures.width, found) for row, found in zip(rows, looks_like, strict=True))
-        summary = _summary(code, rule_status[code], reason, counts[code.name], mine, figures, source)
-        summaries.append(replace(summary, incidents=incident_views(looks_like)))
+        reason, rows = explain_not_evaluated(code, policy, lacking), worst.get(code.name, [])
+        looks_like = [incident_matcher.find_incidents(row) if incident_matcher else () for row in rows]
+        views = tuple(
+            _build_finding_view(row, figures.width, found) for row, found in zip(rows, looks_like, strict=True)
+        )
+        summary = _summarize_code(code, rule_status[code], reason, counts[code.name], views, figures, source)
+        summaries.append(replace(summary, incidents=build_incident_views(looks_like)))
     order = {"violated": 0, "unknown": 1, "allowed": 2, "counted": 3, "clean": 4, "not applicable": 5}
     return tuple(sorted(summaries, key=lambda s: order[s.status]))
 
 
-def over_time(figures: Figures) -> tuple[FindingPoint, ...]:
+def count_findings_over_time(figures: Figures) -> tuple[FindingPoint, ...]:
     """All findings, counted by window, rule and consumer."""
     return tuple(
         FindingPoint(instant(r["window"]), r["code"], r["consumer"] or "nobody", r["count"]) for r in figures.findings
     )
 
 
-def spread(rows: Iterable[Row], width: int, most: int = MOST_TOLD) -> dict[str, list[Row]]:
+def sample_findings(rows: Iterable[Row], width: int, most: int = MAX_SHOWN_FINDINGS) -> dict[str, list[Row]]:
     """At most ``most`` rows of table ``violations`` by code: failing ones first, then in order of time.
 
-    They are those that ``sample.in_turn`` takes first, by consumer and window of ``width`` ns.
+    They are those that ``sample.order_for_sample`` takes first, by consumer and window of ``width`` ns.
     """
     by_code: dict[str, list[Row]] = defaultdict(list)
-    for row in sorted(rows, key=_by_weight):
+    for row in sorted(rows, key=_sort_key):
         by_code[row["code"]].append(row)
     codes = sorted(by_code)
-    turns = in_turn(
+    turns = order_for_sample(
         [by_code[code] for code in codes],
-        lambda row: Facet(row["verdict"] != "valid", row["consumer"], _window(row, width)),
+        lambda row: SampleFacet(row["verdict"] != "valid", row["consumer"], _find_window(row, width)),
     )
     kept: dict[str, list[Row]] = defaultdict(list)
     for code, position in sorted(islice(turns, most)):
@@ -70,26 +72,26 @@ def spread(rows: Iterable[Row], width: int, most: int = MOST_TOLD) -> dict[str, 
     return kept
 
 
-def _by_weight(row: Row) -> tuple[Any, ...]:
+def _sort_key(row: Row) -> tuple[Any, ...]:
     """Failing rows first, then by time (those never delivered first of all), then by position in the log."""
     at = row["at"]
     position = row["topic"], row["partition"], row["ledger"], row["entry"], row["batch_index"]
     return (row["verdict"] == "valid", at is not None, at or 0, *position)
 
 
-def _window(row: Row, width: int) -> int | None:
+def _find_window(row: Row, width: int) -> int | None:
     """The start of the window that a finding is counted in: as told, else that of its delivery."""
-    told: int | None = row.get("window")
-    if told is not None or row["at"] is None:
-        return told
+    recorded_window: int | None = row.get("window")
+    if recorded_window is not None or row["at"] is None:
+        return recorded_window
     at: int = row["at"]
     return at - at % width
 
 
-def _summary(
+def _summarize_code(
     code: Code,
     rule_status: RuleStatus,
-    why_not: str,
+    explain_not_evaluated: str,
     counts: Mapping[int, int],
     worst: tuple[FindingView, ...],
     figures: Figures,
@@ -112,7 +114,7 @@ def _summary(
     exemptions = [f"{n:,}: {Exemption(e).sentence}" for e, n in sorted(counts.items()) if e != Exemption.NONE]
     note = "; ".join([*exemptions, *([figures.unsure[code]] if code in figures.unsure else [])])
     if not rule_status.is_evaluated:
-        note = why_not
+        note = explain_not_evaluated
     elif status == "allowed" and not exemptions:
         note = f"{figures.plan.policy.name} allows this under {figures.plan.policy.profile}"
     if code is Code.MIXED_BATCH and total and figures.scattered is not None:
@@ -122,15 +124,15 @@ def _summary(
     return CodeSummary(code.name, rule.title, rule.meaning, status, str(verdict), total, worst, note, source)
 
 
-def why_not(code: Code, policy: Policy, lacking: Mapping[Code, frozenset[Need]]) -> str:
+def explain_not_evaluated(code: Code, policy: Policy, lacking: Mapping[Code, frozenset[Need]]) -> str:
     """Why a rule did not look, where it did not."""
     if code in lacking:
         return describe_needs(lacking[code])
     return f"{policy.name} makes no such promise"
 
 
-def _finding(row: Row, width: int, looks_like: Sequence[Incident] = ()) -> FindingView:
-    at, window = row["at"], _window(row, width)
+def _build_finding_view(row: Row, width: int, looks_like: Sequence[Incident] = ()) -> FindingView:
+    at, window = row["at"], _find_window(row, width)
     return FindingView(
         at=instant(at) if at is not None else "",
         sentence=row["explanation"],

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from subreplay.reports import words
 from subreplay.reports.data import EpochView, RangeMap, ReportData
 from subreplay.reports.finding_data import CodeSummary
-from subreplay.reports.page.canvas import Frame, frame
-from subreplay.reports.page.chart_map import MapDrawing, partition_map, slot_map
-from subreplay.reports.page.chart_plan import letters, plan_charts
-from subreplay.reports.page.chart_scenarios import Panel, panels
-from subreplay.reports.page.chart_share import Moved, by_epoch, moves_chart, scenario_chart
+from subreplay.reports.formatting import find_common_day, format_span, natural_sort_key, parse_us
+from subreplay.reports.page.chart_canvas import TimeFrame, find_time_frame
+from subreplay.reports.page.chart_map import MapDrawing, draw_partition_map, draw_slot_map
+from subreplay.reports.page.chart_plan import assign_letters, draw_plan_charts
+from subreplay.reports.page.chart_scenarios import ScenarioPanel, draw_panels
+from subreplay.reports.page.chart_share import EpochMoves, draw_moves_chart, draw_scenario_chart, group_by_epoch
 from subreplay.reports.page.chart_time import (
-    Load,
-    biggest,
-    findings_chart,
-    gathered,
-    load_chart,
-    most_found,
-    skew_chart,
+    LoadOverTime,
+    draw_findings_chart,
+    draw_load_chart,
+    draw_skew_chart,
+    group_windows,
+    select_largest_consumers,
+    select_named_consumers,
 )
-from subreplay.reports.page.dispatch_view import DispatchDrawing, dispatch_drawing
-from subreplay.reports.page.finding_filter import Findings, findings
-from subreplay.reports.page.palette import Palette, palette
+from subreplay.reports.page.dispatch_view import DispatchDrawing, build_dispatch_drawing
+from subreplay.reports.page.finding_filter import FilteredFindings, build_findings
+from subreplay.reports.page.palette import Palette, build_palette
 from subreplay.reports.plan_data import FrontPoint
 
 MOST_MAPS = 6
@@ -32,14 +32,49 @@ MOST_EPOCH_ROWS = 200
 MOST_MOVES = 200
 STATUS_ORDER = ("violated", "unknown", "allowed", "counted", "clean", "not applicable")
 TITLES = {
-    "facts": "Headline facts", "input": "Input", "rules": "Rules", "findings": "Findings over time", "load": "Load",
-    "skew": "Skew", "map": "Range map", "moves": "Moves", "scenarios": "Scenarios", "dispatch": "Dispatch replay",
-    "keys": "Hot keys", "limits": "What this cannot tell", "plans": "Plan",
-}  # fmt: skip
-OF_AUDIT = ("facts", "input", "rules", "findings", "load", "skew", "map", "moves", "scenarios", "dispatch", "keys",
-            "limits")  # fmt: skip
-OF_WHATIF = ("plans", "scenarios", "dispatch", "rules", "findings", "keys", "load", "skew", "map", "moves", "facts",
-             "input", "limits")  # fmt: skip
+    "facts": "Headline facts",
+    "input": "Input",
+    "rules": "Rules",
+    "findings": "Findings over time",
+    "load": "Load",
+    "skew": "Skew",
+    "map": "Range map",
+    "moves": "Moves",
+    "scenarios": "Scenarios",
+    "dispatch": "Dispatch replay",
+    "keys": "Hot keys",
+    "limits": "Limits of the data",
+    "plans": "Plan",
+}
+AUDIT_SECTIONS = (
+    "facts",
+    "input",
+    "rules",
+    "findings",
+    "load",
+    "skew",
+    "map",
+    "moves",
+    "scenarios",
+    "dispatch",
+    "keys",
+    "limits",
+)
+WHATIF_SECTIONS = (
+    "plans",
+    "scenarios",
+    "dispatch",
+    "rules",
+    "findings",
+    "keys",
+    "load",
+    "skew",
+    "map",
+    "moves",
+    "facts",
+    "input",
+    "limits",
+)
 """Sections by what a reader asks first: was every promise kept, and which scenario is best?"""
 
 
@@ -55,7 +90,7 @@ class EpochRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Legends:
+class SectionLegends:
     """The consumers whose colours a section shows."""
 
     map: tuple[str, ...]
@@ -66,11 +101,11 @@ class Legends:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class PageView:
     """The page, ready to be laid out."""
 
     colours: Palette
-    legends: Legends
+    legends: SectionLegends
     day: str | None
     length: str  # of the data's window
     sections: tuple[tuple[str, str], ...]
@@ -84,13 +119,13 @@ class View:
     skew_chart: str
     not_drawn: int  # consumers without a colour of their own in the load charts
     moves_chart: str
-    moved: tuple[Moved, ...]
+    moved: tuple[EpochMoves, ...]
     codes: tuple[CodeSummary, ...]
-    findings: Findings
+    findings: FilteredFindings
     findings_chart: str
     findings_not_drawn: int  # consumers without a colour of their own in that chart
     scenario_chart: str
-    panels: tuple[Panel, ...]  # of the first scenarios
+    panels: tuple[ScenarioPanel, ...]  # of the first scenarios
     plan_charts: tuple[tuple[str, str], ...]  # of each plan, its bars and its front
     plan_letters: tuple[dict[str, list[FrontPoint]], ...]  # what stands at the points of its front
     dispatch: DispatchDrawing | None
@@ -99,48 +134,50 @@ class View:
     scale: float  # the share that fills a bar of the tables
 
 
-def view(data: ReportData) -> View:
+def build_page_view(data: ReportData) -> PageView:
     """Everything drawn and summed, from the data alone."""
-    at, colours = frame(data), palette(data)
-    load = gathered(data.load)
-    found = most_found(data.findings_over_time, at)
-    maps = _maps(data.range_maps, at, colours)
-    rows = _epoch_rows(data.range_maps)
-    moved = by_epoch(data.moves)
+    at, colours = find_time_frame(data), build_palette(data)
+    load = group_windows(data.load)
+    found = select_named_consumers(data.findings_over_time, at)
+    maps = _draw_maps(data.range_maps, at, colours)
+    rows = _list_epoch_rows(data.range_maps)
+    moved = group_by_epoch(data.moves)
     skews = {total.consumer: total.skew for total in data.totals}
-    return View(
+    return PageView(
         colours=colours,
-        legends=_legends(data, colours, load, found),
-        day=words.one_day(data.run.window_start, data.run.window_end),
-        length=words.span(max(words.parse_us(data.run.window_end) - words.parse_us(data.run.window_start), 0)),
-        sections=_sections(data),
+        legends=_build_legends(data, colours, load, found),
+        day=find_common_day(data.run.window_start, data.run.window_end),
+        length=format_span(max(parse_us(data.run.window_end) - parse_us(data.run.window_start), 0)),
+        sections=_list_sections(data),
         maps=maps,
-        maps_left_out=data.range_maps_left_out + _undrawn(data.range_maps),
+        maps_left_out=data.range_maps_left_out + _count_undrawn_maps(data.range_maps),
         epochs=rows[:MOST_EPOCH_ROWS],
         epochs_left_out=max(len(rows) - MOST_EPOCH_ROWS, 0) + sum(m.epochs_left_out for m in data.range_maps),
-        window=words.span(load.width) if load.width > 0 else "",
+        window=format_span(load.width) if load.width > 0 else "",
         windows=load.windows,
-        load_chart=load_chart(load, at, colours) if load.cells else "",
-        skew_chart=skew_chart(load, skews, at, colours) if load.cells else "",
-        not_drawn=_not_drawn(load),
-        moves_chart=moves_chart(moved, colours) if moved else "",
+        load_chart=draw_load_chart(load, at, colours) if load.cells else "",
+        skew_chart=draw_skew_chart(load, skews, at, colours) if load.cells else "",
+        not_drawn=_count_undrawn_consumers(load),
+        moves_chart=draw_moves_chart(moved, colours) if moved else "",
         moved=moved[:MOST_MOVES],
         codes=tuple(sorted(data.codes, key=lambda code: STATUS_ORDER.index(code.status))),
-        findings=findings(data, STATUS_ORDER),
-        findings_chart=findings_chart(data.findings_over_time, found, at, colours) if data.findings_over_time else "",
+        findings=build_findings(data, STATUS_ORDER),
+        findings_chart=draw_findings_chart(data.findings_over_time, found, at, colours)
+        if data.findings_over_time
+        else "",
         findings_not_drawn=len({p.consumer for p in data.findings_over_time} - found),
-        scenario_chart=scenario_chart(data.scenarios, colours) if data.scenarios else "",
-        panels=panels(data.scenarios, at, colours),
-        plan_charts=tuple(map(plan_charts, data.plans)),
-        plan_letters=tuple(letters(plan.front) for plan in data.plans),
-        dispatch=dispatch_drawing(data.dispatch, colours) if data.dispatch else None,
+        scenario_chart=draw_scenario_chart(data.scenarios, colours) if data.scenarios else "",
+        panels=draw_panels(data.scenarios, at, colours),
+        plan_charts=tuple(map(draw_plan_charts, data.plans)),
+        plan_letters=tuple(assign_letters(plan.front) for plan in data.plans),
+        dispatch=build_dispatch_drawing(data.dispatch, colours) if data.dispatch else None,
         worst_skew=max([1.0, *[s.skew for s in data.scenarios]]) * 1.02,
-        ceiling=_ceiling(data),
-        scale=_scale(data),
+        ceiling=_find_ceiling(data),
+        scale=_find_scale(data),
     )
 
 
-def _legends(data: ReportData, colours: Palette, load: Load, found: frozenset[str]) -> Legends:
+def _build_legends(data: ReportData, colours: Palette, load: LoadOverTime, found: frozenset[str]) -> SectionLegends:
     """Who appears where, in the palette's order."""
 
     def known(names: Iterable[str | None]) -> tuple[str, ...]:
@@ -148,19 +185,19 @@ def _legends(data: ReportData, colours: Palette, load: Load, found: frozenset[st
         return tuple([name for name in colours.names if name in present])
 
     epochs = [epoch for mapped in data.range_maps for epoch in mapped.epochs]
-    return Legends(
+    return SectionLegends(
         map=known(
             {band.consumer for epoch in epochs for band in epoch.bands}
             | {one.consumer for epoch in epochs for one in epoch.shares}
         ),
-        load=known(biggest(load)),
+        load=known(select_largest_consumers(load)),
         moves=known(move.after for move in data.moves),
         findings=known(found),
         scenarios=known(row.consumer for scenario in data.scenarios for row in scenario.per_consumer),
     )
 
 
-def _sections(data: ReportData) -> tuple[tuple[str, str], ...]:
+def _list_sections(data: ReportData) -> tuple[tuple[str, str], ...]:
     """The sections that the page has, in order: an audit has no scenarios, a what-if may have no rules or maps."""
     whatif = data.run.kind == "whatif"
     shown = {
@@ -177,43 +214,45 @@ def _sections(data: ReportData) -> tuple[tuple[str, str], ...]:
         "keys": bool(data.hot_keys),
     }
     titles = TITLES if whatif else TITLES | {"facts": "What was judged"}
-    return tuple([(name, titles[name]) for name in (OF_WHATIF if whatif else OF_AUDIT) if shown.get(name, True)])
+    return tuple(
+        [(name, titles[name]) for name in (WHATIF_SECTIONS if whatif else AUDIT_SECTIONS) if shown.get(name, True)]
+    )
 
 
-def _maps(maps: Sequence[RangeMap], at: Frame, colours: Palette) -> tuple[MapDrawing, ...]:
+def _draw_maps(maps: Sequence[RangeMap], at: TimeFrame, colours: Palette) -> tuple[MapDrawing, ...]:
     """Slot maps one by one, partitions all in one picture."""
     slots = [m for m in maps if m.axis == "slot" and m.epochs][:MOST_MAPS]
     rows = [m for m in maps if m.axis == "partition" and m.epochs]
-    drawn = [slot_map(mapped, at, colours, len(slots)) for mapped in slots]
-    return tuple(drawn + ([partition_map(rows, at, colours)] if rows else []))
+    drawn = [draw_slot_map(mapped, at, colours, len(slots)) for mapped in slots]
+    return tuple(drawn + ([draw_partition_map(rows, at, colours)] if rows else []))
 
 
-def _undrawn(maps: Sequence[RangeMap]) -> int:
+def _count_undrawn_maps(maps: Sequence[RangeMap]) -> int:
     return max(sum(m.axis == "slot" and bool(m.epochs) for m in maps) - MOST_MAPS, 0)
 
 
-def _epoch_rows(maps: Sequence[RangeMap]) -> tuple[EpochRow, ...]:
+def _list_epoch_rows(maps: Sequence[RangeMap]) -> tuple[EpochRow, ...]:
     """All epochs of all dispatchers, in order of time."""
-    rows = [_epoch_row(mapped, epoch) for mapped in maps for epoch in mapped.epochs]
-    return tuple(sorted(rows, key=lambda row: (row.view.start_us, words.natural(row.scope), row.view.index)))
+    rows = [_build_epoch_row(mapped, epoch) for mapped in maps for epoch in mapped.epochs]
+    return tuple(sorted(rows, key=lambda row: (row.view.start_us, natural_sort_key(row.scope), row.view.index)))
 
 
-def _epoch_row(mapped: RangeMap, epoch: EpochView) -> EpochRow:
+def _build_epoch_row(mapped: RangeMap, epoch: EpochView) -> EpochRow:
     shares = [one.share for one in epoch.shares if one.consumer is not None]
-    lasted = words.span(max(epoch.end_us - epoch.start_us, 0))
+    lasted = format_span(max(epoch.end_us - epoch.start_us, 0))
     return EpochRow(mapped.scope, epoch, lasted, min(shares, default=None), max(shares, default=None))
 
 
-def _not_drawn(load: Load) -> int:
-    return len({cell.consumer for cell in load.cells}) - len(biggest(load))
+def _count_undrawn_consumers(load: LoadOverTime) -> int:
+    return len({cell.consumer for cell in load.cells}) - len(select_largest_consumers(load))
 
 
-def _ceiling(data: ReportData) -> float | None:
+def _find_ceiling(data: ReportData) -> float | None:
     """The speed-up that the hottest key allows, where a key's slot ties it to one consumer at a time."""
     top = max((key.share for key in data.hot_keys if key.slot is not None), default=0.0)
     return 1 / top if top > 0 else None
 
 
-def _scale(data: ReportData) -> float:
+def _find_scale(data: ReportData) -> float:
     """The largest share of a table with bars, a little more than full."""
     return max([total.share for total in data.totals], default=1.0) * 1.05 or 1.0

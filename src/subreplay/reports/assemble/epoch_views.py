@@ -21,29 +21,29 @@ from subreplay.semantics.timelines.event_text import describe_changes
 from subreplay.semantics.timelines.timeline import Epoch, Timeline, compute_once_per_index
 from subreplay.whatif.handovers import changes
 
-SLOT_MAPS, PARTITION_MAPS = 6, 40
-EPOCHS = 240  # of one map
-BANDS = 120  # of an epoch; more are too thin to see
-SHARES = 24  # consumers whose share of an epoch's slots is told; the others are one
+MAX_SLOT_MAPS, MAX_PARTITION_MAPS = 6, 40
+MAX_EPOCHS = 240  # of one map
+MAX_BANDS = 120  # of an epoch; more are too thin to see
+MAX_SHARES = 24  # consumers whose share of an epoch's slots is told; the others are one
 
-Column = tuple[Epoch, ...]
+EpochColumn = tuple[Epoch, ...]
 
 
-def range_maps(figures: Figures) -> tuple[tuple[RangeMap, ...], int]:
+def build_range_maps(figures: Figures) -> tuple[tuple[RangeMap, ...], int]:
     """The maps that are shown, and how many more dispatchers there are."""
     policy, timelines = figures.plan.policy, figures.plan.timelines
     if not any(timeline.consumers for timeline in timelines.values()):
         return (), 0
     axis = "partition" if policy.routing == "partition" else "slot"
-    most = PARTITION_MAPS if axis == "partition" else SLOT_MAPS
-    begin, end = _extent(figures)
+    most = MAX_PARTITION_MAPS if axis == "partition" else MAX_SLOT_MAPS
+    begin, end = _find_extent(figures)
     low, high = policy.space
     several = len({scope.topic for scope in timelines}) > 1
     drawn = dict(islice(timelines.items(), most))
-    views = compute_once_per_index(drawn.values(), lambda timeline: _views(timeline, begin, end))
+    views = compute_once_per_index(drawn.values(), lambda timeline: _build_views(timeline, begin, end))
     maps = tuple(
         RangeMap(
-            _short(scope, several),
+            _name_scope(scope, several),
             axis,  # type: ignore[arg-type]
             low,
             high,
@@ -54,43 +54,52 @@ def range_maps(figures: Figures) -> tuple[tuple[RangeMap, ...], int]:
     return maps, max(0, len(timelines) - most)
 
 
-def _short(scope: Scope, several: bool) -> str:
+def _name_scope(scope: Scope, several: bool) -> str:
     """A dispatcher as a map names it; of ``several`` topics with its topic."""
     if scope.partition < 0:
         return scope.topic
     return f"{scope.topic}, partition {scope.partition}" if several else f"partition {scope.partition}"
 
 
-def _extent(figures: Figures) -> tuple[int, int]:
+def _find_extent(figures: Figures) -> tuple[int, int]:
     """From the first to the last instant (ns) of the data and the membership."""
     epochs = [t.epochs for t in figures.plan.timelines.values() if len(t.epochs) > 1]
-    begin = min([figures.extent["first"], *(mine[1].start.at for mine in epochs)])
-    end = max([figures.extent["last"], figures.totals.get("last", 0), *(mine[-1].start.at for mine in epochs)]) + 1
+    begin = min([figures.extent["first"], *(timeline_epochs[1].start.at for timeline_epochs in epochs)])
+    end = (
+        max(
+            [
+                figures.extent["last"],
+                figures.totals.get("last", 0),
+                *(timeline_epochs[-1].start.at for timeline_epochs in epochs),
+            ]
+        )
+        + 1
+    )
     return begin, end
 
 
-def _views(timeline: Timeline, begin: int, end: int) -> tuple[tuple[EpochView, ...], int]:
+def _build_views(timeline: Timeline, begin: int, end: int) -> tuple[tuple[EpochView, ...], int]:
     """The views of one dispatcher, and how many epochs have none of their own."""
-    columns = list(_columns(timeline, begin, end))
-    views = [_view(timeline, column, begin, end) for column in columns]
+    columns = list(_group_columns(timeline, begin, end))
+    views = [_build_view(timeline, column, begin, end) for column in columns]
     if any(view.bands_left_out for view in views):
         views = [replace(view, bands=(), bands_left_out=len(view.bands) + view.bands_left_out) for view in views]
-    return tuple(_with_few_shares(views)), sum(len(column) for column in columns) - len(columns)
+    return tuple(_limit_shares(views)), sum(len(column) for column in columns) - len(columns)
 
 
-def _columns(timeline: Timeline, begin: int, end: int) -> Iterator[Column]:
+def _group_columns(timeline: Timeline, begin: int, end: int) -> Iterator[EpochColumn]:
     """Epochs that are one view: those of one instant, and those of one column of the picture if there are too many."""
     if timeline.epochs[0].end is None or timeline.epochs[0].end.at > begin:
         yield timeline.epochs[:1]
     changed = list(changes(timeline))
-    if len(changed) <= EPOCHS:
+    if len(changed) <= MAX_EPOCHS:
         yield from changed
         return
-    for _, together in groupby(changed, lambda change: (change[0].start.at - begin) * EPOCHS // (end - begin)):
+    for _, together in groupby(changed, lambda change: (change[0].start.at - begin) * MAX_EPOCHS // (end - begin)):
         yield tuple([epoch for change in together for epoch in change])
 
 
-def _view(timeline: Timeline, column: Column, begin: int, end: int) -> EpochView:
+def _build_view(timeline: Timeline, column: EpochColumn, begin: int, end: int) -> EpochView:
     first, last = column[0], column[-1]
     start, stop = max(first.start.at, begin), last.end.at if last.end is not None else end
     table = timeline.table(last.index)
@@ -108,25 +117,25 @@ def _view(timeline: Timeline, column: Column, begin: int, end: int) -> EpochView
         stop // 1_000,
         describe_changes(column),
         tuple([consumer.label for consumer in timeline.list_connected(last.index)]),
-        tuple(_bands(timeline, table)) if len(table) <= BANDS else (),
-        len(table) if len(table) > BANDS else 0,
+        tuple(_list_bands(timeline, table)) if len(table) <= MAX_BANDS else (),
+        len(table) if len(table) > MAX_BANDS else 0,
         tuple([SlotShare(name, share) for name, share in sorted(shares.items())]),
     )
 
 
-def _bands(timeline: Timeline, table: RangeTable) -> Iterator[Band]:
+def _list_bands(timeline: Timeline, table: RangeTable) -> Iterator[Band]:
     for start, end, owner in table.rows():
         owners = (owner,) if owner >= 0 else table.groups[-2 - owner]
         yield Band(start, end, " + ".join(timeline.consumers[i].label for i in owners))
 
 
-def _with_few_shares(views: Sequence[EpochView]) -> Iterator[EpochView]:
+def _limit_shares(views: Sequence[EpochView]) -> Iterator[EpochView]:
     """The same consumers in all views: those that owned the most; what the others owned is one share."""
     owned: dict[str | None, float] = defaultdict(float)
     for view in views:
         for one in view.shares:
             owned[one.consumer] += one.share * (view.end_us - view.start_us)
-    named = set(sorted(owned, key=lambda name: (-owned[name], name))[:SHARES])
+    named = set(sorted(owned, key=lambda name: (-owned[name], name))[:MAX_SHARES])
     for view in views:
         rest = sum(one.share for one in view.shares if one.consumer not in named)
         kept = tuple([one for one in view.shares if one.consumer in named])

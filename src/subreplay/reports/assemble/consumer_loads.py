@@ -14,7 +14,7 @@ from subreplay.whatif.idle_consumers import idle
 NOBODY = "nobody"
 
 
-def messages_by_window(rows: Iterable[Row]) -> dict[int, int]:
+def sum_messages_by_window(rows: Iterable[Row]) -> dict[int, int]:
     """Messages of all consumers together, by the start of their window."""
     sums: dict[int, int] = defaultdict(int)
     for row in rows:
@@ -22,9 +22,9 @@ def messages_by_window(rows: Iterable[Row]) -> dict[int, int]:
     return sums
 
 
-def load_points(figures: Figures) -> tuple[LoadPoint, ...]:
+def build_load_points(figures: Figures) -> tuple[LoadPoint, ...]:
     """Each consumer's load by window."""
-    sums = messages_by_window(figures.load)
+    sums = sum_messages_by_window(figures.load)
     even = even_shares(figures.connected, sums, figures.width)
     points = []
     for row in figures.load:
@@ -44,14 +44,14 @@ def load_points(figures: Figures) -> tuple[LoadPoint, ...]:
     return tuple(points)
 
 
-def consumer_totals(figures: Figures) -> tuple[ConsumerTotal, ...]:
+def build_consumer_totals(figures: Figures) -> tuple[ConsumerTotal, ...]:
     """Each consumer's load in all; those that were given nothing come last, with the reason."""
     if not figures.consumers:
         return ()
-    sums = messages_by_window(figures.load)
+    sums = sum_messages_by_window(figures.load)
     even = even_share(even_shares(figures.connected, sums, figures.width), sums)
     total = sum(r["messages"] for r in figures.consumers)
-    given = [
+    served = [
         ConsumerTotal(
             consumer=r["consumer"] or NOBODY,
             messages=r["messages"],
@@ -64,6 +64,6 @@ def consumer_totals(figures: Figures) -> tuple[ConsumerTotal, ...]:
         )
         for r in figures.consumers
     ]
-    known = {total.consumer for total in given}
+    known = {total.consumer for total in served}
     reasons = idle(figures.plan, known, figures.extent["first"], figures.extent["last"])
-    return (*given, *(ConsumerTotal(name, 0, 0, 0, 0.0, 0.0, 0, 0, why) for name, why in reasons.items()))
+    return (*served, *(ConsumerTotal(name, 0, 0, 0, 0.0, 0.0, 0, 0, why) for name, why in reasons.items()))

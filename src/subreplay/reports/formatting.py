@@ -11,15 +11,15 @@ from functools import lru_cache
 MISSING = "–"
 
 
-def count(value: float) -> str:
+def format_count(value: float) -> str:
     """A whole number with thousands separators."""
     return f"{value:,.0f}"
 
 
-def short_count(value: float) -> str:
+def format_short_count(value: float) -> str:
     """A round number with the letter of its magnitude, for an axis.
 
-    >>> [short_count(value) for value in (0, 50, 1_500, 20_000_000)]
+    >>> [format_short_count(value) for value in (0, 50, 1_500, 20_000_000)]
     ['0', '50', '1.5k', '20M']
     """
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -28,10 +28,10 @@ def short_count(value: float) -> str:
     return f"{value:g}"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """A fraction as per cent: one decimal, more where the number is small.
 
-    >>> [percent(share) for share in (0, 0.00001, 0.00123, 0.0456, 0.5035, 1)]
+    >>> [format_percent(share) for share in (0, 0.00001, 0.00123, 0.0456, 0.5035, 1)]
     ['0%', '<0.01%', '0.12%', '4.6%', '50.4%', '100%']
     """
     if share in (0, 1):
@@ -42,34 +42,34 @@ def percent(share: float) -> str:
     return f"{exact:.2f}%" if share < 0.01 else f"{exact:,.1f}%"
 
 
-def percent_or_none(share: float | None) -> str:
+def format_optional_percent(share: float | None) -> str:
     """The same; a dash where there is no such figure."""
-    return MISSING if share is None else percent(share)
+    return MISSING if share is None else format_percent(share)
 
 
-def times(ratio: float) -> str:
+def format_ratio(ratio: float) -> str:
     """A ratio such as a skew, 1.42 times."""
     return f"{ratio:,.2f}×" if ratio < 100 else f"{ratio:,.0f}×"
 
 
-def best(names: Sequence[str], of: int, most: int = 3) -> str:
+def format_names(names: Sequence[str], of: int, most: int = 3) -> str:
     """Who is best among so many.
 
-    >>> best(["a"], 2), best(["a", "b", "c", "d", "e"], 9), best(["a", "b"], 2)
+    >>> format_names(["a"], 2), format_names(["a", "b", "c", "d", "e"], 9), format_names(["a", "b"], 2)
     ('a', 'a, b, c and 2 more', 'all the same')
     """
     if len(names) == of > 1:
         return "all the same"
-    rest = f" and {count(len(names) - most)} more" if len(names) > most else ""
+    rest = f" and {format_count(len(names) - most)} more" if len(names) > most else ""
     return ", ".join(names[:most]) + rest
 
 
-def others(worst: str, best_: str) -> str:
+def format_worst(worst: str, best_: str) -> str:
     """The figure of the worst scenario behind that of the best, where it differs."""
     return "" if worst == best_ else " (others: never)" if worst == "never" else f" (others up to {worst})"
 
 
-def size(value: float) -> str:
+def format_bytes(value: float) -> str:
     """Bytes in decimal units."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if value < 1000 or unit == "TB":
@@ -78,9 +78,9 @@ def size(value: float) -> str:
     return f"{value:,.0f} {unit}" if unit == "B" or value >= 100 else f"{value:,.1f} {unit}"
 
 
-def plural(number: int, one: str, many: str | None = None) -> str:
+def format_plural(number: int, one: str, many: str | None = None) -> str:
     """``1 epoch``, ``2 epochs``, ``1,000 keys``."""
-    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+    return f"{format_count(number)} {one if number == 1 else many or one + 's'}"
 
 
 @lru_cache(maxsize=4096)
@@ -94,10 +94,10 @@ def parse_us(text: str) -> int:
     return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
 
 
-def clock(text: str, day: str | None = None) -> str:
+def format_clock(text: str, day: str | None = None) -> str:
     """An instant for people: ``12:00:03.120`` on the report's own ``day``, else with the date before it.
 
-    >>> clock("2026-05-01T12:00:03.120000Z", "2026-05-01"), clock("2026-05-02T00:00:00Z", "2026-05-01")
+    >>> format_clock("2026-05-01T12:00:03.120000Z", "2026-05-01"), format_clock("2026-05-02T00:00:00Z", "2026-05-01")
     ('12:00:03.120', '2026-05-02 00:00:00')
     """
     match = re.fullmatch(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d+)?(Z|z|\+00:?00)?", text.strip())
@@ -109,15 +109,15 @@ def clock(text: str, day: str | None = None) -> str:
     return f"{time}{fraction}" if date == day else f"{date} {time}{fraction}"
 
 
-def one_day(start: str, end: str) -> str | None:
+def find_common_day(start: str, end: str) -> str | None:
     """The date that both instants lie on, or None."""
     return start[:10] if start[:10] == end[:10] else None
 
 
-def span(micros: int) -> str:
+def format_span(micros: int) -> str:
     """A duration in its two largest units: ``1 h 4 min``, ``2.5 s``.
 
-    >>> [span(value) for value in (900, 45_000, 2_500_000, 3_840_000_000, 180_000_000_000)]
+    >>> [format_span(value) for value in (900, 45_000, 2_500_000, 3_840_000_000, 180_000_000_000)]
     ['0.9 ms', '45 ms', '2.5 s', '1 h 4 min', '2 d 2 h']
     """
     if micros < 1_000_000:
@@ -133,37 +133,41 @@ def span(micros: int) -> str:
     return f"{whole // length} {name} {rest} {small}" if rest else f"{whole // length} {name}"
 
 
-def nanos(duration: int | None) -> str:
+def format_nanos(duration: int | None) -> str:
     """A duration given in ns; a dash where there is none.
 
-    >>> nanos(2_500_000_000), nanos(40_000), nanos(None)
+    >>> format_nanos(2_500_000_000), format_nanos(40_000), format_nanos(None)
     ('2.5 s', '0.04 ms', '–')
     """
-    return MISSING if duration is None else span(duration // 1_000)
+    return MISSING if duration is None else format_span(duration // 1_000)
 
 
-def nanos_or_never(duration: int | None) -> str:
+def format_nanos_or_never(duration: int | None) -> str:
     """A duration given in ns, where there is none because it never ends."""
-    return "never" if duration is None else nanos(duration)
+    return "never" if duration is None else format_nanos(duration)
 
 
-def early(count_: int, delayed: int, least: int, most: int) -> str:
+def format_early(count_: int, delayed: int, least: int, most: int) -> str:
     """So many of the delayed messages came before their time, by how many ns."""
-    by = nanos(least) if nanos(least) == nanos(most) else f"{nanos(least)} to {nanos(most)}"
-    return f"{count(count_)} of {plural(delayed, 'delayed message')} come {by} too early"
+    by = (
+        format_nanos(least)
+        if format_nanos(least) == format_nanos(most)
+        else f"{format_nanos(least)} to {format_nanos(most)}"
+    )
+    return f"{format_count(count_)} of {format_plural(delayed, 'delayed message')} come {by} too early"
 
 
 @lru_cache(maxsize=1 << 14)
-def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+def natural_sort_key(text: str) -> tuple[tuple[int, int, str], ...]:
     """Sort key that puts c2 before c10."""
     parts = re.findall(r"[0-9]+|[^0-9]+", text)
     return tuple([(0, int(p), p) if p[0].isdigit() and len(p) < 19 else (1, 0, p) for p in parts])
 
 
-def utc_clock(micros: int) -> str:
+def format_utc_clock(micros: int) -> str:
     """The UTC time of day of an instant in microseconds, to the millisecond where it is not a whole second.
 
-    >>> utc_clock(1_777_636_803_120_000), utc_clock(1_777_636_800_000_000)
+    >>> format_utc_clock(1_777_636_803_120_000), format_utc_clock(1_777_636_800_000_000)
     ('12:00:03.120', '12:00:00')
     """
     seconds, rest = divmod(micros // 1000, 1000)
@@ -172,21 +176,21 @@ def utc_clock(micros: int) -> str:
     return f"{time}.{rest:03d}" if rest else time
 
 
-def short_cause(cause: str) -> str:
+def shorten_cause(cause: str) -> str:
     """A cause without what stands beside it anyway, its epoch and its time.
 
-    >>> short_cause("epoch 3: c3 joined at 03:24:56.426122"), short_cause("unexplained")
+    >>> shorten_cause("epoch 3: c3 joined at 03:24:56.426122"), shorten_cause("unexplained")
     ('c3 joined', 'unexplained')
     """
     return re.sub(r"^epochs? \d+( to \d+)?: | at (\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d\S*$", "", cause)
 
 
-def partition(scope: str, topic: str) -> str:
+def shorten_scope(scope: str, topic: str) -> str:
     """A scope without the topic that the whole report is about.
 
-    >>> partition("persistent://a/b/c, partition 3", "persistent://a/b/c")
+    >>> shorten_scope("persistent://a/b/c, partition 3", "persistent://a/b/c")
     'partition 3'
-    >>> partition("persistent://a/b/c", "persistent://a/b/c")
+    >>> shorten_scope("persistent://a/b/c", "persistent://a/b/c")
     ''
     """
     rest = scope.removeprefix(topic)

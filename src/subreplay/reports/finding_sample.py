@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 
-class Facet(NamedTuple):
+class SampleFacet(NamedTuple):
     """What a finding is narrowed by; those that fail are taken before those that do not."""
 
     fails: bool
@@ -17,32 +17,33 @@ class Facet(NamedTuple):
     window: Hashable
 
 
-def in_turn(rules: Sequence[Sequence[T]], facet: Callable[[T], Facet]) -> Iterator[tuple[int, int]]:
+def order_for_sample(rules: Sequence[Sequence[T]], facet: Callable[[T], SampleFacet]) -> Iterator[tuple[int, int]]:
     """Rule and position of every finding, in the order in which a sample takes them; each rule's are in order of time.
 
     The rules take turns. Within a rule: failing ones; of these the first of every consumer in every window, then the
     second, and so on; and where these are many, those first that are among the first of their consumer or window.
 
-    >>> two = [Facet(True, "c1", 0), Facet(True, "c1", 0), Facet(True, "c2", 0)], [Facet(False, "c1", 0)]
-    >>> list(in_turn(two, lambda finding: finding))
+    >>> first = [SampleFacet(True, "c1", 0), SampleFacet(True, "c1", 0), SampleFacet(True, "c2", 0)]
+    >>> second = [SampleFacet(False, "c1", 0)]
+    >>> list(order_for_sample([first, second], lambda finding: finding))
     [(0, 0), (1, 0), (0, 2), (0, 1)]
     """
-    orders = [_order([facet(finding) for finding in findings]) for findings in rules]
+    orders = [_order_positions([facet(finding) for finding in findings]) for findings in rules]
     for rank in range(max(map(len, orders), default=0)):
         yield from ((rule, order[rank]) for rule, order in enumerate(orders) if rank < len(order))
 
 
-def _order(facets: Sequence[Facet]) -> list[int]:
+def _order_positions(facets: Sequence[SampleFacet]) -> list[int]:
     """Positions of one rule's findings in the order in which they are taken."""
     seen: dict[tuple[Hashable, ...], int] = defaultdict(int)
 
-    def nth(*group: Hashable) -> int:
+    def count_in_group(*group: Hashable) -> int:
         seen[group] += 1
         return seen[group]
 
     ranks = []
     for position, (fails, consumer, window) in enumerate(facets):
-        turn = nth("both", fails, consumer, window)
-        early = min(nth("consumer", fails, turn, consumer), nth("window", fails, turn, window))
+        turn = count_in_group("both", fails, consumer, window)
+        early = min(count_in_group("consumer", fails, turn, consumer), count_in_group("window", fails, turn, window))
         ranks.append((not fails, turn, early, position))
     return [position for *_, position in sorted(ranks)]

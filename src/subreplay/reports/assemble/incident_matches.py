@@ -12,16 +12,19 @@ from subreplay.audit.explain.incidents import Circumstance, Incident, RunCircums
 from subreplay.reports.figures import Figures, Row
 from subreplay.reports.finding_data import IncidentView
 
-OF_CONSUMER, OF_SUBSCRIPTION = 50_000, 200_000  # maxUnackedMessagesPerConsumer and -PerSubscription, by default
+DEFAULT_CONSUMER_LIMIT, DEFAULT_SUBSCRIPTION_LIMIT = (
+    50_000,
+    200_000,
+)  # maxUnackedMessagesPerConsumer and -PerSubscription, by default
 
 
 @dataclass(frozen=True)
-class Known:
+class IncidentMatcher:
     """The tickets as they fit to a run."""
 
     figures: Figures
 
-    def matching(self, row: Row) -> tuple[Incident, ...]:
+    def find_incidents(self, row: Row) -> tuple[Incident, ...]:
         """The tickets that a finding looks like."""
         return find_matching_incidents(self._setting, row)
 
@@ -38,14 +41,15 @@ class Known:
             Circumstance.COMPACTED: terms.compacted,
             Circumstance.DEDUPLICATION: bool(terms.deduplication),
             Circumstance.DEAD_LETTERS: terms.max_redeliveries is not None,
-            Circumstance.UNACKED_LIMIT: (terms.max_unacked_per_consumer or OF_CONSUMER) < OF_CONSUMER
-            or (terms.max_unacked_per_subscription or OF_SUBSCRIPTION) < OF_SUBSCRIPTION,
+            Circumstance.UNACKED_LIMIT: (terms.max_unacked_per_consumer or DEFAULT_CONSUMER_LIMIT)
+            < DEFAULT_CONSUMER_LIMIT
+            or (terms.max_unacked_per_subscription or DEFAULT_SUBSCRIPTION_LIMIT) < DEFAULT_SUBSCRIPTION_LIMIT,
         }
         policy = plan.policy
         return RunCircumstances(policy.name, policy.profile, frozenset(name for name, true in holds.items() if true))
 
 
-def incident_views(looks_like: Iterable[Sequence[Incident]]) -> tuple[IncidentView, ...]:
+def build_incident_views(looks_like: Iterable[Sequence[Incident]]) -> tuple[IncidentView, ...]:
     """What a report shows of the tickets that the findings of one rule look like; those that ask most of a finding
     first, then those of most findings."""
     counted = Counter(chain.from_iterable(looks_like))

@@ -17,26 +17,26 @@ from subreplay.semantics.timelines.event_text import describe_changes
 from subreplay.semantics.timelines.timeline import Timeline, compute_once_per_index
 from subreplay.whatif.handovers import Handovers, changes, handovers
 
-MOVES = 60
+MAX_MOVES = 60
 
 
-def shown_moves(figures: Figures) -> tuple[tuple[MoveView, ...], int]:
+def select_shown_moves(figures: Figures) -> tuple[tuple[MoveView, ...], int]:
     """The moves with the most messages, and then slots, dispatcher by dispatcher; and how many others there are."""
-    moves = Moves.of(figures)
-    most = np.sort(np.lexsort((-moves.slots, -moves.messages))[:MOVES])
-    columns = moves.columns(most)
+    moves = OwnershipMoves.from_figures(figures)
+    selection = np.sort(np.lexsort((-moves.slots, -moves.messages))[:MAX_MOVES])
+    columns = moves.build_columns(selection)
     views = tuple([MoveView(*row) for row in zip(*columns.values(), strict=True)])
     return views, len(moves.slots) - len(views)
 
 
 @dataclass(frozen=True, eq=False)
-class Moves:
+class OwnershipMoves:
     """All that changed hands, dispatcher by dispatcher, as columns: the number of the dispatcher, the number of the
     handover among those of the dispatcher, its slots; and of the messages published between the change and the next
     one, those that came to its slots."""
 
     scopes: tuple[str, ...]
-    passed: tuple[_InWords, ...]  # of each dispatcher
+    passed: tuple[_DescribedHandovers, ...]  # of each dispatcher
     space: int
     dispatcher: Ints
     number: Ints
@@ -46,19 +46,19 @@ class Moves:
     share: NDArray[np.float64]
 
     @classmethod
-    def of(cls, figures: Figures) -> Moves:
+    def from_figures(cls, figures: Figures) -> OwnershipMoves:
         low, high = figures.plan.policy.space
         timelines = figures.plan.timelines
-        passed = tuple(compute_once_per_index(timelines.values(), _InWords))
-        counts = [len(each.handovers.slots) for each in passed]
+        described = tuple(compute_once_per_index(timelines.values(), _DescribedHandovers))
+        counts = [len(each.handovers.slots) for each in described]
         begins = np.cumsum([0, *counts]).tolist()
         of = {
             (scope.topic, scope.partition): (begin, each.numbers)
-            for scope, begin, each in zip(timelines, begins, passed, strict=False)
+            for scope, begin, each in zip(timelines, begins, described, strict=False)
         }
         keys, messages = np.zeros((2, sum(counts)), np.int64)
         published: dict[tuple[str, int, int], int] = defaultdict(int)
-        found: dict[int, tuple[str, int, int]] = {}
+        change_by_row: dict[int, tuple[str, int, int]] = {}
         for row in figures.traffic:
             if row["level"] == "move" and row["scenario"] == figures.plan.name:
                 topic, partition, epoch = row["topic"], row["partition"], row["epoch"]
@@ -67,44 +67,44 @@ class Moves:
                 number = numbers.get((epoch, row["before"], row["consumer"]))
                 if number is not None:
                     at = begin + number
-                    keys[at], messages[at], found[at] = row["keys"], row["messages"], (topic, partition, epoch)
+                    keys[at], messages[at], change_by_row[at] = row["keys"], row["messages"], (topic, partition, epoch)
         share = np.zeros(len(messages))
-        for at, change in found.items():
+        for at, change in change_by_row.items():
             share[at] = int(messages[at]) / published[change] if messages[at] else 0.0
         return cls(
             tuple([scope.full_name for scope in timelines]),
-            passed,
+            described,
             high - low + 1,
             np.repeat(np.arange(len(counts)), counts),
             np.concatenate([np.zeros(0, np.int64), *map(np.arange, counts)]),
-            np.concatenate([np.zeros(0, np.int64), *(each.handovers.slots for each in passed)]),
+            np.concatenate([np.zeros(0, np.int64), *(each.handovers.slots for each in described)]),
             keys,
             messages,
             share,
         )
 
-    def columns(self, which: Ints | None = None) -> dict[str, list[Any]]:
+    def build_columns(self, which: Ints | None = None) -> dict[str, list[Any]]:
         """The fields of ``MoveView`` of all of them, or of those at some indexes, in words."""
-        mine = np.arange(len(self.slots)) if which is None else which
-        rows = [*zip(self.dispatcher[mine].tolist(), self.number[mine].tolist(), strict=True)]
+        selected = np.arange(len(self.slots)) if which is None else which
+        rows = [*zip(self.dispatcher[selected].tolist(), self.number[selected].tolist(), strict=True)]
         of = [(self.passed[dispatcher], number) for dispatcher, number in rows]
-        slots = self.slots[mine].tolist()
+        slots = self.slots[selected].tolist()
         return {
             "scope": [self.scopes[dispatcher] for dispatcher, _ in rows],
-            "epoch": [passed.epoch[number] for passed, number in of],
-            "at": [passed.at[number] for passed, number in of],
-            "cause": [passed.cause[number] for passed, number in of],
-            "before": [passed.before[number] for passed, number in of],
-            "after": [passed.after[number] for passed, number in of],
+            "epoch": [described.epoch[number] for described, number in of],
+            "at": [described.at[number] for described, number in of],
+            "cause": [described.cause[number] for described, number in of],
+            "before": [described.before[number] for described, number in of],
+            "after": [described.after[number] for described, number in of],
             "slots": slots,
             "share_of_space": [each / self.space for each in slots],
-            "keys": self.keys[mine].tolist(),
-            "messages": self.messages[mine].tolist(),
-            "share_of_traffic": self.share[mine].tolist(),
+            "keys": self.keys[selected].tolist(),
+            "messages": self.messages[selected].tolist(),
+            "share_of_traffic": self.share[selected].tolist(),
         }
 
 
-class _InWords:
+class _DescribedHandovers:
     """The handovers of a dispatcher, and of others with the same epochs; ``numbers`` by epoch and consumers."""
 
     def __init__(self, timeline: Timeline) -> None:

@@ -18,39 +18,39 @@ T = TypeVar("T")
 _PLAIN: Final = frozenset({int, float, bool, type(None)})
 
 
-def _visible(match: re.Match[str]) -> str:
+def _escape_match(match: re.Match[str]) -> str:
     code = ord(match.group())
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 @lru_cache(maxsize=4096)
-def clean(text: str) -> str:
+def escape_unsafe(text: str) -> str:
     r"""The text with every unsafe character spelled out.
 
-    >>> print(clean("c1\x1b[31m\n"))
+    >>> print(escape_unsafe("c1\x1b[31m\n"))
     c1\x1b[31m\x0a
     """
-    return UNSAFE.sub(_visible, text)
+    return UNSAFE.sub(_escape_match, text)
 
 
-def cleaned(value: T) -> T:
+def clean_strings(value: T) -> T:
     """A frozen value (dataclass, tuple, string, number) with every string in it cleaned; a part in which no string
     changes is the same object."""
     out: Any = value
     if isinstance(value, str):
-        out = value if value.isascii() and value.isprintable() else clean(value)
+        out = value if value.isascii() and value.isprintable() else escape_unsafe(value)
     elif isinstance(value, tuple):
-        items = [cleaned(item) for item in value]
+        items = [clean_strings(item) for item in value]
         out = value if all(map(operator.is_, items, value)) else tuple(items)
-    elif names := _fields(cast(Any, type(value))):
+    elif names := _list_fields(cast(Any, type(value))):
         before = [getattr(value, name) for name in names]
-        parts = [part if type(part) in _PLAIN else cleaned(part) for part in before]
+        parts = [part if type(part) in _PLAIN else clean_strings(part) for part in before]
         if not all(map(operator.is_, parts, before)):
             out = type(value)(**dict(zip(names, parts, strict=True)))
     return out  # type: ignore[no-any-return]
 
 
 @cache
-def _fields(kind: type[Any]) -> tuple[str, ...]:
+def _list_fields(kind: type[Any]) -> tuple[str, ...]:
     """The fields of a dataclass; none of another type."""
     return tuple([field.name for field in dataclasses.fields(kind)]) if dataclasses.is_dataclass(kind) else ()

@@ -12,15 +12,15 @@ from subreplay.audit.rules.registry import RULES, Code, Exemption, find_missing_
 from subreplay.config.run import RunConfig
 from subreplay.reports.data import RunInfo
 from subreplay.reports.figures import Figures, Row
-from subreplay.reports.words import plural, span
+from subreplay.reports.formatting import format_plural, format_span
 from subreplay.rows.model.held import nothing_of
 from subreplay.rows.model.rows import RuleStatus, Verdict
 
-MOST_ACTS: Final = 3
+MAX_ACTS_SHOWN: Final = 3
 """Acts of operators and clients that a headline names; all of them are among the facts."""
 
 
-class Judgement(NamedTuple):
+class RunJudgement(NamedTuple):
     """The worst verdict of all findings, and the ``doubts`` that leave it at best *unknown*; ``nothing``: nothing was
     judged at all."""
 
@@ -29,73 +29,80 @@ class Judgement(NamedTuple):
     nothing: bool = False
 
 
-def judgement(figures: Figures, config: RunConfig) -> Judgement:
+def judge_audit(figures: Figures, config: RunConfig) -> RunJudgement:
     """What an audit can say. One that judged nothing is never valid, but for a quiet day where the run says so."""
-    nothing = tuple(_nothing(figures, config))
+    nothing = tuple(_list_missing_inputs(figures, config))
     if figures.quiet and config.require.quiet_days == "valid":
-        return Judgement(Verdict.VALID, (), True)
-    doubts = (*nothing, *_in_quarantine(figures, config)) if nothing else tuple(_doubts(figures, config))
-    found = max((_verdict(figures, row) for row in figures.findings), default=Verdict.VALID)
-    return Judgement(max(found, Verdict.UNKNOWN if doubts else Verdict.VALID), doubts, bool(nothing))
+        return RunJudgement(Verdict.VALID, (), True)
+    doubts = (
+        (*nothing, *_list_quarantine_limits(figures, config))
+        if nothing
+        else tuple(_list_uncertainties(figures, config))
+    )
+    found = max((_find_verdict(figures, row) for row in figures.findings), default=Verdict.VALID)
+    return RunJudgement(max(found, Verdict.UNKNOWN if doubts else Verdict.VALID), doubts, bool(nothing))
 
 
-def replayable(figures: Figures, config: RunConfig) -> Judgement:
+def judge_replay(figures: Figures, config: RunConfig) -> RunJudgement:
     """What a what-if can say: it judges nobody, but without messages it compares nothing."""
     if figures.extent["messages"]:
-        return Judgement(Verdict.VALID)
+        return RunJudgement(Verdict.VALID)
     if figures.quiet and config.require.quiet_days == "valid":
-        return Judgement(Verdict.VALID, (), True)
-    asked = config.subscription.name, figures.topic, config.date
-    why = _quiet(config) if figures.quiet else nothing_of(figures.held, "messages", *asked)
-    return Judgement(Verdict.UNKNOWN, (why,), True)
+        return RunJudgement(Verdict.VALID, (), True)
+    requested = config.subscription.name, figures.topic, config.date
+    why = _explain_quiet(config) if figures.quiet else nothing_of(figures.held, "messages", *requested)
+    return RunJudgement(Verdict.UNKNOWN, (why,), True)
 
 
-def headline(run: RunInfo, judged: Judgement, figures: Figures) -> str:
+def write_headline(run: RunInfo, judged: RunJudgement, figures: Figures) -> str:
     """The verdict in one sentence, and of a night what it does not rest on."""
     if judged.nothing and judged.verdict is Verdict.VALID:
-        return f"{_nothing_happened(run.date)}, which this run takes as valid."
+        return f"{_describe_quiet_day(run.date)}, which this run takes as valid."
     if run.kind == "whatif" and judged.nothing:
         return f"There is nothing to replay: {'; '.join(judged.doubts)}."
     if run.kind == "whatif":
         return f"The traffic of {run.subscription} on {run.topic}, replayed side by side under other subscriptions."
     skipped = ""
     if figures.night is not None and figures.missed:
-        skipped = f" No night between {figures.night} and {run.date} was audited: what happened then was not looked at."
-    acts = "".join(f" {seen.sentence[0].upper()}{seen.sentence[1:]}." for seen in figures.acts[:MOST_ACTS])
+        skipped = (
+            f" No day between {figures.night} and {run.date} was audited, so events of those days were not checked."
+        )
+    acts = "".join(f" {seen.sentence[0].upper()}{seen.sentence[1:]}." for seen in figures.acts[:MAX_ACTS_SHOWN])
     dropped = sum(row["count"] for row in figures.findings if row["code"] == Code.DROPPED.name)
     if dropped:
         messages = figures.extent["messages"]
         share = f"{dropped:,} of {messages:,} messages ({dropped / messages:.1%})"
         acts += f" {share} were dropped: the topic is non-persistent."
-    return _sentence(run, judged, figures) + acts + skipped
+    return _write_verdict_sentence(run, judged, figures) + acts + skipped
 
 
-def _sentence(run: RunInfo, judged: Judgement, figures: Figures) -> str:
+def _write_verdict_sentence(run: RunInfo, judged: RunJudgement, figures: Figures) -> str:
     if judged.verdict is Verdict.INVALID:
-        return f"{''.join(_waits(figures))}Promises of {run.policy} were broken: {', '.join(_broken(figures))}."
+        broken = ", ".join(_list_broken_rules(figures))
+        return f"{''.join(_describe_waits(figures))}Guarantees of {run.policy} were broken: {broken}."
     if judged.nothing:
-        return f"Nothing was judged, so nothing is known: {'; '.join(judged.doubts)}."
+        return f"The audit could not judge anything: {'; '.join(judged.doubts)}."
     if judged.verdict is Verdict.UNKNOWN:
         why = ", and ".join(judged.doubts)
-        return f"No broken promise was found, but {why}, so the audit cannot say that all were kept."
-    kept = f"Every promise that {run.policy} makes under {run.profile} was kept"
-    unseen = unseen_promises(figures)
-    return f"{kept}, as far as the data tell: {describe_needs(unseen)}." if unseen else f"{kept}."
+        return f"No guarantee was found broken, but {why}, so the audit cannot confirm that all guarantees were kept."
+    kept = f"Every guarantee of {run.policy} under {run.profile} was kept"
+    unchecked = find_unchecked_guarantees(figures)
+    return f"{kept}, as far as the data show: {describe_needs(unchecked)}." if unchecked else f"{kept}."
 
 
-def _quiet(config: RunConfig) -> str:
+def _explain_quiet(config: RunConfig) -> str:
     """Why a run that meets no row is unknown."""
-    happened = _nothing_happened(None if config.date is None else config.date.isoformat())
+    happened = _describe_quiet_day(None if config.date is None else config.date.isoformat())
     return f"{happened[0].lower()}{happened[1:]}, and the run does not say that quiet days are valid"
 
 
-def _nothing_happened(date: str | None) -> str:
+def _describe_quiet_day(date: str | None) -> str:
     if date is None:
         return "All input tables are empty"
     return f"Nothing was published or delivered on {date}: a quiet day"
 
 
-def unseen_promises(figures: Figures) -> frozenset[Need]:
+def find_unchecked_guarantees(figures: Figures) -> frozenset[Need]:
     """What the data lack to look at everything that the policy promises."""
     policy = figures.plan.policy
     whole = find_rule_statuses(policy, figures.terms)
@@ -104,30 +111,30 @@ def unseen_promises(figures: Figures) -> frozenset[Need]:
     return frozenset(need for needs in promised for need in needs if need.of_data)
 
 
-def _nothing(figures: Figures, config: RunConfig) -> Iterator[str]:
+def _list_missing_inputs(figures: Figures, config: RunConfig) -> Iterator[str]:
     """Why nothing was judged, where that is so."""
-    asked = config.subscription.name, figures.topic, config.date
+    requested = config.subscription.name, figures.topic, config.date
     if figures.quiet:
-        yield _quiet(config)
+        yield _explain_quiet(config)
     elif not figures.extent["deliveries"]:
-        yield nothing_of(figures.held, "deliveries", *asked)
+        yield nothing_of(figures.held, "deliveries", *requested)
     if not figures.quiet and not figures.extent["messages"] and not figures.extent["deliveries"]:
-        yield nothing_of(figures.held, "messages", *asked)
+        yield nothing_of(figures.held, "messages", *requested)
 
 
-def _doubts(figures: Figures, config: RunConfig) -> Iterator[str]:
+def _list_uncertainties(figures: Figures, config: RunConfig) -> Iterator[str]:
     """What keeps an audit from saying that every promise was kept."""
     if Need.MEMBERSHIP in figures.lacking:
-        asked = config.subscription.name, figures.topic, None
-        events = any(s.table == "membership" and (s.subscription, s.topic) == asked[:2] for s in figures.held)
-        yield Need.MEMBERSHIP.value if events else nothing_of(figures.held, "membership", *asked)
+        requested = config.subscription.name, figures.topic, None
+        events = any(s.table == "membership" and (s.subscription, s.topic) == requested[:2] for s in figures.held)
+        yield Need.MEMBERSHIP.value if events else nothing_of(figures.held, "membership", *requested)
     if Need.SOME_MESSAGE in figures.lacking:
         yield nothing_of(figures.held, "messages", config.subscription.name, figures.topic, None)
     for need in (Need.EXACT_MEMBERSHIP, Need.DELIVERIES):
         if need in figures.lacking:
             yield need.value
-    yield from _unmet(figures, config)
-    yield from _in_quarantine(figures, config)
+    yield from _list_unmet_requirements(figures, config)
+    yield from _list_quarantine_limits(figures, config)
     for table, rows in figures.contradicted.items():
         if rows:
             those = "1 row contradicts" if rows == 1 else f"{rows:,} rows contradict"
@@ -136,38 +143,39 @@ def _doubts(figures: Figures, config: RunConfig) -> Iterator[str]:
         yield figures.clocks.sentence
     if figures.fit is not None:
         yield figures.fit.sentence
-    uncertain = [code.name for code in Code if any(_contradicts(figures, row, code) for row in figures.findings)]
+    uncertain = [code.name for code in Code if any(_is_contradictory(figures, row, code) for row in figures.findings)]
     if uncertain:
         yield f"the data contradict themselves ({', '.join(uncertain)})"
     for exemption in Exemption:
         codes = {row["code"] for row in figures.findings if row["excuse"] == exemption and exemption.inconclusive}
-        doubted = [c for c in sorted(codes) if figures.rule_statuses[Code[c]] is RuleStatus.PROMISED]
-        if doubted:
-            yield f"{', '.join(doubted)} may be none: {exemption.sentence}"
+        inconclusive_codes = [c for c in sorted(codes) if figures.rule_statuses[Code[c]] is RuleStatus.PROMISED]
+        if inconclusive_codes:
+            yield f"{', '.join(inconclusive_codes)} may not be violations: {exemption.sentence}"
 
 
-def _unmet(figures: Figures, config: RunConfig) -> Iterator[str]:
+def _list_unmet_requirements(figures: Figures, config: RunConfig) -> Iterator[str]:
     """Demands of the run file that were not met."""
     for name in ("deliveries", "messages"):
         wanted, found = getattr(config.require, name), figures.extent[name]
         if found < wanted:
-            yield f"the run requires {wanted:,} {name}, and there are {found:,}"
-    share = share_judged(figures)
+            yield f"the run requires {wanted:,} {name}, but the data contain {found:,}"
+    share = compute_share_judged(figures)
     if share < config.require.share_judged:
-        yield f"the run requires that {config.require.share_judged:.2%} is judged, and {share:.2%} was"
+        required = config.require.share_judged
+        yield f"the run requires that {required:.2%} of the messages are judged, but {share:.2%} were"
 
 
-def share_judged(figures: Figures) -> float:
+def compute_share_judged(figures: Figures) -> float:
     """Of all that there was to judge, the share that the rules could judge: see ``require`` in conf/default.yaml."""
     of = figures.totals.get
     rejected = sum(row["quarantined"] for row in figures.inputs if row["table"] in ("messages", "deliveries"))
-    there = of("deliveries", 0) + of("undelivered", 0) + rejected
+    total = of("deliveries", 0) + of("undelivered", 0) + rejected
     waiting = {Code.UNKNOWN_MESSAGE.name, Code.UNSEEN.name, Code.UNROUTABLE.name}
     unjudged = sum(r["count"] for r in figures.findings if r["code"] in waiting and r["excuse"] == Exemption.NONE)
-    return (there - rejected - unjudged) / there if there else 0.0
+    return (total - rejected - unjudged) / total if total else 0.0
 
 
-def _in_quarantine(figures: Figures, config: RunConfig) -> Iterator[str]:
+def _list_quarantine_limits(figures: Figures, config: RunConfig) -> Iterator[str]:
     """Tables of which more is in quarantine than the run tolerates, unless nothing depends on it."""
     read = sum(row["valid"] + row["quarantined"] for row in figures.inputs)
     for row in figures.inputs:
@@ -179,22 +187,22 @@ def _in_quarantine(figures: Figures, config: RunConfig) -> Iterator[str]:
             yield f"{rejected:,} of {rows:,} rows of {table} are in quarantine{limit}"
 
 
-def _verdict(figures: Figures, row: Row) -> Verdict:
+def _find_verdict(figures: Figures, row: Row) -> Verdict:
     code = Code[row["code"]]
     verdict = RULES[code].verdict(figures.rule_statuses[code], Exemption(row["excuse"]))
     return min(verdict, Verdict.UNKNOWN) if code in figures.unsure else verdict
 
 
-def _contradicts(figures: Figures, row: Row, code: Code) -> bool:
-    return row["code"] == code.name and RULES[code].uncertain and _verdict(figures, row) is Verdict.UNKNOWN
+def _is_contradictory(figures: Figures, row: Row, code: Code) -> bool:
+    return row["code"] == code.name and RULES[code].uncertain and _find_verdict(figures, row) is Verdict.UNKNOWN
 
 
-def _broken(figures: Figures) -> list[str]:
-    found = {row["code"] for row in figures.findings if _verdict(figures, row) is Verdict.INVALID}
+def _list_broken_rules(figures: Figures) -> list[str]:
+    found = {row["code"] for row in figures.findings if _find_verdict(figures, row) is Verdict.INVALID}
     return [code.name for code in Code if code.name in found]
 
 
-_WAITS: Final = {
+_WAIT_SENTENCES: Final = {
     Code.STUCK: "waited up to {longest} behind {cause}",
     Code.STALLED: "{were} not delivered for up to {longest} although their consumer was connected and idle",
     Code.STARVED: "waited up to {longest} for {consumer} while others were served",
@@ -204,23 +212,23 @@ _WAITS: Final = {
 """What the headline says of messages that waited, or never came."""
 
 
-def _waits(figures: Figures) -> Iterator[str]:
+def _describe_waits(figures: Figures) -> Iterator[str]:
     """A sentence for each rule about waiting that was broken: how many messages, how long, for whom, by whom."""
-    for code, sentence in _WAITS.items():
+    for code, sentence in _WAIT_SENTENCES.items():
         rows = [row for row in figures.worst if row["code"] == code.name and row["verdict"] == "invalid"]
         if not rows:
             continue
         counts = [row for row in figures.findings if row["code"] == code.name]
-        number = sum(row["count"] for row in counts if _verdict(figures, row) is Verdict.INVALID)
+        number = sum(row["count"] for row in counts if _find_verdict(figures, row) is Verdict.INVALID)
         worst = max(rows, key=lambda row: row["waited"] or 0)
         if worst["waited"] is None and code is not Code.LOST:
             yield f"{worst['explanation']} (attributed to: {worst['attribution']}). "
             continue
         if worst["cause"].startswith(NOT_ASSIGNED_CAUSE):
             sentence = "{were} not delivered for up to {longest} although the group had members: {cause}"
-        longest = span(worst["waited"]) if worst["waited"] is not None else "the end"
+        longest = format_span(worst["waited"]) if worst["waited"] is not None else "the end"
         were = "was" if number == 1 else "were"
-        said = sentence.format(
+        waited_text = sentence.format(
             were=were, longest=longest, cause=worst["cause"], consumer=worst["consumer"] or "any consumer"
         )
-        yield f"{plural(number, 'message')} {said} (attributed to: {worst['attribution']}). "
+        yield f"{format_plural(number, 'message')} {waited_text} (attributed to: {worst['attribution']}). "
