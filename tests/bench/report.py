@@ -74,8 +74,8 @@ def main(joins: int) -> None:
     for policy in POLICIES:
         for some in (joins // 4, joins // 2, joins):
             counted = figures(policy, some)
-            run = assemble.run_info(config, counted, "audit", EngineInfo("none", ""))
-            report, built = timed(lambda: assemble.report(run, counted, RunJudgement(Verdict.VALID), ()))  # noqa: B023
+            run = assemble.build_run_info(config, counted, "audit", EngineInfo("none", ""))
+            report, built = timed(lambda: assemble.build_report(run, counted, RunJudgement(Verdict.VALID), ()))  # noqa: B023
             plans = (counted.plan,)
             _, compared = timed(lambda: scenario_comparison.build_scenario_views(plans, counted))  # noqa: B023
             text, written = timed(lambda: to_json(report))  # noqa: B023

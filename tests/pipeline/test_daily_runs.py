@@ -85,7 +85,7 @@ def test_nightly_runs_find_what_one_run_finds(month: Path, nightly: Path) -> Non
     assert "REDELIVERED" in lasting
     received = pl.read_parquet(month / "in/deliveries")["delivered_at"].count()
     facts = {fact["label"]: fact["value"] for fact in json.loads((nightly / "report/report.json").read_text())["facts"]}
-    assert facts["Goes on from the audit of"] == DATES[1]
+    assert facts["Continues from the audit of"] == DATES[1]
     for out in (nightly, month / "whole"):
         audited = table_of(out, "audited")
         assert audited.filter(pl.col("delivered")).height == received
@@ -197,7 +197,7 @@ def test_what_comes_after_all_is_withdrawn_by_name(tmp_path: Path) -> None:
     jumped = f"1:2 was reported as SKIP on {first} and 1:1, which it had jumped over, was delivered to C1 at {second}"
     assert why["SKIP"].startswith(jumped)
     facts = {fact["label"]: (fact["value"], fact["note"]) for fact in report["facts"]}
-    assert facts[f"Withdrawn: LOST of {first}"] == ("1", "came after all: 1:1")
+    assert facts[f"Retracted: LOST of {first}"] == ("1", "delivered later after all: 1:1")
 
 
 def test_a_message_of_tomorrow_by_its_producers_clock_is_known_today(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_a_day_without_messages_and_deliveries_ends_what_was_open(month: Path, n
     assert not open_at_the_end(nightly, "2026-09-24")
     report = json.loads((nightly / "report/report.json").read_text())
     facts = {fact["label"]: fact["value"] for fact in report["facts"]}
-    assert (facts["Goes on from the audit of"], facts["Messages in the log"]) == (DATES[-1], "0")
+    assert (facts["Continues from the audit of"], facts["Messages in the log"]) == (DATES[-1], "0")
     assert audit(month, month / "nothing before", "2026-09-24") == 3
 
 

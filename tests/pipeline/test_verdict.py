@@ -36,7 +36,7 @@ def test_a_name_that_the_tables_do_not_have_is_unknown_and_told_with_those_they_
 ) -> None:
     found = audited(tmp_path, KEPT, subscription=asked)
     assert (found.code, found.report["verdict"]) == (3, "unknown")
-    assert found.report["headline"].startswith("Nothing was judged, so nothing is known: ")
+    assert found.report["headline"].startswith("The audit could not judge anything: ")
     assert why in found.report["headline"]
     assert why in found.text
     assert "Nothing was judged" in found.page
@@ -60,7 +60,7 @@ def test_a_partition_that_nobody_joined_is_unknown_beside_one_that_is_covered(tm
     tables = {name: pa.concat_tables([one[name], other[name]]) for name in one} | {"membership": one["membership"]}
     found = audited(tmp_path, tables)
     assert (found.code, found.status["NOT_CONNECTED"]) == (3, "unknown")
-    assert "NOT_CONNECTED may be none" in found.report["headline"]
+    assert "NOT_CONNECTED may not be violations" in found.report["headline"]
 
 
 @pytest.mark.parametrize(("quiet", "code"), [("valid", 0), ("unknown", 3)])
@@ -121,7 +121,7 @@ def test_rejected_members_leave_their_deliveries_unknown_and_say_why(tmp_path: P
     )
     for shown in (found.text, found.page):
         assert "an event is join, leave, crash or rejected" in shown
-    assert "1 of 2 rows of membership are in quarantine, and NOT_CONNECTED may be none" in found.text
+    assert "1 of 2 rows of membership are in quarantine, and NOT_CONNECTED may not be violations" in found.text
     strays = table_of(tmp_path, "violations").filter(pl.col("code") == "NOT_CONNECTED")
     assert {*strays.select("verdict", "consumer").iter_rows()} == {("unknown", "C2")}
 
@@ -131,7 +131,7 @@ def test_a_rejected_delivery_is_not_a_lost_message(tmp_path: Path) -> None:
     found = audited(tmp_path, changed(tables, "deliveries", 1, redelivery_count=-1), tolerate={"deliveries": 0.5})
     assert (found.code, found.status["LOST"]) == (3, "unknown")
     assert found.report["doubts"] == [
-        "LOST may be none: a delivery row that may belong to this message is in quarantine"
+        "LOST may not be violations: a delivery row that may belong to this message is in quarantine"
     ]
 
 
@@ -154,12 +154,12 @@ def test_rows_given_twice_are_told_and_judged_once(tmp_path: Path) -> None:
     assert (found.code, found.report["verdict"]) == (0, "valid")
     notes = {row["table"]: (row["rows_in"], row["valid"], row["note"]) for row in found.report["inputs"]}
     assert notes == {
-        "messages": (8, 8, "4 rows given twice, judged once"),
-        "membership": (2, 2, "1 row given twice, judged once"),
-        "deliveries": (8, 8, "4 rows given twice, judged once"),
+        "messages": (8, 8, "4 rows duplicated, judged once"),
+        "membership": (2, 2, "1 row duplicated, judged once"),
+        "deliveries": (8, 8, "4 rows duplicated, judged once"),
     }
-    assert found.text.count("given twice, judged once") == 3
-    assert found.page.count("given twice, judged once") == 3
+    assert found.text.count("duplicated, judged once") == 3
+    assert found.page.count("duplicated, judged once") == 3
 
 
 def test_a_log_of_receipts_is_judged_by_them(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_log_of_receipts_is_judged_by_them(tmp_path: Path) -> None:
     assert (found.status["LOST"], found.status["KEY_TWO_OWNERS"]) == ("clean", "violated")
     assert found.status["WRONG_OWNER"] == "not applicable"
     assert "not when they were dispatched" in found.notes["WRONG_OWNER"]
-    assert "3 rows known by their receipt only, judged at its time" in found.text
+    assert "3 rows with a receipt only, judged at the time of the receipt" in found.text
 
 
 def test_of_keys_that_no_message_has_no_rule_says_that_it_found_nothing(

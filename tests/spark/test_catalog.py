@@ -93,7 +93,7 @@ def test_nights_go_on_from_one_another_and_explain_reads_them(
     for date in (first, last):
         assert main(["audit", "--config", str(path), "--date", date]) in (0, 3)
     facts = json.loads((tmp_path / "report/report.json").read_text())["facts"]
-    assert ("Goes on from the audit of", first) in [(fact["label"], fact["value"]) for fact in facts]
+    assert ("Continues from the audit of", first) in [(fact["label"], fact["value"]) for fact in facts]
     runs = lake.read(spark, audits, "runs", "delta")
     assert sorted(str(row.date) for row in runs.collect()) == [first, last]
     killed = spark.table("audits_of_ours.audited").withColumn("attempt", F.lit("of a run that was killed"))

@@ -7,12 +7,12 @@ from typing import Final
 METRICS: Final = {
     "share": "A consumer's part of all messages that were delivered to consumers.",
     "even share": (
-        "The share of each consumer if all had the same: one divided by the most consumers connected at once in a "
-        "window; of several windows their mean, each weighed with its messages."
+        "The share of each consumer if all had the same: one divided by the most consumers connected at once in "
+        "a window; of several windows their mean, each weighed with its messages."
     ),
     "skew": (
-        "A consumer's share divided by the even share: 1× is balanced, 2× is twice the even share; that of a scenario is that of "
-        "its largest share."
+        "A consumer's share divided by the even share: 1× is balanced, 2× is twice the even share; that of a scenario "
+        "is that of its largest share."
     ),
     "worst window": (
         "The highest skew of a consumer in a window that has ten messages or more for each connected consumer, or in "

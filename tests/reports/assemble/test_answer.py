@@ -1,4 +1,4 @@
-"""Which scenario is best by each measure: those that never drain or deliver too early are behind the format_worst."""
+"""Which scenario is best by each measure: those that never drain or deliver too early are behind the others."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_others_that_drain_are_not_said_to_take_for_ever(dispatched: ReportData)
         for took in (SECOND, 3 * SECOND, None)
     ]
     drain = {one.title: one for one in find_best_scenarios(dispatched.scenarios, views)}["Fastest drain"]
-    assert (drain.best, format_worst(drain.worst, drain.best)) == ("1 s", " (format_worst up to 3 s or never)")
+    assert (drain.best, format_worst(drain.worst, drain.best)) == ("1 s", " (others up to 3 s or never)")
 
 
 def test_a_scenario_that_delivers_too_early_is_no_best_one(dispatched: ReportData) -> None:

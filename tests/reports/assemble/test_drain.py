@@ -14,12 +14,12 @@ CONSUMER, HASH = Bound("consumer", "c3", 60, 30 * S), Bound("hash", "77", 20, 10
 @pytest.mark.parametrize(
     ("bounds", "sentence"),
     [
-        ([CONSUMER, HASH], "Not below 30 s: c3 has 60 messages to serve. Spread otherwise 10 s is the least: hash 77 "
+        ([CONSUMER, HASH], "At least 30 s: c3 has 60 messages to serve. With any other assignment at least "
          "has 20 messages, served one after the other."),
-        ([CONSUMER, Bound("hash", "77", 60, 30 * S)], "Not below 30 s: hash 77 has 60 messages, served one after the "
+        ([CONSUMER, Bound("hash", "77", 60, 30 * S)], "At least 30 s: hash 77 has 60 messages, served one after the "
          "other. More consumers would not help."),
-        ([CONSUMER], "Not below 30 s: c3 has 60 messages to serve. More consumers, or a more even share, would help."),
-        ([Bound("partition", "3", 1, S)], "Not below 1 s: partition 3 has 1 message, served one after the other. More "
+        ([CONSUMER], "At least 30 s: c3 has 60 messages to serve. More consumers, or a more even share, would help."),
+        ([Bound("partition", "3", 1, S)], "At least 1 s: partition 3 has 1 message, served one after the other. More "
          "consumers would not help."),
         ([Bound("consumer", "c3", 60, 0)], "The work itself takes no time: only waiting does."),
         ([], "The work itself takes no time: only waiting does."),
@@ -38,7 +38,7 @@ def test_a_drain_that_never_ends_says_so() -> None:
 def test_no_bound_is_longer_than_the_drain_took() -> None:
     found = build_drain(90, 29 * S, [CONSUMER, HASH])
     assert [bound.busy_ns for bound in found.bounds] == [29 * S, 10 * S]
-    assert found.limit.startswith("Not below 29 s")
+    assert found.limit.startswith("At least 29 s")
 
 
 @pytest.mark.parametrize(("anybody", "help_"), [(True, "A smaller receiver queue"), (False, "A more even share")])
@@ -54,7 +54,7 @@ def test_more_consumers_would_not_help_where_some_are_idle(anybody: bool, help_:
 
 def test_waiting_is_not_taken_for_work_that_more_consumers_would_share() -> None:
     assert build_drain(90, 61 * S, [CONSUMER]).limit == (
-        "Not below 30 s: c3 has 60 messages to serve. The rest of 1 min 1 s is waiting, not work."
+        "At least 30 s: c3 has 60 messages to serve. The rest of 1 min 1 s is waiting, not work."
     )
     assert build_drain(90, 61 * S, [CONSUMER, HASH]).limit.endswith("The rest of 1 min 1 s is waiting, not work.")
     assert "More consumers" in build_drain(90, 60 * S, [CONSUMER]).limit

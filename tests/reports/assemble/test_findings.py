@@ -95,7 +95,9 @@ def test_all_findings_are_counted_and_the_told_ones_know_their_window() -> None:
 )
 def test_a_night_says_from_which_one_it_goes_on(missed: bool, note: str) -> None:
     known = replace(figures([], []), night=date(2026, 9, 21), missed=missed)
-    (fact,) = (fact for fact in build_facts(known.plan.policy, known, ()) if fact.label == "Goes on from the audit of")
+    (fact,) = (
+        fact for fact in build_facts(known.plan.policy, known, ()) if fact.label == "Continues from the audit of"
+    )
     assert fact.value == "2026-09-21"
     assert fact.note.startswith(note)
 

@@ -30,8 +30,8 @@ def test_every_move_is_in_the_table_though_a_report_shows_some() -> None:
     timeline = fold(policy, " ".join(f"+c{number}" for number in range(100)))
     extent = {"first": 0, "last": 1_000_000, "messages": 0}
     figures = Figures(TOPIC.topic, (), extent, 1_000, Plan(RECORDED, policy, {TOPIC: timeline}), ())
-    run = assemble.run_info(RunConfig(), figures, "audit", EngineInfo("spark", "4.1"))
-    shown = assemble.report(run, figures, RunJudgement(Verdict.VALID), ())
+    run = assemble.build_run_info(RunConfig(), figures, "audit", EngineInfo("spark", "4.1"))
+    shown = assemble.build_report(run, figures, RunJudgement(Verdict.VALID), ())
     tables = build_result_tables(figures, run, RunJudgement(Verdict.VALID), ())
     assert tables["moves"].num_rows == 99  # each newcomer splits the largest range
     assert len(shown.moves) + shown.moves_left_out == 99
@@ -44,6 +44,6 @@ def test_a_run_names_its_engine_with_version_and_cores() -> None:
     policy = make_policy("pulsar.key_shared.auto_split", "pulsar-4.0")
     plan = Plan(RECORDED, policy, {TOPIC: fold(policy, "+c1")})
     figures = Figures(TOPIC.topic, (), {"first": 0, "last": 1_000_000, "messages": 0}, 1_000, plan, ())
-    run = assemble.run_info(RunConfig(), figures, "audit", EngineInfo("local", "0.9.0", 2))
+    run = assemble.build_run_info(RunConfig(), figures, "audit", EngineInfo("local", "0.9.0", 2))
     table = build_result_tables(figures, run, RunJudgement(Verdict.VALID), ())["runs"]
     assert json.loads(table["versions"][0].as_py()) == {"subreplay": __version__, "local": "0.9.0"}

@@ -102,8 +102,8 @@ def test_a_quiet_day_is_what_the_run_says(days: str, expected: Verdict) -> None:
 @pytest.mark.parametrize(
     ("demand", "doubts"),
     [
-        ({"deliveries": 101}, ("the run requires 101 deliveries, and there are 100",)),
-        ({"messages": 5_000}, ("the run requires 5,000 messages, and there are 100",)),
+        ({"deliveries": 101}, ("the run requires 101 deliveries, but the data contain 100",)),
+        ({"messages": 5_000}, ("the run requires 5,000 messages, but the data contain 100",)),
         ({"deliveries": 100, "messages": 100, "share_judged": 1}, ()),
     ],
 )
@@ -135,7 +135,7 @@ def test_what_a_rejected_row_could_explain_is_unknown_and_the_rest_invalid() -> 
     strays = replace(rejected("membership", 1), findings=[found("NOT_CONNECTED", 400, Exemption.MEMBER_REJECTED)])
     assert verdict(strays, tolerate={"membership": 1})[0] is Verdict.UNKNOWN
     (doubt,) = verdict(strays, tolerate={"membership": 1})[1]
-    assert doubt.startswith("NOT_CONNECTED may be none: a membership row")
+    assert doubt.startswith("NOT_CONNECTED may not be violations: a membership row")
     both = replace(strays, findings=[*strays.findings, found("KEY_ORDER")])
     assert verdict(both)[0] is Verdict.INVALID
     status = {summary.code: summary.status for summary in build_code_summaries(both)}

@@ -39,7 +39,7 @@ class MapDrawing:
     shares: str  # who owned how much of the slots; empty for partitions
     thin: int  # ranges of the epoch with the most, where they are too many to be seen
     labels: int  # causes written above the map
-    build_epoch_marks: int
+    causes: int
     outside: int  # epochs before or after the picture
     rows_left_out: int = 0  # partitions without a row
 

@@ -1,4 +1,4 @@
-"""The registry of policies: the name in code is the name in the configuration and the label in the report."""
+"""The registry of policies: the name in the code is the name in the configuration and in the report."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ASSIGNORS: tuple[type[Any], ...] = (
     UniformAssignor,
     ServerRangeAssignor,
 )
-"""They are folded by a ``GroupTimeline``, as a group decides about all its partitions at once."""
+"""A ``GroupTimeline`` folds these policies because a group decides about all its partitions at once."""
 CENTURY_US = 36_525 * 86_400_000_000  # µs
 MAX_OPTION_VALUES: Mapping[str, int] = {
     "points": 10_000,
@@ -51,26 +51,25 @@ MAX_OPTION_VALUES: Mapping[str, int] = {
     "session_timeout_us": CENTURY_US,
     "initial_rebalance_delay_us": CENTURY_US,
 }
-"""The most that an option may be; the least is the policy's own rule, in the words of its model, or 0."""
+"""The largest value of an option. The policy itself checks the smallest value, which is otherwise 0."""
 REGISTRY: Mapping[str, type[Any]] = {policy.name: policy for policy in (*POLICIES, *ASSIGNORS)}
 
 
 def make_policy(name: str, profile: str, **options: object) -> Policy:
-    """The policy of that name; raises ConfigError on an unknown name, profile or option, saying what is legal.
+    """Create a policy; raises ConfigError on an unknown name, profile or option, and lists the valid ones.
 
-    >>> make_policy("pulsar.key_shared.consistent_hash", "pulsar-4.0", points=20).space
-    (1, 65535)
+    >>> make_policy("pulsar.key_shared.consistent_hash", "pulsar-4.0", points=20).space (1, 65535)
     """
     if name not in REGISTRY:
         nearest = get_close_matches(name, REGISTRY, n=3, cutoff=0.4) or list(REGISTRY)
-        raise ConfigError(f"unknown policy {name!r}; nearest: {', '.join(nearest)}")
+        raise ConfigError(f"unknown policy {name!r}. Use one of the nearest names: {', '.join(nearest)}.")
     _check_options(name, options)
     policy: Policy = REGISTRY[name](profile, **options)
     return policy
 
 
 def list_option_names(name: str) -> tuple[str, ...]:
-    """The legal options of a registered policy, in order: its fields with a default value."""
+    """Return the options of a registered policy, in order: its fields with a default value."""
     return tuple(field.name for field in fields(REGISTRY[name]) if field.default is not MISSING)
 
 
@@ -78,7 +77,7 @@ def _check_options(name: str, options: Mapping[str, object]) -> None:
     defaults = {field.name: field.default for field in fields(REGISTRY[name]) if field.name in list_option_names(name)}
     for option, value in options.items():
         if option not in defaults:
-            raise ConfigError(f"{name} has no option {option!r}; its options: {', '.join(defaults) or 'none'}")
+            raise ConfigError(f"{name} has no option {option!r}. Valid options: {', '.join(defaults) or 'none'}.")
         if type(value) is not type(defaults[option]):
             expected_type = type(defaults[option]).__name__
             raise ConfigError(f"{name}: {option} must be of type {expected_type}, got {value!r}")

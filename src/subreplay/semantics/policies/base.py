@@ -1,7 +1,7 @@
-"""What every policy is: a pure fold over joins and leaves, and the slots it speaks of.
+"""The interface of a policy: a pure fold over joins and leaves, and the slots of its keys.
 
 A policy is a frozen dataclass whose fields are its options. Its state is immutable: ``join`` and ``leave`` return the
-next one, so a timeline is a plain fold and a policy can be tested without anything around it.
+next state. So a timeline is a plain fold, and a policy can be tested alone.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Routing = Literal["slot", "partition", "any"]
 Serving = Literal[
     "exclusive", "failover", "filtered", "shared", "key shared", "key shared sticky", "key failover", "polled"
 ]
-"""Who hands out the messages. Pulsar's dispatcher of a single active consumer serves ``exclusive``, ``failover`` and
-``filtered`` (behind a filter of slots, so that it skips the others). ``shared`` has its own, and ``key shared`` the one
-of the profile; where consumers choose their ranges (``key shared sticky``), no hash waits for its former consumer.
-``key failover`` is served as by a Key_Shared of 4.0 or later in which no hash waits either. Members of a group have
-``polled``: nobody hands out."""
+"""The dispatcher that hands out the messages. Pulsar's dispatcher with a single active consumer serves ``exclusive``,
+``failover`` and ``filtered`` (with a slot filter that skips the other messages). ``shared`` has its own dispatcher, and
+``key shared`` has that of the profile. With consumer-chosen ranges (``key shared sticky``), no hash waits for its
+former consumer. ``key failover`` is served like a Key_Shared of 4.0 or later without waiting hashes. Members of a group
+poll (``polled``), so there is no dispatcher."""
 
 
 class PolicyState(Protocol):
@@ -31,21 +31,21 @@ class PolicyState(Protocol):
 
     @property
     def members(self) -> tuple[Consumer, ...]:
-        """Connected consumers in the order the broker lists them."""
+        """Connected consumers in the order in which the broker lists them."""
 
     @property
     def table(self) -> RangeTable:
-        """Who owns which slots; empty when nobody is connected (or nobody owns anything)."""
+        """The owner of each slot; empty if no consumer owns a slot."""
 
 
 class Policy(Protocol):
     """A subscription type with its selector, under one profile.
 
-    ``routing`` says what decides the owner: the message's ``slot``, its topic ``partition`` alone (one active consumer,
-    its table is one range over the whole space), or ``any`` consumer may get it (its table is empty). Of a ``slot`` or
-    ``any`` policy that measures no traffic the state does not depend on the scope. ``ordered`` says
-    whether first deliveries of a key are promised in log order. ``serving`` says who hands out its messages, and
-    ``is_load_measuring`` whether owners follow from recent traffic, too.
+    ``routing`` is what decides the owner: the message's ``slot``, its topic ``partition`` alone (one active consumer,
+    whose table is one range over the whole space), or ``any`` (any consumer may get it, and the table is empty). The
+    state of a ``slot`` or ``any`` policy does not depend on the scope, unless the policy measures traffic. ``ordered``
+    is whether first deliveries of a key are guaranteed to be in log order. ``serving`` is the dispatcher, and
+    ``measures_load`` is whether owners also depend on recent traffic.
     """
 
     name: ClassVar[str]
@@ -64,31 +64,31 @@ class Policy(Protocol):
         """First and last slot, inclusive."""
 
     def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """The slot of each unsigned 32-bit Murmur3 hash (seed 0, not masked)."""
+        """Return the slot of each unsigned 32-bit Murmur3 hash (seed 0, not masked)."""
 
     def start(self, scope: Scope) -> Any:
-        """The state of a dispatcher nobody has joined yet."""
+        """Return the state of a dispatcher without consumers."""
 
     def join(self, state: Any, consumer: Consumer) -> Any:
-        """The state after a join; raises ``ConsumerRejected`` where the broker refuses the consumer."""
+        """Return the state after a join; raises ``ConsumerRejected`` if the broker rejects the consumer."""
 
     def leave(self, state: Any, consumer: Consumer) -> Any:
-        """The state after a consumer left or crashed (matched by ``Consumer.index``)."""
+        """Return the state after a consumer left or crashed (matched by ``Consumer.index``)."""
 
 
 class LoadMeasuringPolicy(Policy, Protocol):
-    """A policy that decides by the recent traffic of slots, which is measured before its timelines are folded."""
+    """A policy that depends on the recent traffic of slots, which is counted before its timelines are folded."""
 
     def list_windows(self, events: Iterable[MembershipEvent]) -> Any:
-        """The windows in which the traffic of a dispatcher with these events has to be counted."""
+        """Return the windows in which the traffic of a dispatcher with these events must be counted."""
 
     def with_traffic(self, traffic: Mapping[Scope, Any]) -> LoadMeasuringPolicy:
-        """This policy, with the traffic of each dispatcher in its ``windows``."""
+        """Return this policy with the traffic of each dispatcher in its windows."""
 
     def advance_to(self, state: Any, at: Instant) -> Any:
-        """The state at ``at``, just before the next event: a timeline asks for it ahead of every join and leave."""
+        """Return the state at ``at``, just before the next event. A timeline calls it before every join and leave."""
 
 
 def is_load_measuring(policy: Policy) -> TypeGuard[LoadMeasuringPolicy]:
-    """Whether the policy decides by recent traffic."""
+    """Check whether the policy depends on recent traffic."""
     return policy.measures_load

@@ -1,9 +1,9 @@
-"""From the rows of table ``membership`` to who owned which slot at which time.
+"""Derive from the rows of table ``membership`` which consumer owned which slot at which time.
 
-``membership`` orders the rows of each dispatcher into events, and ``namesakes`` tells apart consumers that are
-connected under one name at once. ``timeline`` folds a policy over these events: each event begins an epoch, and each
-epoch has a range table. ``group_timeline`` does the same for a Kafka consumer group, which decides about all its
-partitions at once. ``happenings`` puts the event that began an epoch into words.
+``membership`` orders the rows of each dispatcher into events. ``consumer_aliases`` distinguishes consumers that are
+connected under the same name. ``timeline`` folds a policy over these events: each event starts an epoch, and each epoch
+has a range table. ``group_timeline`` does the same for a Kafka consumer group, which decides about all its partitions
+at once. ``event_text`` describes the event that started an epoch.
 
-The decisions themselves belong to ``policies``. Nothing here looks at messages or deliveries.
+The decisions themselves belong to ``policies``. This package reads neither messages nor deliveries.
 """

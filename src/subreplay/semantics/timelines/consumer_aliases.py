@@ -1,6 +1,6 @@
-"""Namesakes: consumers of one subscription that are connected under one name at once, as Pulsar allows.
+"""Aliases for consumers of one subscription that are connected under the same name, as Pulsar allows.
 
-Brokers tell them apart by their connections; rows do by column ``instance``, where they have it.
+Brokers distinguish them by connection. Rows distinguish them by column ``instance``, if they have it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ _Member = TypeVar("_Member", bound=_Connected)
 
 
 def find_leaving_member(instance: str | None, candidates: Sequence[_Member]) -> _Member | None:
-    """Which of the ``candidates``, in the order of their joining, a leave is of: of those with its ``instance`` the
-    oldest; else, where either instance is not known, the oldest it can be. None: of none of them."""
+    """Return the member that a leave refers to, or None. ``candidates`` are in the order of their joins.
+
+    It is the oldest member with the same ``instance``. If either instance is unknown, it is the oldest possible member.
+    """
     same = next((member for member in candidates if member.instance == instance), None)
     possible = (member for member in candidates if instance is None or member.instance is None)
     return same or next(possible, None)
@@ -32,12 +34,13 @@ def find_leaving_member(instance: str | None, candidates: Sequence[_Member]) -> 
 def assign_aliases(
     events: Iterable[MembershipEvent], unnamed_instances: Container[str] = (), *, assumed: bool = False
 ) -> list[MembershipEvent]:
-    """The events of one dispatcher, in order, with aliases: of the consumers called ``c`` at once, the first is ``c``,
-    the second ``c (2)``. Each takes the smallest number that is free when it joins; its leave has it, too.
+    """Add aliases to the ordered events of one dispatcher: of the consumers named ``c``, the first is ``c``, the second
+    ``c (2)``.
 
-    A name that is never shared needs none. Names whose joins do not all have an instance, and those
-    ``unnamed_instances``, have none either: nobody could say which of their consumers was served. ``assumed``: nobody
-    is compared with recorded deliveries, so they have one all the same.
+    Each consumer takes the smallest number that is free when it joins, and its leave has the same alias. A name that is
+    never shared needs no alias. Neither do names with joins without an instance, nor the ``unnamed_instances``, because
+    their deliveries cannot be attributed. With ``assumed``, no recorded deliveries are compared, so these names have
+    aliases, too.
     """
     ordered = list(events)
     names = {event.consumer for event in ordered}

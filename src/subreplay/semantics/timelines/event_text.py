@@ -1,4 +1,4 @@
-"""Membership events in words: what explains a finding."""
+"""Describe membership events in the text of a finding."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _MAX_NAMED = 4  # consumers of one change
 
 
 def describe_event(epoch: Epoch, dates: bool = False) -> str:
-    """The event that opened an epoch, in words; where its consumer shared its name, with its instance. ``dates``: its
-    instant is shown with the date."""
+    """Describe the event that started an epoch. If its consumer shares its name, the text has its instance, too.
+
+    With ``dates``, the instant includes the date.
+    """
     if epoch.cause is None:
         return "epoch 0: nobody had joined yet"
     rejection = " and was rejected" if epoch.rejected else ""
@@ -28,7 +30,7 @@ def describe_event(epoch: Epoch, dates: bool = False) -> str:
 
 
 def describe_pending_change(epoch: Epoch, dates: bool = False) -> str:
-    """The change that opened an epoch, in words, as somebody sees it who asks before it is complete."""
+    """Describe the change that started an epoch as an observer sees it before the change is complete."""
     if epoch.cause is None:
         return describe_event(epoch)
     verb = _PENDING_VERBS.get(epoch.cause.event)
@@ -42,7 +44,7 @@ def _describe_consumer(cause: MembershipEvent) -> str:
 
 
 def describe_changes(epochs: Sequence[Epoch]) -> str:
-    """The events that opened neighbouring epochs, in words: who did what, or how many where they are many."""
+    """Describe the events that started neighbouring epochs: the consumers by name, or their number if many."""
     if len(epochs) == 1:
         return describe_event(epochs[0])
     names_by_verb: dict[str, list[str]] = {}

@@ -1,7 +1,7 @@
-"""A Kafka group folded from one recorded decision of its coordinator to the next: who must own what in each.
+"""Compare each recorded decision of a Kafka group's coordinator with the assignment that its assignor must make.
 
-Claims are the fold's own, never what a record says. Decisions that moved nothing leave no rows, and so are not seen;
-the changes of members before them count at the next one.
+The fold computes the members' claims itself and never uses recorded claims. A decision that moves nothing leaves no
+row, so it is not seen. The membership changes before it count for the next decision.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Owners = Mapping[TopicPartition, str]
 
 @dataclass(frozen=True)
 class ExpectedDecision:
-    """Who owns what from ``at`` (ns) on, as the coordinator ``decided`` it, and as it is ``due``."""
+    """The owners from ``at`` (ns) on: as the coordinator ``decided`` them, and as they are ``due``."""
 
     generation: int
     at: int
@@ -34,7 +34,7 @@ class ExpectedDecision:
 
     @property
     def misassigned(self) -> list[TopicPartition]:
-        """The partitions that the coordinator gave to others than it must."""
+        """The partitions that the coordinator assigned to another member than it must."""
         topic_partitions = sorted({*self.decided, *self.due})
         return [
             topic_partition
@@ -49,12 +49,12 @@ def replay_decisions(
     ownership_events: Iterable[MembershipEvent],
     ids: Callable[[Iterable[str]], Mapping[str, UUID]] = derive_topic_ids,
 ) -> Iterator[ExpectedDecision]:
-    """Every decision about a group in which members got new partitions; also to give a static member that comes back
-    without a rebalance what it had.
+    """Yield every decision that gave members new partitions, or that restored the partitions of a static member which
+    came back without a rebalance.
 
-    ``changes`` are the joins, leaves and crashes of all members, one for each topic that it is about;
-    ``ownership_events`` what the coordinator decided of all partitions, and what members were told (who is told that
-    partitions are lost lives on, and may come back). Both in any order. ``ids`` gives the ids of topics.
+    ``changes`` are the joins, leaves and crashes of all members, one for each topic. ``ownership_events`` are the
+    coordinator's decisions for all partitions and the callbacks of members. A member with a ``lost`` callback is alive
+    and may come back. Both can be in any order. ``ids`` returns the ids of topics.
     """
     member_events = sorted(changes, key=lambda event: event.at)
     decided = sorted(
@@ -81,7 +81,7 @@ def replay_decisions(
 
 
 class _DecisionFold:
-    """A group and what its coordinator's maps look like."""
+    """The group state between two decisions, with the order of the coordinator's maps."""
 
     def __init__(self, policy: Any, alive: set[str], ids: Callable[[Iterable[str]], Mapping[str, UUID]]) -> None:
         self.ids = ids
@@ -94,8 +94,10 @@ class _DecisionFold:
         self.counts: dict[str, int] = {}
 
     def apply_changes(self, member_events: Sequence[MembershipEvent], keep_assignment: bool, at: int) -> bool:
-        """What happened before a decision; a static member that came back before it did so quietly. Returns whether
-        one came back."""
+        """Apply the membership changes before a decision; return whether a static member came back.
+
+        With ``keep_assignment``, a static member that came back before the decision keeps its assignment.
+        """
         came_back = False
         before = {m.member_id: m for m in self.group.members}
         now = dict(before)
@@ -139,7 +141,7 @@ class _DecisionFold:
         return came_back
 
     def decide(self, generation: int, decided: Owners) -> Owners:
-        """The next generation; the topics have the partitions that were ever given out, or that somebody reads."""
+        """Compute the next generation. A topic has the partitions that were ever assigned or that a member reads."""
         for topic, partition in decided:
             self.counts[topic] = max(self.counts.get(topic, 0), partition + 1)
         group = self.group.with_partitions(Partitions.from_counts(self.counts, topic_ids=self.ids(self.counts)))
@@ -148,7 +150,7 @@ class _DecisionFold:
         return self.owners()
 
     def owners(self) -> Owners:
-        """Who owns what as of the last decision."""
+        """Return the owner of each partition after the last decision."""
         return {
             topic_partition: member.member_id
             for member in self.group.assigned
@@ -156,7 +158,7 @@ class _DecisionFold:
         }
 
     def _ordered(self, members: Sequence[GroupMember]) -> tuple[GroupMember, ...]:
-        """In the order of the coordinator's map: of Java, or its own, which has those last that have just come."""
+        """Sort members as the coordinator's map does: Java's order, or on the server its own, with new members last."""
         if self.server:
             index = {member_id: number for number, member_id in enumerate(self.order)}
             return tuple(sorted(members, key=lambda m: (m.member_id in self.fresh, index[m.member_id])))

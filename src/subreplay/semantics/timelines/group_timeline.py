@@ -1,7 +1,7 @@
 """The generations of a Kafka consumer group, and the timeline of each of its partitions.
 
-A group shares many partitions in one decision, so it is folded once. A step is one decision: a rebalance, or a static
-member coming back without one. Steps are kept as changes; each partition's ``Timeline`` is read off them.
+One decision assigns all partitions of a group, so the group is folded once. A step is one decision: a rebalance, or the
+return of a static member without one. Steps are stored as changes, from which each partition's ``Timeline`` is built.
 """
 
 from __future__ import annotations
@@ -36,20 +36,22 @@ from subreplay.semantics.timelines.timeline import (
 )
 
 REBALANCE_TIMEOUT_NS = 300_000_000_000
-"""The rebalance timeout (the default of ``max.poll.interval.ms``): no empty group waits longer for its members, and no
-member has longer to give up what was decided to be another's."""
+"""The rebalance timeout (the default of ``max.poll.interval.ms``). An empty group does not wait longer for members, and
+a member has no longer to give up a partition that was assigned to another one."""
 
 
 def drop_unused_rebalance_delay(policy: Any, joins: Iterable[int], served: Iterable[int]) -> Any:
-    """The policy of a group without the delay of its first rebalance, where its members were served within it: it was
-    not in force. ``joins`` and ``served`` are times (ns) of joins and of first deliveries."""
+    """Return the policy of a group without the initial rebalance delay if members received records within that delay.
+
+    The delay was not in force then. ``joins`` and ``served`` are the times (ns) of joins and of first deliveries.
+    """
     joined, first = min(joins, default=NEVER), min(served, default=NEVER)
     delay = getattr(policy, "initial_rebalance_delay_us", 0) * 1_000
     return replace(policy, initial_rebalance_delay_us=0) if delay and joined <= first < joined + delay else policy
 
 
 class OwnerChange(NamedTuple):
-    """The partitions (bit n of ``which``, packed) that got another owner, and the new owners in their order."""
+    """The partitions (bit n of ``which``, packed) that got another owner, and the new owners in the same order."""
 
     which: NDArray[np.uint8]
     owners: NDArray[np.int16] | NDArray[np.int32]
@@ -57,7 +59,7 @@ class OwnerChange(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GroupStep:
-    """A decision about a group: when, under which generation, because of which events, and what moved.
+    """A decision about a group: its instant, generation, events and changed owners.
 
     Owners are ``Consumer.index``: the ordinal of a join among all joins of the group.
     """
@@ -78,12 +80,12 @@ class GroupTimeline:
 
     @classmethod
     def fold(cls, policy: Any, partitions: Partitions, events: Iterable[MembershipEvent]) -> GroupTimeline:
-        """The timeline of a group whose members join, leave and crash as ``events`` (in order) say.
+        """Build the timeline of a group from the joins, leaves and crashes in ``events``, which are in order.
 
-        Events of one instant are answered by one rebalance. Under the classic protocol an empty group waits for more
-        members first. A crash, and the leaving of a static member, is detected when the session times out; a static
-        member that is back by then takes its old place without a rebalance. A cooperative assignor is asked again as
-        long as partitions have to be given up first. Rebalances take no time here.
+        One rebalance answers all events of one instant. Under the classic protocol, an empty group waits for more
+        members first. A crash, or the leave of a static member, is detected when the session times out. A static member
+        that returns by then takes its old place without a rebalance. A cooperative assignor runs again while members
+        still have to give up partitions. Rebalances take no time in this model.
         """
         fold = GroupFold(policy, partitions)
         waiting = deque(_list_detected_events(policy, events))
@@ -101,7 +103,7 @@ class GroupTimeline:
 
     @classmethod
     def from_rebalances(cls, policy: Any, partitions: Partitions, rounds: Iterable[GroupRebalance]) -> GroupTimeline:
-        """The timeline of a group whose rebalances are known, with the time that each of them took."""
+        """Build the timeline of a group from known rebalances, with the duration of each."""
         fold = GroupFold(policy, partitions)
         seq = 0
         for one in rounds:
@@ -114,7 +116,7 @@ class GroupTimeline:
         return fold.timeline()
 
     def owners(self, numbers: Sequence[int]) -> NDArray[np.int32]:
-        """Who owned these partitions after each step: one row a step, one column a partition."""
+        """Return the owners of these partitions after each step: one row per step, one column per partition."""
         wanted = np.asarray(numbers, np.int64)
         rows = np.full((len(self.steps), len(wanted)), NOBODY, np.int32)
         for row, step in enumerate(self.steps):
@@ -126,7 +128,7 @@ class GroupTimeline:
         return rows
 
     def timelines(self, scopes: Iterable[Scope]) -> dict[Scope, Timeline]:
-        """The timeline of each topic partition; one of a topic that the group does not know has no owner ever."""
+        """Return the timeline of each topic partition; a partition of an unknown topic never has an owner."""
         requested, shared = list(scopes), _SharedEpochs.from_steps(self.steps)
         first = dict(zip(self.partitions.topics, self.partitions.bounds.tolist(), strict=False))
         known = [scope for scope in requested if scope.topic in first]
@@ -138,10 +140,10 @@ class GroupTimeline:
 
 @dataclass(frozen=True, eq=False)
 class _SharedEpochs:
-    """What all partitions of a group have in common: everything but who owns them.
+    """The data that all partitions of a group share: everything except their owners.
 
-    ``epochs`` tell no moves; of those after the first, ``step`` is the step of each, and ``closes`` whether
-    it is the last of it. ``passing``: another step follows in the same instant.
+    ``epochs`` have no moves. For the epochs after the first one, ``step`` is the step of each, and ``closes`` is
+    whether it is the last epoch of that step. ``passing`` is whether another step follows in the same instant.
     """
 
     epochs: tuple[Epoch, ...]
@@ -184,7 +186,7 @@ class _SharedEpochs:
         )  # fmt: skip
 
     def timeline(self, policy: Any, scope: Scope, owners: NDArray[np.int32]) -> Timeline:
-        """The timeline of a partition with these owners after each step."""
+        """Build the timeline of a partition with these owners after each step."""
         # given up and handed on in the same instant: nobody saw it free
         last_owned = np.where((owners == NOBODY) & self.passing, 0, np.arange(1, len(owners) + 1))
         after = np.append(NOBODY, owners)[np.maximum.accumulate(last_owned)].astype(np.int64)
@@ -202,7 +204,8 @@ class _SharedEpochs:
 
 
 class DetectedEvent(NamedTuple):
-    """A membership event when the coordinator learns of it; ``join`` is the ordinal of the join it is or ends."""
+    """A membership event at the instant when the coordinator detects it. ``join`` is the ordinal of the join that it is
+    or ends."""
 
     at: Instant
     join: int
@@ -210,10 +213,10 @@ class DetectedEvent(NamedTuple):
 
 
 class GroupRebalance(NamedTuple):
-    """What was answered by one decision: asked for at ``since``, in force ``at`` (ns).
+    """A rebalance that was requested at ``since`` and took effect ``at`` (both ns).
 
-    ``detected`` is empty for the rebalance that follows one in which partitions were given up. ``forced``: a static
-    member that came back found a rebalance running, and takes part in it.
+    ``detected`` is empty for the rebalance that follows one in which partitions were given up. ``forced`` means that a
+    returning static member found a running rebalance and takes part in it.
     """
 
     since: int
@@ -223,7 +226,7 @@ class GroupRebalance(NamedTuple):
 
 
 def _list_detected_events(policy: Any, events: Iterable[MembershipEvent]) -> list[DetectedEvent]:
-    """Joins and departures in the order in which they are noticed; departures of who never came are left out."""
+    """List joins and departures in the order of detection, without departures of members that never joined."""
     detected: list[DetectedEvent] = []
     connected: dict[str, deque[tuple[int, bool]]] = {}  # joins of each name, and whether the member is static
     joins = count()
@@ -241,7 +244,7 @@ def _list_detected_events(policy: Any, events: Iterable[MembershipEvent]) -> lis
 
 
 class GroupFold:
-    """The one place where a group's timeline grows. A member's id is its name, or another where that is taken.
+    """The builder of a group's timeline. A member's id is its name, or another id if that name is taken.
 
     ``owners`` are the joins (by ordinal) that own each partition now.
     """
@@ -257,7 +260,7 @@ class GroupFold:
         self.order = TimelineMapOrder()
 
     def waits_until(self, waiting: Sequence[DetectedEvent]) -> int:
-        """When the next rebalance happens (ns): at once, or, for an empty group, when no more members turn up."""
+        """Return when the next rebalance happens (ns): at once, or for an empty group when no more members join."""
         first = waiting[0].at.at
         delay: int = self.policy.initial_rebalance_delay_us * 1_000
         if self.here or self.policy.rebalance == "server" or not delay:
@@ -276,10 +279,10 @@ class GroupFold:
         subscribed: Mapping[int, Iterable[str]] = MappingProxyType({}),
         partitions: Partitions | None = None,
     ) -> None:
-        """One decision about all that was detected until ``at``: who joins first, then who leaves.
+        """Make one decision about everything detected until ``at``: joins first, then leaves.
 
-        ``subscribed`` are the topics that members (by their joins) subscribe to from now on, ``partitions`` those that
-        exist by now, numbered as before.
+        ``subscribed`` maps joins to the topics that these members subscribe to from now on. ``partitions`` are the
+        partitions that exist now, numbered as before.
         """
         happened: list[MembershipEvent] = []
         rebalances = bool(subscribed) or partitions is not None
@@ -303,7 +306,8 @@ class GroupFold:
         self._step(at, happened or [MembershipEvent(Scope(""), "rebalance", "", at, at)])
 
     def _in_map_order(self, fresh: Collection[str]) -> ConsumerGroup:
-        """On the server the assignor gets who was there in the order of the coordinator's map, then who just came."""
+        """Sort members for a server-side assignor: existing members in the order of the coordinator's map, then new
+        ones."""
         if self.policy.rebalance != "server":
             return self.group
         roster = Roster.from_members(self.group.members)
@@ -312,16 +316,16 @@ class GroupFold:
         return replace(self.group, members=roster.select([position[member_id] for member_id in ordered]))
 
     def follow_up(self, at: Instant, since: Instant) -> None:
-        """One more rebalance, to hand on what was given up."""
+        """Rebalance once more to assign the partitions that were given up."""
         self.group = self.group.rebalance()
         self._step(at, [MembershipEvent(Scope(""), "rebalance", "", at, since)])
 
     def timeline(self) -> GroupTimeline:
-        """All steps so far."""
+        """Return the timeline of all steps so far."""
         return GroupTimeline(self.policy, self.partitions, tuple(self.steps))
 
     def _join(self, one: DetectedEvent, forced: bool) -> tuple[list[MembershipEvent], bool]:
-        """What happened, and whether it takes a rebalance."""
+        """Apply a join; return its events and whether it needs a rebalance."""
         event, taken = one.event, one.event.label in self.here
         member_id = f"{event.label}-{one.join}" if taken else event.label
         topics = self.every_topic if event.topics is None else frozenset(event.topics)
@@ -342,7 +346,7 @@ class GroupFold:
         return [event, replace(event, event="leave", consumer=name)], not quietly
 
     def _former(self, instance: str | None) -> GroupMember | None:
-        """The static member of that instance id, if it is here."""
+        """Return the connected static member with that instance id, if there is one."""
         instances = Roster.from_members(self.group.members).instances
         if instance is None or instance not in instances:
             return None

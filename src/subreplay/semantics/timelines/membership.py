@@ -1,4 +1,4 @@
-"""From ``membership`` rows to the events that each dispatcher saw."""
+"""Convert ``membership`` rows to the events of each dispatcher."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from subreplay.rows.model.tables import MEMBERSHIP
 from subreplay.semantics.timelines.consumer_aliases import assign_aliases
 
 CHANGES: Final = frozenset({"join", "leave", "crash"})
-"""Events of who is there."""
+"""Events that change the set of members."""
 OWNERSHIP: Final = frozenset({"assigned", "revoked", "lost", "owner", "withdrawn"})
-"""Events of who owns a partition of a Kafka group."""
+"""Events that change the owner of a Kafka partition."""
 CLOSED: Final = "closed"
-"""The reason of a partition that was revoked because its consumer closes."""
+"""The reason of a revocation because the consumer closes."""
 
 
 def build_dispatcher_events(
     rows: Iterable[Mapping[str, Any]], scopes: Iterable[tuple[str, int]], unnamed_instances: Container[str] = ()
 ) -> dict[Scope, tuple[MembershipEvent, ...]]:
-    """Joins, leaves and crashes by dispatcher, in order. A row without a partition is seen by every partition of its
-    topic.
+    """Return the joins, leaves and crashes of each dispatcher, in order. A row without a partition applies to every
+    partition of its topic.
 
-    Times of ``rows`` are aware datetimes, with ``_nanos`` beside them, or ns; ``scopes`` are the (topic, partition)
-    pairs that hold messages. Rejected joins are left out: the broker behaves as if they had never connected (row
-    P-KS-ST-2). ``unnamed_instances``: names under which something was delivered without an instance (see
+    Times of ``rows`` are aware datetimes with ``_nanos`` beside them, or ns. ``scopes`` are the (topic, partition)
+    pairs that contain messages. Rejected joins are omitted because the broker behaves as if these consumers had never
+    connected (row P-KS-ST-2). ``unnamed_instances`` are names with deliveries that have no instance (see
     ``assign_aliases``).
     """
     events: dict[Scope, list[MembershipEvent]] = {Scope(*scope): [] for scope in scopes}
@@ -45,13 +45,16 @@ def build_dispatcher_events(
 
 
 def collect_member_changes(rows: Iterable[Mapping[str, Any]]) -> list[MembershipEvent]:
-    """Joins, leaves and crashes of a Kafka group's members, one for each topic that it is about; rows as above."""
+    """Return the joins, leaves and crashes of a Kafka group's members, one for each topic; rows as for
+    ``build_dispatcher_events``."""
     return [_event(Scope(row["topic"]), row) for row in rows if row["event"] in CHANGES]
 
 
 def collect_ownership_events(rows: Iterable[Mapping[str, Any]]) -> dict[Scope, tuple[MembershipEvent, ...]]:
-    """What the consumers of a Kafka group were told of each partition, and what its coordinator decided, in order; rows
-    as for ``build_dispatcher_events``."""
+    """Return the callbacks of a Kafka group's consumers and the decisions of its coordinator by partition, in order.
+
+    Rows are as for ``build_dispatcher_events``.
+    """
     events: dict[Scope, list[MembershipEvent]] = {}
     for row in rows:
         if row["event"] in OWNERSHIP and row["partition"] is not None:
@@ -64,7 +67,7 @@ def collect_ownership_events(rows: Iterable[Mapping[str, Any]]) -> dict[Scope, t
 
 
 class ServedInterval(NamedTuple):
-    """When a consumer was first and last served, ns."""
+    """The times (ns) of a consumer's first and last delivery."""
 
     first: int
     last: int
@@ -73,9 +76,11 @@ class ServedInterval(NamedTuple):
 def find_unknown_consumers(
     served: Iterable[Mapping[str, Any]], membership: Iterable[Mapping[str, Any]]
 ) -> dict[str, ServedInterval]:
-    """Who was ``served``, from ``first`` to ``last`` (ns), though no row of the membership tells its joining; both are
-    known by ``consumer`` and, where both sides tell it, by ``instance``. An instance that is another name's says
-    nothing."""
+    """Return the consumers with deliveries from ``first`` to ``last`` (ns) whose join the membership does not contain.
+
+    Consumers are matched by ``consumer`` and, where both sides have it, by ``instance``. An instance that belongs to
+    another name is ignored.
+    """
     joined: dict[str, set[str | None]] = {}
     for row in membership:
         if row["event"] == "join":
@@ -91,11 +96,11 @@ def find_unknown_consumers(
 
 
 def infer_membership(served: Iterable[Mapping[str, Any]], topic: str) -> list[dict[str, Any]]:
-    """Rows of a membership that nobody recorded: each consumer, by name and instance, is there on each topic partition
+    """Infer the rows of a missing membership: each consumer (by name and instance) is connected to each topic partition
     from its first delivery to its last one.
 
-    ``served`` rows have partition, consumer, instance, ``first`` and ``last`` (ns). When consumers really joined and
-    left is not known: rules that need it do not look.
+    ``served`` rows have partition, consumer, instance, ``first`` and ``last`` (ns). The real joins and leaves are
+    unknown, so rules that need them are not evaluated.
     """
     fields = {f.name: None for f in MEMBERSHIP} | {"subscription": "", "topic": topic, "type": "", "since_nanos": None}
     rows_or_spans = []
@@ -136,7 +141,7 @@ def _event(scope: Scope, row: Mapping[str, Any]) -> MembershipEvent:
 
 
 def _nanos(row: Mapping[str, Any], name: str) -> int:
-    """A time of a row in ns, exactly."""
+    """Return a time of a row in ns, exactly."""
     value = row[name]
     if isinstance(value, int):
         return value

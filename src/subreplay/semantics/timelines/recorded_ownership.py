@@ -1,7 +1,8 @@
-"""The timeline of a Kafka group's partition as its consumers were told it: ``assigned``, ``revoked``, ``lost``.
+"""The timeline of a Kafka partition from its consumers' callbacks: ``assigned``, ``revoked``, ``lost``.
 
-A consumer that exceeded ``max.poll.interval.ms`` left its group and does not know: by its callbacks it owns its
-partitions until it polls again, and is told that they are ``lost``. Whoever was assigned a partition last is its owner.
+A consumer that exceeds ``max.poll.interval.ms`` leaves its group without knowing it. By its callbacks it owns its
+partitions until it polls again and gets the ``lost`` callback. The consumer with the latest ``assigned`` callback is
+the owner.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MembershipEvents = Sequence[MembershipEvent]
 
 
 class OwnershipInterval(NamedTuple):
-    """A consumer owned a partition from ``assigned`` on until ``ended`` (None: it still did when the data end)."""
+    """The ownership of a partition from ``assigned`` until ``ended`` (None: it lasts to the end of the data)."""
 
     assigned: MembershipEvent
     ended: MembershipEvent | None
@@ -40,10 +41,10 @@ class OwnershipInterval(NamedTuple):
 
 
 def find_ownership_intervals(recorded: MembershipEvents, changes: MembershipEvents) -> list[OwnershipInterval]:
-    """Who owned a partition when, in the order in which they got it.
+    """Return the ownership intervals of a partition in the order of their starts.
 
-    ``recorded`` is what consumers were told of it, ``changes`` who joined, left and crashed. A consumer that left owned
-    it until it was told so; where it never was (its process ended), until it had left.
+    ``recorded`` are the callbacks of consumers and ``changes`` the joins, leaves and crashes. A consumer that left owns
+    the partition until its callback. Without a callback (its process ended), it owns the partition until it left.
     """
     departures: dict[str, list[MembershipEvent]] = {}
     for event in changes:
@@ -70,7 +71,7 @@ def find_ownership_intervals(recorded: MembershipEvents, changes: MembershipEven
 
 
 def detection_delay_ns(policy: Any, event: MembershipEvent | None) -> int:
-    """How long (ns) after a departure the coordinator may wait for the member: its session timeout."""
+    """Return how long (ns) after a departure the coordinator may wait for the member: its session timeout."""
     late_detection = (
         event is not None and event.event != "join" and (event.event == "crash" or event.instance_id is not None)
     )
@@ -78,8 +79,10 @@ def detection_delay_ns(policy: Any, event: MembershipEvent | None) -> int:
 
 
 def find_abandonment_time(policy: Any, recorded: MembershipEvents, changes: MembershipEvents) -> int:
-    """When the member that the coordinator gave a partition to last was gone (ns), if it gave that partition to nobody
-    since; ``NEVER`` if its owner is there, or decisions are not recorded."""
+    """Return when the last assigned owner of a partition was gone (ns), if no other member got the partition since.
+
+    Returns ``NEVER`` if the owner is connected or decisions are not recorded.
+    """
     decided = [event for event in recorded if event.event in ("owner", "withdrawn")]
     if not decided or any(event.event == "assigned" and event.at > decided[-1].at for event in recorded):
         return NEVER
@@ -94,7 +97,7 @@ def find_abandonment_time(policy: Any, recorded: MembershipEvents, changes: Memb
 def build_recorded_timelines(
     policy: Any, changes: Mapping[Scope, MembershipEvents], recorded: Mapping[Scope, MembershipEvents]
 ) -> dict[Scope, Timeline]:
-    """The timeline of each topic partition by what consumers were ``recorded`` of it."""
+    """Build the timeline of each topic partition from its ``recorded`` callbacks."""
     return {
         scope: _build_timeline(policy, scope, scope_events, recorded.get(scope, ()))
         for scope, scope_events in changes.items()
@@ -102,7 +105,7 @@ def build_recorded_timelines(
 
 
 class _TimelineEvent(NamedTuple):
-    """What happens at an instant: somebody comes or goes, or (``interval``, by its number) begins or ends to own."""
+    """An event of a timeline: a join, a leave, or the start or end of an ownership ``interval`` (by its number)."""
 
     at: Instant
     since: Instant
@@ -155,7 +158,7 @@ def _build_timeline(policy: Any, scope: Scope, changes: MembershipEvents, record
 
 
 def _order_events(changes: MembershipEvents, owned: Sequence[OwnershipInterval]) -> Iterable[_TimelineEvent]:
-    """In order of time; at one instant who comes is there first, and who goes is there until the last."""
+    """Sort the events by time. At one instant, joins come first and leaves last."""
     items = [(e.at, 0 if e.event == "join" else 3, _TimelineEvent(e.at, e.at, e)) for e in changes]
     for number, (assigned, ended) in enumerate(owned):
         items.append((assigned.at, 2, _TimelineEvent(assigned.at, assigned.at, assigned, number, begins=True)))

@@ -1,7 +1,7 @@
-"""Timelines: a policy folded over the joins and leaves of one dispatcher, and who owned which slot when.
+"""Timelines: a policy folded over the joins and leaves of one dispatcher, with the owner of each slot over time.
 
-One membership event is one epoch ``[start, end)``; epoch 0, before the first event, has nobody. The epochs tell the
-story; the ``OwnerIndex`` answers for millions of messages at once and is all that a task needs.
+One membership event is one epoch ``[start, end)``. Epoch 0, before the first event, has no consumers. The epochs
+describe the changes. The ``OwnerIndex`` finds owners for millions of messages at once and is all that a task needs.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ from subreplay.semantics.policies.base import Policy, is_load_measuring
 from subreplay.semantics.timelines.consumer_aliases import find_leaving_member
 
 BEGINNING = Instant(-(2**63), -(2**63))
-"""The start of epoch 0: before everything."""
+"""The start of epoch 0: before every instant."""
 
 Ints: TypeAlias = NDArray[np.int64]
 T = TypeVar("T")
 MAX_UNCOMPILED_LOOKUPS: Final = 16
-"""Slots that are looked up without compiled code: who asks for one key does not wait until that is loaded."""
+"""The largest number of slots that are looked up without compiled code, so that a query for one key does not wait for
+the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """The interval ``[start, end)`` that one membership event opened, and what it changed.
+    """The interval ``[start, end)`` that one membership event started, and its changes.
 
-    ``since`` is when that change was first asked for; ``end`` is None while it lasts. ``joined`` is None for a leave
-    and for a consumer that was ``rejected``; ``left`` names who went, which a join can cause too (a dead connection was
-    found).
+    ``since`` is when the change was requested. ``end`` is None while the epoch lasts. ``joined`` is None for a leave
+    and for a ``rejected`` consumer. ``left`` are the consumers that left, which a join can cause too (the broker found
+    a dead connection).
     """
 
     index: int
@@ -67,12 +68,13 @@ class SortedInstants:
         return cls(times, sequences, _ranks(times, sequences, at, seq))
 
     def count_until(self, at: Ints, seq: Ints) -> Ints:
-        """How many of the instants are at or before each ``(at, seq)``."""
+        """Count the instants at or before each ``(at, seq)``."""
         return np.searchsorted(self.keys, _ranks(self.times, self.sequences, at, seq), "right")
 
 
 def _ranks(times: Ints, sequences: Ints, at: Ints, seq: Ints) -> Ints:
-    """One number per instant that orders as the pair does; between two known times all is later than at the former."""
+    """Return one number per instant that sorts like the pair. A time between two known times ranks after the earlier
+    one."""
     time = np.searchsorted(times, at, "right")
     known = (time > 0) & (times[time - 1] == at)
     sequence = np.where(known, np.searchsorted(sequences, seq, "right"), len(sequences))
@@ -80,7 +82,7 @@ def _ranks(times: Ints, sequences: Ints, at: Ints, seq: Ints) -> Ints:
 
 
 class Tenures(NamedTuple):
-    """See ``Timeline.tenures``; ``ends`` are words as in ``Timeline.ends``."""
+    """The result of ``Timeline.tenures``; ``ends`` are event names as in ``Timeline.ends``."""
 
     until: Ints
     ends: tuple[str, ...]
@@ -89,10 +91,10 @@ class Tenures(NamedTuple):
 
 
 class _Directory(NamedTuple):
-    """Where in an ``OwnerIndex`` to look, so that no search is longer than a few steps.
+    """A lookup table of an ``OwnerIndex`` that limits each search to a few steps.
 
     The slots from ``base`` on fall into buckets of ``1 << shift``. The first cut at or after the start of bucket b is
-    ``buckets[b]``; the first change of segment i is ``runs[i]``. Both end with how many there are in all.
+    ``buckets[b]``. The first change of segment i is ``runs[i]``. Both arrays end with the total.
     """
 
     base: int
@@ -103,10 +105,10 @@ class _Directory(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class OwnerIndex:
-    """Who owned which slot in which epoch, as flat arrays: picklable, and as small as the changes were.
+    """The owner of each slot in each epoch as flat arrays: picklable, and as small as the changes.
 
     The slots are cut into segments wherever an owner ever changed; segment i begins at ``cuts[i]``. Its owners are the
-    run of ``owners`` whose ``keys``, ``segment << 32 | epoch of the change``, have i in the upper half; each segment
+    run of ``owners`` whose ``keys``, ``segment << 32 | epoch of the change``, have i in the upper half. Each segment
     begins with ``NOBODY`` in epoch 0.
     """
 
@@ -121,7 +123,7 @@ class OwnerIndex:
     def from_changes(
         cls, starts: SortedInstants, candidates: SortedInstants, changes: Iterable[Ints], groups: Groups = ()
     ) -> OwnerIndex:
-        """The index of changes as columns: epoch, first and last slot, the owner that they got in it."""
+        """Build the index from changes as columns: epoch, first slot, last slot, new owner."""
         epoch, start, end, owner = changes
         cuts = np.unique(np.concatenate([[BEGINNING.at], start, end + 1]))
         first = np.searchsorted(cuts, start)
@@ -134,26 +136,26 @@ class OwnerIndex:
         return OwnerIndex(starts, candidates, cuts, keys[order], owners[order], groups)
 
     def find_epochs(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
-        """The epoch of each instant: the last one with ``start <= (at, seq)``."""
+        """Return the epoch of each instant: the last one with ``start <= (at, seq)``."""
         return (self.starts.count_until(at, seq) - 1).astype(np.int32)
 
     def find_last_candidates(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
-        """The last epoch that each instant may belong to, as far as one can tell from outside the broker.
+        """Return the last epoch that each instant may belong to, seen from outside the broker.
 
-        While changes are under way (asked for, not complete), every epoch from ``find_epochs`` to this one is possible;
-        at all other times the two are equal.
+        While a change is in progress (requested but not complete), every epoch from ``find_epochs`` to this one is
+        possible. Otherwise the two are equal.
         """
         return (self.candidates.count_until(at, seq) - 1).astype(np.int32)
 
     def find_owners(self, slots: Ints, hashes: NDArray[np.uint32], epochs: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The index of the consumer that owned each slot in each epoch, or ``NOBODY``.
+        """Return the index of the consumer that owned each slot in each epoch, or ``NOBODY``.
 
         ``hashes`` (unsigned, 32 bits) decide between consumers that share a point of the ring.
         """
         return pick(self._owner_codes(slots, epochs), hashes, self.groups)
 
     def table(self, epoch: int) -> RangeTable:
-        """The range table of one epoch."""
+        """Return the range table of one epoch."""
         codes = self._owner_codes(self.cuts, np.full(len(self.cuts), epoch, np.int32)).astype(np.int64)
         owned = np.flatnonzero(codes != NOBODY)  # never the last segment: it has no end
         return RangeTable(self.cuts[owned], self.cuts[owned + 1] - 1, codes[owned], self.groups).merged()
@@ -178,7 +180,7 @@ def _find_latest_owners(
     cuts: Ints, keys: Ints, owners: NDArray[np.int32], base: int, shift: int, buckets: Ints, runs: Ints, slots: Ints,
     epochs: NDArray[np.int32],
 ) -> NDArray[np.int32]:  # fmt: skip  # pragma: no cover - compiled
-    """The owner of each slot since its latest change up to an epoch."""
+    """Return the owner of each slot after its latest change up to an epoch."""
     latest_owners = np.empty(len(slots), np.int32)
     for i in range(len(slots)):
         bucket = min((max(slots[i], base) - base) >> shift, len(buckets) - 2)
@@ -188,12 +190,12 @@ def _find_latest_owners(
 
 
 def make_consumer(index: int, event: MembershipEvent) -> Consumer:
-    """The consumer that a join brings, as the ``index``-th."""
+    """Create the consumer of the ``index``-th join."""
     return Consumer(index, event.consumer, event.priority, event.ranges, True, event.instance, event.alias)
 
 
 def compute_epoch_bounds(epochs: Sequence[Epoch]) -> tuple[SortedInstants, SortedInstants]:
-    """When epochs begin, and from when on each may have begun."""
+    """Return the starts of all epochs, and the earliest possible start of each."""
     # a change can only be over once those before it are: never earlier than their since
     reached = accumulate((epoch.since for epoch in epochs), max)
     return SortedInstants.from_instants(epoch.start for epoch in epochs), SortedInstants.from_instants(reached)
@@ -203,9 +205,9 @@ def compute_epoch_bounds(epochs: Sequence[Epoch]) -> tuple[SortedInstants, Sorte
 class Timeline:
     """The epochs of one dispatcher under one policy.
 
-    ``consumers[i]`` is the consumer of index i, rejected ones included; ``orphans`` are the leaves of consumers that
-    were not connected, which changed nothing. ``ends`` tells of each epoch how the ownership of its owner ended (words
-    of events, ``closed``, or "" for not at all), where that was recorded.
+    ``consumers[i]`` is the consumer of index i, including rejected ones. ``orphans`` are leaves of consumers that were
+    not connected; they changed nothing. ``ends`` is how the ownership in each epoch ended (an event name, ``closed``,
+    or "" if it did not), if that was recorded.
     """
 
     policy: Policy
@@ -218,10 +220,10 @@ class Timeline:
 
     @classmethod
     def fold(cls, policy: Policy, scope: Scope, events: Iterable[MembershipEvent]) -> Timeline:
-        """The timeline of ``events``, which must be in order of ``at``; raises InputError if they are not.
+        """Build the timeline of ``events``, which must be in order of ``at``; raises InputError if they are not.
 
-        Every join is a new consumer, also of a name that is connected already; whom of that name a leave takes,
-        ``find_leaving_member`` says.
+        Every join creates a consumer, even if its name is connected already. ``find_leaving_member`` decides which
+        consumer of that name a leave removes.
         """
         events_in_order = tuple(events)
         fold = _TimelineFold(policy, scope, events_in_order)
@@ -246,15 +248,17 @@ class Timeline:
         return self.index.table(epoch)
 
     def list_connected(self, epoch: int) -> tuple[Consumer, ...]:
-        """The consumers connected in an epoch, in the order of joining."""
+        """Return the consumers that are connected in an epoch, in the order of their joins."""
         joined, left = self.presence_epochs
         connected = np.flatnonzero((joined <= epoch) & (epoch < left))
         return tuple([self.consumers[i] for i in connected.tolist()])
 
     @cached_property
     def tenures(self) -> Tenures:
-        """Of a partition that has one owner, until when (ns) that of each epoch has it, and how that ends; who had it
-        ``before`` (``NOBODY``: nobody ever), and when (ns) that one lost it."""
+        """For a partition with one owner: until when (ns) the owner of each epoch keeps it and how that ends.
+
+        ``before`` is the previous owner (``NOBODY`` if there is none), and ``lost`` is when (ns) it lost the partition.
+        """
         epochs = np.arange(len(self.epochs))
         slots, hashes = np.full(len(epochs), self.policy.space[0]), np.zeros(len(epochs), np.uint32)
         owners = self.find_owners(slots, hashes, epochs.astype(np.int32))
@@ -271,7 +275,7 @@ class Timeline:
 
     @cached_property
     def presence_epochs(self) -> tuple[Ints, Ints]:
-        """The epochs with which each consumer joined and left; one past the last epoch for what never happened."""
+        """The epochs in which each consumer joined and left; one past the last epoch if it never did."""
         joined, left = np.full((2, len(self.consumers)), len(self.epochs))
         for epoch in self.epochs:
             if epoch.joined is not None:
@@ -281,7 +285,7 @@ class Timeline:
 
 
 def compute_once_per_index(timelines: Iterable[Timeline], make: Callable[[Timeline], T]) -> Iterator[T]:
-    """What is made of each timeline, once for those that share their index, as those of the same events do."""
+    """Yield ``make(timeline)`` for each timeline, computed once for timelines that share their index."""
     known: dict[int, tuple[OwnerIndex, T]] = {}
     for timeline in timelines:
         if id(timeline.index) not in known:
@@ -290,7 +294,7 @@ def compute_once_per_index(timelines: Iterable[Timeline], make: Callable[[Timeli
 
 
 class _TimelineFold:
-    """The one place where a timeline grows."""
+    """The builder of a timeline."""
 
     def __init__(self, policy: Policy, scope: Scope, events_in_order: tuple[MembershipEvent, ...]) -> None:
         self.policy, self.scope = policy, scope
@@ -327,8 +331,10 @@ class _TimelineFold:
         self._start_epoch(event, self.state, rejected=rejected)
 
     def _possible_states(self, at: Instant) -> Iterator[Any]:
-        """The state as it is, and, only if that is asked for, once those have left who had asked to by then: a broker
-        may let a newcomer in before it says so."""
+        """Yield the current state, then the state without the consumers that have requested to leave.
+
+        A broker may accept a new consumer before it reports that another one left.
+        """
         yield self.state
         state = self.state
         for leave in self.leaves:
@@ -362,14 +368,14 @@ class _TimelineFold:
 
 
 class _OwnerChanges:
-    """Every change of owner so far, as columns."""
+    """All owner changes so far, as columns."""
 
     def __init__(self) -> None:
         self.columns: list[tuple[Ints, ...]] = [(np.zeros(0, np.int64),) * 4]
         self.groups: Groups = ()
 
     def add(self, epoch: int, before: RangeTable, after: RangeTable) -> tuple[Move, ...]:
-        """Record what changes hands where ``after`` takes over, and tell it."""
+        """Record and return the changes from table ``before`` to table ``after``."""
         moves = before.diff(after)
         start, end, _, owner = np.array(moves, np.int64).reshape(-1, 4).T
         self.columns.append((np.full(len(moves), epoch), start, end, owner))

@@ -9,7 +9,7 @@
     });
     var cards = list(document.querySelectorAll(".code"));
     var tallies = form.dataset.found ? form.dataset.found.split(" ") : [];
-    var rows = document.getElementById("finding-rows");
+    var area = document.getElementById("finding-rows");
     var shown = document.getElementById("filter-count");
     var number = function (n) { return String(n).replace(/\B(?=(\d{3})+$)/g, ","); };
     var wanted = function () {
@@ -50,7 +50,7 @@
       shown.textContent = number(visible) + " of " + number(rows.length) + " rows shown" +
         (all === null ? "" : "; " + number(all) + " such findings in all");
     };
-    rows.style.minHeight = Math.min(rows.offsetHeight, window.innerHeight) + "px";
+    area.style.minHeight = Math.min(area.offsetHeight, window.innerHeight) + "px";
     form.addEventListener("input", apply);
     form.addEventListener("reset", function () { window.setTimeout(apply, 0); });
     form.addEventListener("submit", function (event) { event.preventDefault(); });

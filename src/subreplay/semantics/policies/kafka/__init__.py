@@ -1,1 +1,1 @@
-"""Kafka's assignors: one a file, and the group that they share partitions in."""
+"""Kafka's assignors, one per file, and the consumer group whose partitions they assign."""

@@ -1,7 +1,7 @@
-"""What every Kafka assignor is: a pure function from the members' claims to an owner of every partition.
+"""The interface of a Kafka assignor: a pure function from the members' claims to an owner of every partition.
 
-Partitions are numbered once for a whole group, so that a claim, an assignment and a generation are arrays of integers,
-however many topics there are.
+Partitions are numbered once for a whole group. So a claim, an assignment and a generation are arrays of integers,
+however many topics exist.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RebalanceProtocol: TypeAlias = Literal["eager", "cooperative", "server"]
 
 
 class TopicPartition(NamedTuple):
-    """A partition by name."""
+    """A partition, identified by topic and number."""
 
     topic: str
     partition: int
@@ -37,12 +37,12 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Partitions:
-    """Every partition that a group may speak of, numbered in the order of Java's (topic, partition).
+    """All partitions that a group may use, numbered in Java's order of (topic, partition).
 
     ``topics`` are sorted as ``String.compareTo`` sorts them. Partition p of topic t has the number ``bounds[t] + p``.
-    ``counts[t]`` partitions of it exist; ``bounds`` may leave room for more, which members still claim although they
-    are gone. ``racks[t][p]`` are the racks of a partition's replicas; ``topic_ids`` are what the server-side assignors
-    order topics by.
+    The topic has ``counts[t]`` partitions. ``bounds`` may reserve numbers for more, which members still claim although
+    they were deleted. ``racks[t][p]`` are the racks of a partition's replicas. The server-side assignors sort topics by
+    ``topic_ids``.
     """
 
     topics: tuple[str, ...]
@@ -59,11 +59,10 @@ class Partitions:
         racks: Mapping[str, tuple[frozenset[str], ...]] | None = None,
         topic_ids: Mapping[str, UUID] | None = None,
     ) -> Partitions:
-        """The partitions of the topics in ``counts``, with room for ``claimed`` ones of these topics beyond them.
+        """Number the partitions of the topics in ``counts``, with reserved numbers for ``claimed`` ones beyond them.
 
-        >>> partitions = Partitions.from_counts({"b": 2, "a": 3})
-        >>> partitions.find_numbers([TopicPartition("b", 1), TopicPartition("a", 0)]).tolist()
-        [4, 0]
+        >>> partitions = Partitions.from_counts({"b": 2, "a": 3}) >>> partitions.find_numbers([TopicPartition("b", 1),
+        TopicPartition("a", 0)]).tolist() [4, 0]
         """
         topics = tuple(sorted(counts, key=utf16_sort_key))
         widths = dict(counts)
@@ -75,7 +74,7 @@ class Partitions:
         return cls(topics, exist, bounds, racks or {}, topic_ids or {})
 
     def widen_to(self, other: Partitions) -> Partitions:
-        """These partitions, with room for as many of each topic as ``other`` has."""
+        """Return these partitions with reserved numbers for as many partitions of each topic as ``other`` has."""
         other_widths = dict(zip(other.topics, np.diff(other.bounds).tolist(), strict=True))
         widths = [
             max(width, other_widths.get(topic, 0))
@@ -87,12 +86,13 @@ class Partitions:
         return int(self.bounds[-1])
 
     def find_numbers(self, named: Iterable[TopicPartition]) -> Ints:
-        """The numbers of partitions; those of topics that do not exist are left out."""
+        """Return the numbers of partitions, without those of unknown topics."""
         first = dict(zip(self.topics, self.bounds.tolist(), strict=False))
         return np.array([first[topic] + partition for topic, partition in named if topic in first], np.int64)
 
     def find_number(self, scope: Scope) -> int:
-        """The number of a topic partition; a topic without partitions has one. Raises ValueError on another topic."""
+        """Return the number of a topic partition; a topic without partitions has one. Raises ValueError on another
+        topic."""
         return int(self.bounds[self.topics.index(scope.topic)]) + max(scope.partition, 0)
 
     @cached_property
@@ -102,16 +102,16 @@ class Partitions:
 
     @cached_property
     def by_number(self) -> Ints:
-        """All partitions, ordered by their number in their topic, then by topic."""
+        """All partitions, sorted by their number in their topic, then by topic."""
         return np.lexsort((self.topic, np.arange(len(self)) - self.bounds[self.topic]))
 
     def find_topics(self, numbers: Ints) -> Ints:
-        """The position in ``topics`` of each numbered partition's topic."""
+        """Return the position in ``topics`` of each numbered partition's topic."""
         topics: Ints = np.searchsorted(self.bounds, numbers, "right") - 1
         return topics
 
     def list_names(self, numbers: Ints) -> list[TopicPartition]:
-        """The partitions of these numbers."""
+        """Return topic and partition of each number."""
         topic = self.find_topics(numbers)
         return [
             TopicPartition(self.topics[t], number - first)
@@ -120,18 +120,18 @@ class Partitions:
 
 
 def derive_topic_ids(topics: Iterable[str]) -> dict[str, UUID]:
-    """Ids for topics whose own are not known: always the same for a name.
+    """Derive ids for topics whose real ids are unknown; the same name always has the same id.
 
-    A live cluster draws its topic ids at random, and ``kafka.uniform`` orders topics by them: which partitions a member
-    gets may then legitimately differ, how many it gets and how many move may not.
+    A live cluster draws topic ids at random, and ``kafka.uniform`` sorts topics by id. So the partitions of a member
+    may legitimately differ, but not their number, nor the number of moves.
     """
     return {topic: uuid5(NAMESPACE_URL, topic) for topic in topics}
 
 
 class MemberClaim(NamedTuple):
-    """The partitions (numbers, ascending) that a member says it has, since which generation.
+    """The partitions (ascending numbers) that a member reports to own, and the generation of that report.
 
-    Sticky reads it from ``userData``, CooperativeSticky from ``ownedPartitions`` and ``generationId``; for the
+    Sticky reads it from ``userData``, CooperativeSticky from ``ownedPartitions`` and ``generationId``. For the
     server-side assignors it is the member's previous target.
     """
 
@@ -143,9 +143,9 @@ NO_CLAIM = MemberClaim(np.zeros(0, np.int64))
 
 
 class GroupMember(NamedTuple):
-    """A member as an assignor sees it; ``topics`` may name some that do not exist.
+    """A member as an assignor sees it. ``topics`` may contain topics that do not exist.
 
-    ``generation`` is ``Subscription.generationId``, which for Sticky is not always that of the claim.
+    ``generation`` is ``Subscription.generationId``, which for Sticky can differ from that of the claim.
     """
 
     member_id: str
@@ -157,7 +157,7 @@ class GroupMember(NamedTuple):
 
 
 class Assignor(Protocol):
-    """One way to share partitions among the members of a group."""
+    """A strategy that assigns partitions to the members of a group."""
 
     name: ClassVar[str]
     rebalance: ClassVar[RebalanceProtocol]
@@ -166,19 +166,19 @@ class Assignor(Protocol):
     def profile(self) -> str: ...
 
     def assign(self, partitions: Partitions, members: Sequence[GroupMember]) -> Owners:
-        """The position in ``members`` (which come in join order) of each partition's owner, or ``UNASSIGNED``.
+        """Return the position in ``members`` (in join order) of each partition's owner, or ``UNASSIGNED``.
 
-        One entry per number of ``partitions``. A cooperative assignor leaves a partition unassigned as long as another
-        member has to give it up first.
+        The result has one entry per number of ``partitions``. A cooperative assignor leaves a partition unassigned
+        while another member still has to give it up.
         """
 
 
 @dataclass(frozen=True)
 class GroupPolicy:
-    """What the assignors have in common as policies: a partition decides the owner, and when a change is noticed.
+    """The options that all assignors share as policies; the partition decides the owner.
 
-    ``session_timeout_us``: how long after its last sign of life a crashed member, or a static one that closed, is
-    evicted (``session.timeout.ms``). ``initial_rebalance_delay_us``: how long an empty group waits for more members
+    ``session_timeout_us`` is how long after its last heartbeat a crashed member, or a static one that closed, is
+    evicted (``session.timeout.ms``). ``initial_rebalance_delay_us`` is how long an empty group waits for more members
     (``group.initial.rebalance.delay.ms``; classic protocol only).
     """
 
@@ -193,10 +193,10 @@ class GroupPolicy:
     initial_rebalance_delay_us: int = 3_000_000
 
     def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """Slots as Pulsar's Key_Shared counts them; here they decide nothing."""
+        """Compute slots as Pulsar's Key_Shared does; they do not affect a group."""
         return (hashes % np.uint32(HASH_RANGE)).astype(np.int64)
 
 
 def is_group(policy: Policy) -> TypeGuard[GroupPolicy]:
-    """Whether the members of a group poll their partitions, so that all of them are folded together."""
+    """Check whether members poll their partitions, so that all partitions are folded together."""
     return policy.serving == "polled"

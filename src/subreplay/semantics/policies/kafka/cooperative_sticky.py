@@ -1,4 +1,4 @@
-"""CooperativeSticky: the sticky assignment, reached without taking away what stays."""
+"""CooperativeSticky: the sticky assignment, reached without revoking partitions that stay."""
 
 from __future__ import annotations
 
@@ -26,19 +26,17 @@ RULES: Mapping[str, TargetBuilder] = ProfileTable({KAFKA_4_0: build_target})
 
 @dataclass(frozen=True)
 class CooperativeStickyAssignor(GroupPolicy):
-    """``kafka.sticky`` for members that keep consuming while they rejoin: what moves has no owner for a generation.
+    """``kafka.sticky`` for members that keep consuming while they rejoin; a moved partition has no owner for one
+    generation.
 
-    Its old owner learns that it lost the partition, gives it up and rejoins; the rebalance that follows hands it on.
-    ``GroupMember.claim`` are the ``ownedPartitions``, of the generation ``GroupMember.generation``. Follows
+    The old owner learns that it lost the partition, gives it up and rejoins. The next rebalance assigns it to the new
+    owner. ``GroupMember.claim`` contains the ``ownedPartitions`` of the generation ``GroupMember.generation``. Follows
     ``CooperativeStickyAssignor`` (4.0.2).
 
-    >>> from subreplay.semantics.policies.kafka.assignor import MemberClaim
-    >>> topics = frozenset({"t0"})
-    >>> claim = MemberClaim(np.array([0, 1]), 1)
-    >>> members = [GroupMember("C0", topics, generation=1, claim=claim), GroupMember("C1", topics)]
-    >>> owners = CooperativeStickyAssignor("kafka-4.0").assign(Partitions.from_counts({"t0": 2}), members)
-    >>> owners.tolist(), find_revoked(members, owners)[0].tolist()
-    ([0, -1], [1])
+    >>> from subreplay.semantics.policies.kafka.assignor import MemberClaim >>> topics = frozenset({"t0"}) >>> claim =
+    MemberClaim(np.array([0, 1]), 1) >>> members = [GroupMember("C0", topics, generation=1, claim=claim),
+    GroupMember("C1", topics)] >>> owners = CooperativeStickyAssignor("kafka-4.0").assign(Partitions.from_counts({"t0":
+    2}), members) >>> owners.tolist(), find_revoked(members, owners)[0].tolist() ([0, -1], [1])
     """
 
     name: ClassVar[str] = "kafka.cooperative_sticky"
@@ -56,5 +54,6 @@ class CooperativeStickyAssignor(GroupPolicy):
 
 
 def find_revoked(members: Sequence[GroupMember], owners: Owners) -> list[Ints]:
-    """The partitions that each member claims and does not get: it has to give them up, and rejoin if there are any."""
+    """Return the partitions that each member claims but does not get. It must give them up, and rejoin if there are
+    any."""
     return [member.claim.partitions[owners[member.claim.partitions] != m] for m, member in enumerate(members)]

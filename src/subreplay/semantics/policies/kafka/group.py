@@ -1,7 +1,7 @@
-"""A consumer group between two rebalances: who is in it, what each member would claim, and the next generation.
+"""A consumer group between two rebalances: its members, their claims, and the next generation.
 
-A group is immutable; every change returns the next one. Joins, evictions and new topics only take effect in
-``rebalance``, which takes the members' claims, asks the assignor and raises the generation.
+A group is immutable; every change returns a new group. Joins, evictions and new topics take effect in ``rebalance``,
+which passes the members' claims to the assignor and increments the generation.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ EMPTY_ROSTER = Roster.from_members(())
 
 
 class RevokedClaims(NamedTuple):
-    """What members claimed in a rebalance and do not have after it: ``claimed`` partitions, ``claimants`` by position;
-    and what they claimed of topics that are no more, by member id."""
+    """The claims that members lost in a rebalance: ``claimed`` partitions, ``claimants`` by position; ``vanished`` are
+    claims of deleted topics, by member id."""
 
     members: Roster
     partitions: Partitions
@@ -47,16 +47,16 @@ class RevokedClaims(NamedTuple):
 class ConsumerGroup:
     """A group under one assignor.
 
-    ``members`` come in join order, with what each would claim now; ``away`` are processes that were evicted but live
-    on, the first evicted first. ``owners[n]`` is the position in ``assigned`` (the members of the last rebalance) of
-    the owner of partition n of ``partitions``, or ``UNASSIGNED``. ``revoked_claims`` is what the members of a
-    cooperative group claimed in that rebalance and do not have any more; if there is anything, another rebalance
-    follows. ``vanished`` is what members still claim of topics that were deleted since.
+    ``members`` are in join order, with their current claims. ``away`` are processes that were evicted but still run,
+    the first evicted first. ``owners[n]`` is the position in ``assigned`` (the members of the last rebalance) of the
+    owner of partition n, or ``UNASSIGNED``. ``revoked_claims`` are the claims that members of a cooperative group lost
+    in that rebalance; if there are any, another rebalance follows. ``vanished`` are claims of topics that were deleted
+    since.
 
-    A member claims what it last heard of: after a rebalance its new assignment; with ``kafka.sticky`` a process that
-    was evicted, or missed its assignment, still claims the old one (``kafka.md`` §4.1). A claim ends with its topic or
-    partition, so that a topic created again is a new one; ``trusts_stale_claims`` keeps claims of partitions that a
-    topic has no more, as the real clients do, and with them their nonsense (§4.6).
+    After a rebalance, a member claims its new assignment. With ``kafka.sticky``, an evicted process, or one that missed
+    its assignment, still claims the old one (``kafka.md`` §4.1). A claim ends with its topic or partition, so a
+    recreated topic is a new one. ``trusts_stale_claims`` keeps claims of partitions that a topic no longer has, as the
+    real clients do, with their wrong results (§4.6).
     """
 
     assignor: Assignor
@@ -71,31 +71,31 @@ class ConsumerGroup:
     trusts_stale_claims: bool = False
 
     def join(self, member: GroupMember) -> ConsumerGroup:
-        """A new process joins; it claims nothing."""
+        """Add a new process, which claims nothing."""
         return self._replace_at(len(self.members), (_clear_claim(member),))
 
     def leave(self, member_id: str) -> ConsumerGroup:
-        """A member is gone for good: closed, or its process ended and the session timed out."""
+        """Remove a member that closed, or whose process ended and whose session timed out."""
         return self._replace_member(member_id, ())
 
     def evict(self, member_id: str) -> ConsumerGroup:
-        """The session of a member timed out, but its process lives on and may come back."""
+        """Remove a member whose session timed out but whose process still runs and may come back."""
         gone = self.find_member(member_id)
         remembered = gone._replace(generation=NO_GENERATION) if self._keeps_claims else _clear_claim(gone)
         return replace(self._replace_member(member_id, ()), away=(*self.away, remembered))
 
     def rejoin(self, member: GroupMember) -> ConsumerGroup:
-        """The process that was evicted first comes back under a new member id."""
+        """Add the process that was evicted first again, under a new member id."""
         if not self.away:
-            raise InputError(f"member {member.member_id} cannot come back: no process was evicted")
+            raise InputError(f"member {member.member_id} cannot rejoin because no process was evicted")
         back = member._replace(generation=NO_GENERATION, claim=self.away[0].claim)
         return replace(self._replace_at(len(self.members), (back,)), away=self.away[1:])
 
     def restart(self, old: str, new: GroupMember, keep_assignment: bool) -> ConsumerGroup:
-        """A static member's process restarts under a new member id, and takes the old one's place.
+        """Restart a static member's process under a new member id; it takes the place of the old one.
 
-        ``keep_assignment``, in a stable group, it is given the cached assignment and nothing is rebalanced; otherwise a
-        rebalance is running, and it joins that without a claim. On the server it inherits the target either way.
+        With ``keep_assignment``, in a stable group, it gets the cached assignment without a rebalance. Otherwise a
+        rebalance is running, and it joins without a claim. On the server it inherits the target in both cases.
         """
         if keep_assignment or self._is_server_side:
             cached = self.find_assignment(old) or self.find_member(old)
@@ -106,11 +106,11 @@ class ConsumerGroup:
         return replace(self._replace_member(old, (process,)), assigned=assigned)
 
     def subscribe(self, topics: Mapping[str, Collection[str]]) -> ConsumerGroup:
-        """Members, by id, change what they subscribe to; a cooperative one gives up the rest before it rejoins."""
+        """Change the topics of members, by id. A cooperative member gives up the other topics before it rejoins."""
         return replace(self, members=tuple(self._change_subscription(m, topics.get(m.member_id)) for m in self.members))
 
     def with_partitions(self, partitions: Partitions) -> ConsumerGroup:
-        """The topics that exist from now on."""
+        """Return the group with the topics that exist from now on."""
         old = self.partitions
         if self.trusts_stale_claims:
             partitions = partitions.widen_to(old)
@@ -132,9 +132,9 @@ class ConsumerGroup:
         )
 
     def rebalance(self, missed: Collection[str] = ()) -> ConsumerGroup:
-        """The next generation; ``missed`` are members that took part but never received their assignment.
+        """Compute the next generation; ``missed`` are members that took part but did not receive their assignment.
 
-        They send the new generation with their old claim next time; on the server a target is nobody's to miss.
+        They send the new generation with their old claim next time. On the server, a member cannot miss its target.
         """
         roster = Roster.from_members(self.members)
         owners = self.assignor.assign(self.partitions, roster)
@@ -158,13 +158,13 @@ class ConsumerGroup:
 
     @property
     def needs_rebalance(self) -> bool:
-        """Whether another rebalance follows, to hand on what was given up."""
+        """Whether another rebalance must follow to assign the partitions that were given up."""
         claims = self.revoked_claims
         return claims is not None and bool(len(claims.claimed) or claims.vanished)
 
     @cached_property
     def revoked(self) -> Mapping[str, list[TopicPartition]]:
-        """What each member (by id) of a cooperative group has to give up."""
+        """The partitions that each member (by id) of a cooperative group has to give up."""
         if self.revoked_claims is None:
             return {}
         claims = self.revoked_claims
@@ -176,11 +176,11 @@ class ConsumerGroup:
         return gone
 
     def find_member(self, member_id: str) -> GroupMember:
-        """The member of that id; raises InputError if there is none."""
+        """Return the member with that id; raises InputError if there is none."""
         return self.members[self._find_position(member_id)]
 
     def find_assignment(self, member_id: str) -> GroupMember | None:
-        """The member of that id as the last rebalance left it; None if it was not in it."""
+        """Return the member with that id after the last rebalance, or None if it was not part of it."""
         ids = Roster.from_members(self.assigned).ids
         return self.assigned[ids.index(member_id)] if member_id in ids else None
 
@@ -201,12 +201,12 @@ class ConsumerGroup:
         return [*self.vanished.get(member.member_id, ()), *self.partitions.list_names(claimed[number[claimed] < 0])]
 
     def _miss_assignment(self, member: GroupMember, generation: int) -> GroupMember:
-        """A member that never received its assignment: it has the new generation, and what it had."""
+        """Return a member that did not receive its assignment: it has the new generation and its old claim."""
         old = member.claim._replace(generation=generation) if self._is_cooperative else member.claim
         return member._replace(generation=generation, claim=old)
 
     def _find_revoked_claims(self, roster: Roster, owners: Owners, missed: Collection[str]) -> RevokedClaims:
-        """What members that heard of their assignment claimed before and do not have now."""
+        """Return the claims that informed members had before and do not have now."""
         claimed, claimants = roster.find_lost_claims(owners)
         if missed:
             informed = ~np.isin(claimants, [n for n, member_id in enumerate(roster.ids) if member_id in missed])
@@ -242,7 +242,7 @@ class ConsumerGroup:
 
 @compiled
 def _group_by_owner(owners: Owners, members: int) -> tuple[Ints, Ints]:
-    """The owned partitions, sorted by member, and where each member's end; a counting sort."""
+    """Return the owned partitions, sorted by member, and the end of each member's part (a counting sort)."""
     free = np.zeros(members + 1, np.int64)
     for owner in owners:
         if owner >= 0:
@@ -262,7 +262,7 @@ def _clear_claim(member: GroupMember) -> GroupMember:
 
 
 def _map_numbers(old: Partitions, new: Partitions) -> Ints:
-    """The new number of every old partition; -1 where there is no room for it any more."""
+    """Return the new number of every old partition, or -1 if it does not exist any more."""
     number_of = {topic: t for t, topic in enumerate(new.topics)}
     widths = np.diff(new.bounds)
     number = np.full(len(old), -1, np.int64)

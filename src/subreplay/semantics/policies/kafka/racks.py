@@ -1,4 +1,4 @@
-"""The racks that hold replicas of partitions."""
+"""The racks with replicas of partitions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ NO_RACKS: frozenset[str] = frozenset()
 
 @lru_cache(maxsize=8)  # the partitions of a group stay the same for many rebalances
 def classify_replica_racks(partitions: Partitions) -> tuple[Ints, tuple[frozenset[str], ...]]:
-    """The kind of each partition by number, and the replica racks of each kind.
+    """Return the kind of each partition by number, and the replica racks of each kind.
 
-    Kind 0 is in no rack, as are partitions of which nothing is known.
+    Kind 0 has no rack. It is also the kind of partitions whose racks are unknown.
     """
     kinds: dict[frozenset[str], int] = {NO_RACKS: 0}
     kind = np.zeros(len(partitions), np.int64)

@@ -1,4 +1,4 @@
-"""Range: each topic's partitions in contiguous ranges."""
+"""Range: assign each topic's partitions in contiguous ranges."""
 
 from __future__ import annotations
 
@@ -26,19 +26,18 @@ IS_RACK_AWARE: Mapping[str, bool] = ProfileTable({KAFKA_4_0: True, KAFKA_2_3: Fa
 
 @dataclass(frozen=True)
 class RangeAssignor(GroupPolicy):
-    """Row K-RANGE-1: each topic on its own is cut into as many contiguous ranges as it has subscribers.
+    """Row K-RANGE-1: each topic is divided into as many contiguous ranges as it has subscribers.
 
-    Members come in the order of their instance ids, then those without one in the order of their member ids. The first
-    ``partitions % subscribers`` of them get one partition more, the same members for every topic, so that the sums
-    drift apart. What a member had before does not matter.
+    Members are sorted by instance id, then those without one by member id. The first ``partitions % subscribers`` of
+    them get one more partition. They are the same members for every topic, so the totals drift apart. Earlier
+    assignments do not matter.
 
-    Under ``kafka-4.0`` a member with a rack gets partitions with a replica there first, within the same numbers; see
-    ``range_racks``. Under ``kafka-2.3`` there are no racks, and all members come by member id. Follows the client's
-    ``RangeAssignor`` (4.0.2, 2.3.1).
+    Under ``kafka-4.0`` a member with a rack first gets partitions with a replica in that rack, within the same counts
+    (see ``range_racks``). Under ``kafka-2.3`` there are no racks, and all members are sorted by member id. Follows the
+    client's ``RangeAssignor`` (4.0.2, 2.3.1).
 
-    >>> members = [GroupMember(name, frozenset({"t1"})) for name in ("c2", "c0", "c1")]
-    >>> RangeAssignor("kafka-4.0").assign(Partitions.from_counts({"t1": 4}), members).tolist()  # c0 c0 c1 c2
-    [1, 1, 2, 0]
+    >>> members = [GroupMember(name, frozenset({"t1"})) for name in ("c2", "c0", "c1")] >>>
+    RangeAssignor("kafka-4.0").assign(Partitions.from_counts({"t1": 4}), members).tolist()  # c0 c0 c1 c2 [1, 1, 2, 0]
     """
 
     name: ClassVar[str] = "kafka.range"

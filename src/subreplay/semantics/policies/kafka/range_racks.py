@@ -1,4 +1,4 @@
-"""Racks in the client's Range assignor (KIP-881): partitions go to members beside a replica first."""
+"""Rack awareness of the client's Range assignor (KIP-881): partitions first go to members near a replica."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from subreplay.semantics.policies.kafka.subscriptions import Flags
 def assign_rack_matches(
     partitions: Partitions, members: Sequence[GroupMember], subscribed: Flags, owners: Owners
 ) -> None:
-    """Give away the partitions that can be consumed in the rack of a replica, by writing into ``owners``.
+    """Assign the partitions that can be consumed in the rack of a replica, by writing into ``owners``.
 
-    Only if racks matter for any topic: a subscriber's rack has a replica of it, and not every partition is in all the
-    racks that the topic is in. Then partition p of all topics with the same subscribers and as many partitions goes to
-    one member, whether racks matter for them or not, so that they stay co-partitioned. A topic that is the only one of
-    its kind is given in ranges if racks matter for it. A member without a rack takes any partition. As
-    ``RangeAssignor`` (4.0.2).
+    Racks must be relevant for some topic: a subscriber's rack has a replica, and not every partition is in all racks of
+    the topic. Then partition p of all topics with the same subscribers and the same number of partitions goes to one
+    member, so that these topics stay co-partitioned. A topic without such a counterpart is assigned in ranges if racks
+    are relevant for it. A member without a rack takes any partition. As ``RangeAssignor`` (4.0.2).
     """
     racks = sorted({member.rack for member in members if member.rack})
     if not racks or not partitions.racks:
@@ -49,7 +48,7 @@ def assign_rack_matches(
 
 
 def _build_rack_fit(partitions: Partitions, members: Sequence[GroupMember], racks: list[str]) -> RackFit:
-    """The racks by their index in the list; no rack is the one after the last, and fits everywhere."""
+    """Map racks to their index in the list. No rack has the index after the last one, and fits everywhere."""
     kind, kinds = classify_replica_racks(partitions)
     number_of = {rack: r for r, rack in enumerate(racks)}
     rack = np.array([number_of.get(member.rack or "", len(racks)) for member in members], np.int64)
@@ -77,7 +76,7 @@ def _assign_together(
 
 @compiled
 def _assign_first_fitting(fits: Flags, rack: Ints, members: Ints) -> Owners:  # pragma: no cover - compiled
-    """The first member with room whose rack fits, for one partition after the other."""
+    """Return, for each partition, the first member with free capacity whose rack fits."""
     share, extras = len(fits) // len(members), len(fits) % len(members)
     owned_counts = np.zeros(len(members), np.int64)
     front = np.zeros(fits.shape[1], np.int64)  # by rack: the members before are in another rack, or full for good

@@ -1,4 +1,4 @@
-"""Contiguous ranges of each topic's partitions for its subscribers: what both Range assignors do."""
+"""Contiguous ranges of each topic's partitions for its subscribers, as both Range assignors compute them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from subreplay.semantics.policies.kafka.subscriptions import Flags
 
 
 class RackFit(NamedTuple):
-    """Which member may take which partition: ``fits[kind[number], rack[member]]``.
+    """Whether a member may take a partition: ``fits[kind[number], rack[member]]``.
 
-    Partitions with the same replica racks are of one ``kind`` (by number); members of one rack are alike.
+    Partitions with the same replica racks have the same ``kind`` (by number). Members of one rack are equivalent.
     """
 
     kind: Ints
@@ -23,12 +23,11 @@ class RackFit(NamedTuple):
 
 
 def assign_ranges(partitions: Partitions, subscribed: Flags, owners: Owners) -> None:
-    """Give every unassigned partition to a subscriber of its topic that has room, by writing into ``owners``.
+    """Assign every unassigned partition to a subscriber of its topic with free capacity, by writing into ``owners``.
 
-    Of n partitions and m subscribers, each may have ``n // m``, and ``n % m`` of them one more. In their order (that of
-    ``subscribed``'s second axis) members take the first partitions that are left, as many as they have room for. Where
-    nothing was assigned before, these are contiguous, and the first ``n % m`` have one more, the same ones for every
-    topic.
+    With n partitions and m subscribers, each may have ``n // m``, and ``n % m`` of them one more. In the order of
+    ``subscribed``'s second axis, members take the first unassigned partitions up to their capacity. If nothing was
+    assigned before, these are contiguous, and the first ``n % m`` members have one more, for every topic.
     """
     any_rack = np.zeros(len(partitions), np.int64), np.zeros(subscribed.shape[1], np.int64), np.ones((1, 1), np.bool_)
     assign_ranges_within_racks(partitions, subscribed, owners, RackFit(*any_rack), np.arange(len(partitions.topics)))
@@ -37,7 +36,7 @@ def assign_ranges(partitions: Partitions, subscribed: Flags, owners: Owners) -> 
 def assign_ranges_within_racks(
     partitions: Partitions, subscribed: Flags, owners: Owners, rack_fit: RackFit, topics: Ints
 ) -> None:
-    """As ``assign_ranges``, of these topics only, and only to members that may take a partition."""
+    """Do as ``assign_ranges`` for these topics only, and only for members that may take a partition."""
     _assign_ranges(topics, partitions.bounds, partitions.counts, subscribed, *rack_fit, owners)
 
 

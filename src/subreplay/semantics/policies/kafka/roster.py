@@ -1,6 +1,6 @@
-"""The members of a group as arrays: a group of thousands is asked again with every change of it.
+"""The members of a group as arrays, because a group of thousands is rebalanced with every change.
 
-A roster is a sequence of ``GroupMember``; each of them is made when somebody looks at it.
+A roster is a sequence of ``GroupMember``; each member is created when it is accessed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from subreplay.semantics.policies.kafka.assignor import GroupMember, Ints, Membe
 
 @dataclass(frozen=True, eq=False)
 class Roster(Sequence[GroupMember]):
-    """Members in join order: what they are, one column an attribute, and what they claim.
+    """Members in join order: one column per attribute, and their claims.
 
     Member m claims ``claimed[ends[m - 1] : ends[m]]``, ascending, as of ``claim_generations[m]``.
     """
@@ -36,7 +36,7 @@ class Roster(Sequence[GroupMember]):
 
     @classmethod
     def from_members(cls, members: Iterable[GroupMember]) -> Roster:
-        """These members; a roster is itself."""
+        """Build the roster of these members; a roster is returned unchanged."""
         if isinstance(members, Roster):
             return members
         rows = tuple(members)
@@ -74,7 +74,7 @@ class Roster(Sequence[GroupMember]):
         return map(self.__getitem__, range(len(self)))
 
     def select(self, positions: Sequence[int]) -> Roster:
-        """The members at these positions, in that order."""
+        """Return the members at these positions, in that order."""
         rows = np.array(positions, np.int64)
         widths = np.diff(self.ends, prepend=0)[rows]
         ends = np.cumsum(widths)
@@ -94,7 +94,7 @@ class Roster(Sequence[GroupMember]):
         return new
 
     def replace_at(self, at: int, instead: Sequence[GroupMember]) -> Roster:
-        """The same members with these instead of the one ``at`` a position; behind the last one that is nobody."""
+        """Return the roster with these members instead of the one ``at`` a position (none, after the last one)."""
         new, end = Roster.from_members(instead), int(self.ends[at - 1]) if at else 0
         behind = int(self.ends[at]) if at < len(self) else end
         moved = self.ends[at + 1 :] + len(new.claimed) - (behind - end)
@@ -110,7 +110,7 @@ class Roster(Sequence[GroupMember]):
         )
 
     def with_assignment(self, claimed: Ints, ends: Ints, generation: int) -> Roster:
-        """The same members, each with what it owns as of a generation."""
+        """Return the same members, each with its owned partitions as of a generation."""
         same = np.full(len(self), generation, np.int64)
         new = Roster(self.ids, self.topics, self.instances, self.racks, same, same, claimed, ends)
         for known in ("id_order", "hash_codes"):
@@ -120,7 +120,7 @@ class Roster(Sequence[GroupMember]):
 
     @cached_property
     def id_order(self) -> Ints:
-        """The positions of the members, ordered by member id as ``String.compareTo`` compares."""
+        """The positions of the members, sorted by member id as ``String.compareTo`` does."""
         return np.array(sorted(range(len(self)), key=[*map(utf16_sort_key, self.ids)].__getitem__), np.int64)
 
     @cached_property
@@ -129,11 +129,11 @@ class Roster(Sequence[GroupMember]):
         return compute_string_hash_codes(self.ids)
 
     def list_claims(self, positions: Ints, names: Ints) -> tuple[Ints, Ints]:
-        """All claims, member after member as in ``positions``, and for each the one of ``names`` whose it is."""
+        """Return all claims, member after member as in ``positions``, each with its entry in ``names``."""
         return _list_claims(self.claimed, self.ends, positions, names)
 
     def find_lost_claims(self, owners: Owners) -> tuple[Ints, Ints]:
-        """The claims of which another member, or nobody, is the owner, and the positions of whose they are."""
+        """Return the claims whose partition has another owner or none, and the positions of their claimants."""
         return _find_lost_claims(self.claimed, self.ends, owners)
 
 

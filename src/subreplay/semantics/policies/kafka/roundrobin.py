@@ -1,4 +1,4 @@
-"""RoundRobin: all partitions dealt out one by one."""
+"""RoundRobin: assign all partitions one by one."""
 
 from __future__ import annotations
 
@@ -29,17 +29,16 @@ from subreplay.semantics.policies.kafka.subscriptions import (
 
 @dataclass(frozen=True)
 class RoundRobinAssignor(GroupPolicy):
-    """Rows K-RR-1 and 2: partitions, ordered by topic and number, go round the members.
+    """Rows K-RR-1 and 2: partitions, sorted by topic and number, are assigned to the members in turn.
 
-    Members stand on a ring in the order of their instance ids, then those without one in the order of their member ids
-    (under ``kafka-2.3``, all in the order of their member ids). Each partition goes to the next member that subscribes
-    to its topic; the ring goes on from there, also from one topic to the next. Members passed over do not get their
-    turn back, so that unequal subscriptions give unequal shares. What a member had before does not matter, nor do
-    racks. Follows ``RoundRobinAssignor`` (4.0.2, 2.3.1).
+    Members are on a ring, sorted by instance id, then those without one by member id (under ``kafka-2.3``, all by
+    member id). Each partition goes to the next member that subscribes to its topic. The ring continues from there, also
+    from one topic to the next. A skipped member does not get its turn back, so unequal subscriptions give unequal
+    shares. Earlier assignments and racks do not matter. Follows ``RoundRobinAssignor`` (4.0.2, 2.3.1).
 
-    >>> members = [GroupMember(name, frozenset({"t0", "t1"})) for name in ("C0", "C1")]
-    >>> RoundRobinAssignor("kafka-4.0").assign(Partitions.from_counts({"t0": 3, "t1": 3}), members).tolist()
-    [0, 1, 0, 1, 0, 1]
+    >>> members = [GroupMember(name, frozenset({"t0", "t1"})) for name in ("C0", "C1")] >>>
+    RoundRobinAssignor("kafka-4.0").assign(Partitions.from_counts({"t0": 3, "t1": 3}), members).tolist() [0, 1, 0, 1, 0,
+    1]
     """
 
     name: ClassVar[str] = "kafka.roundrobin"

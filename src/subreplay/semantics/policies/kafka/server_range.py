@@ -1,4 +1,4 @@
-"""The server's Range (KIP-848): each topic's partitions in contiguous ranges."""
+"""The server's Range (KIP-848): assign each topic's partitions in contiguous ranges."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from subreplay.semantics.policies.kafka.subscriptions import (
 class ServerRangeAssignor(GroupPolicy):
     """The ranges of ``kafka.range`` as a target that the coordinator computes: static members first, no racks.
 
-    Previous targets do not matter. Follows the group coordinator's ``RangeAssignor`` (4.0.2), whose describer of topics
-    knows no racks.
+    Previous targets do not matter. Follows the group coordinator's ``RangeAssignor`` (4.0.2), which gets no racks from
+    its topic describer.
 
-    >>> members = [GroupMember("a", frozenset({"t1"})), GroupMember("b", frozenset({"t1"}), instance_id="I0")]
-    >>> ServerRangeAssignor("kafka-4.0").assign(Partitions.from_counts({"t1": 3}), members).tolist()  # b is static
-    [1, 1, 0]
+    >>> members = [GroupMember("a", frozenset({"t1"})), GroupMember("b", frozenset({"t1"}), instance_id="I0")] >>>
+    ServerRangeAssignor("kafka-4.0").assign(Partitions.from_counts({"t1": 3}), members).tolist()  # b is static [1, 1,
+    0]
     """
 
     name: ClassVar[str] = "kafka.server_range"

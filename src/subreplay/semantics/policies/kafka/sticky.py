@@ -1,4 +1,4 @@
-"""Sticky: balanced, and what a member had it keeps as far as that allows."""
+"""Sticky: a balanced assignment in which members keep as many partitions as the balance allows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from subreplay.semantics.policies.kafka.sticky_builders.unequal import build_une
 
 
 def build_target(group: GroupSubscription) -> AssignmentTarget:
-    """The target of 4.0: the constrained algorithm where all members subscribe alike, otherwise the general one."""
+    """Build the target of 4.0: the constrained algorithm for equal subscriptions, otherwise the general one."""
     return build_equal_target(group) if group.has_equal_subscriptions else build_unequal_target(group)
 
 
@@ -33,27 +33,24 @@ RULES: Mapping[str, TargetBuilder] = ProfileTable({KAFKA_4_0: build_target, KAFK
 
 @dataclass(frozen=True)
 class StickyAssignor(GroupPolicy):
-    """Rows K-STICKY-1 to 3: as balanced as subscriptions allow, then as many claims kept as the balance allows.
+    """Rows K-STICKY-1 to 3: as balanced as subscriptions allow, with as many kept claims as the balance allows.
 
-    With equal subscriptions the members' numbers of partitions differ by one at most. Members come in the order of
-    their ids, instance ids do not matter; who of several keeps one more depends on the order of Java's maps.
+    With equal subscriptions, the members' numbers of partitions differ by at most one. Members are sorted by id, and
+    instance ids do not matter. The order of Java's maps decides which of several members keeps one more.
 
-    ``GroupMember.claim`` is the ``userData`` with its own generation, ``GroupMember.generation`` that of the
-    subscription. Claims of partitions beyond ``Partitions.counts`` are taken for good, as the real class does, and such
-    partitions handed out; so are, rarely, partitions to a member that claims but does not subscribe to them any more
+    ``GroupMember.claim`` is the ``userData`` with its own generation, and ``GroupMember.generation`` is that of the
+    subscription. As in the real class, claims of partitions beyond ``Partitions.counts`` are accepted, and such
+    partitions are assigned. In rare cases, a member gets partitions that it claims but does not subscribe to any more
     (``balance``).
 
-    Under ``kafka-2.3`` the general algorithm decides, and no racks. Follows ``AbstractStickyAssignor`` (4.0.2) and
-    ``StickyAssignor`` (2.3.1).
+    Under ``kafka-2.3`` the general algorithm is always used, without racks. Follows ``AbstractStickyAssignor`` (4.0.2)
+    and ``StickyAssignor`` (2.3.1).
 
-    >>> from subreplay.semantics.policies.kafka.assignor import MemberClaim
-    >>> partitions = Partitions.from_counts({"t0": 2, "t1": 2})
-    >>> topics = frozenset({"t0", "t1"})
-    >>> StickyAssignor("kafka-4.0").assign(partitions, [GroupMember("C0", topics), GroupMember("C1", topics)]).tolist()
-    [0, 1, 0, 1]
-    >>> returned = GroupMember("C0", topics, claim=MemberClaim(np.array([1, 3]), 1))
-    >>> StickyAssignor("kafka-4.0").assign(partitions, [returned, GroupMember("C1", topics)]).tolist()
-    [1, 0, 1, 0]
+    >>> from subreplay.semantics.policies.kafka.assignor import MemberClaim >>> partitions =
+    Partitions.from_counts({"t0": 2, "t1": 2}) >>> topics = frozenset({"t0", "t1"}) >>>
+    StickyAssignor("kafka-4.0").assign(partitions, [GroupMember("C0", topics), GroupMember("C1", topics)]).tolist() [0,
+    1, 0, 1] >>> returned = GroupMember("C0", topics, claim=MemberClaim(np.array([1, 3]), 1)) >>>
+    StickyAssignor("kafka-4.0").assign(partitions, [returned, GroupMember("C1", topics)]).tolist() [1, 0, 1, 0]
     """
 
     name: ClassVar[str] = "kafka.sticky"

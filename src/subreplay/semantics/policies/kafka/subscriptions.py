@@ -1,4 +1,4 @@
-"""The order in which an assignor takes the members, and who subscribes to what."""
+"""The order of members in an assignor, and the topics to which they subscribe."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 
 def order_by_member_id(members: Sequence[GroupMember]) -> Ints:
-    """The positions of the members, ordered by member id as ``String.compareTo`` compares."""
+    """Return the positions of the members, sorted by member id as ``String.compareTo`` does."""
     return np.array(sorted(range(len(members)), key=lambda m: utf16_sort_key(members[m].member_id)), np.int64)
 
 
 def order_static_first(members: Sequence[GroupMember]) -> Ints:
-    """The positions of the members: those with an instance id, ordered by that one, then the others by member id.
+    """Return the positions of the members: those with an instance id sorted by it, then the others by member id.
 
-    An instance id never meets a member id. As ``AbstractPartitionAssignor.MemberInfo`` and the server's
+    Instance ids and member ids are never compared. As ``AbstractPartitionAssignor.MemberInfo`` and the server's
     ``RangeAssignor`` (4.0.2).
     """
 
@@ -43,12 +43,11 @@ CLIENT_ORDER: Mapping[str, Callable[[Sequence[GroupMember]], Ints]] = ProfileTab
         KAFKA_2_3: order_by_member_id,  # its Subscription (2.3.1) tells an assignor no instance id
     }
 )
-"""How the client's Range and RoundRobin order members, by profile."""
+"""How the client's Range and RoundRobin sort members, by profile."""
 
 
 def build_subscription_matrix(topics: Sequence[str], subscriptions: Sequence[frozenset[str]]) -> Flags:
-    """Topic by member: the member, who wants some, subscribes to the topic. Each distinct subscription is looked at
-    once."""
+    """Return topic by member: whether the member subscribes. Each distinct subscription is read once."""
     number_of = {topic: t for t, topic in enumerate(topics)}
     kinds = {subscription: n for n, subscription in enumerate(dict.fromkeys(subscriptions))}
     kind = [*map(kinds.__getitem__, subscriptions)]
@@ -59,6 +58,6 @@ def build_subscription_matrix(topics: Sequence[str], subscriptions: Sequence[fro
 
 
 def to_join_order(owners: Ints | Owners, order: Ints) -> Owners:
-    """Owners given as indexes into ``order``, as the positions that stand there."""
+    """Convert owners as indexes into ``order`` to positions in join order."""
     positions: Owners = np.append(order, UNASSIGNED).astype(np.int32)[owners]
     return positions

@@ -25,22 +25,19 @@ from subreplay.semantics.policies.kafka.uniform_builders.unequal import assign_u
 
 @dataclass(frozen=True)
 class UniformAssignor(GroupPolicy):
-    """Targets that differ by at most one partition, from which members keep what they had where that is possible.
+    """Targets that differ by at most one partition, in which members keep their partitions if possible.
 
-    The members' claims are their previous targets. Which of them keeps what depends on the order in which Java's maps
-    hand out members, topic ids and partitions; it is followed, members being put into their map in join order. Members
-    that all subscribe to the same topics (missing ones included) are balanced overall, ``uniform_equal``; otherwise the
-    subscribers of each topic are, ``uniform_unequal``. Racks and instance ids do not matter. Follows the group
-    coordinator's ``UniformAssignor`` (4.0.2), which 2024 development versions differ from. ``assign`` raises InputError
-    for a topic without id.
+    The members' claims are their previous targets. The order of Java's maps of members, topic ids and partitions
+    decides which of them are kept; members are put into their map in join order. If all members subscribe to the same
+    topics (also missing ones), ``uniform_builders.equal`` balances the whole group. Otherwise
+    ``uniform_builders.unequal`` balances the subscribers of each topic. Racks and instance ids do not matter. Follows
+    the group coordinator's ``UniformAssignor`` (4.0.2); development versions of 2024 differ. ``assign`` raises
+    InputError for a topic without an id.
 
-    >>> from uuid import UUID
-    >>> from subreplay.semantics.policies.kafka.assignor import MemberClaim
-    >>> topics, claim = frozenset({"t"}), MemberClaim(np.array([1, 2, 3]))
-    >>> members = [GroupMember("C0", topics, claim=claim), GroupMember("C1", topics)]
-    >>> partitions = Partitions.from_counts({"t": 4}, topic_ids={"t": UUID(int=1)})
-    >>> UniformAssignor("kafka-4.0").assign(partitions, members).tolist()
-    [1, 0, 0, 1]
+    >>> from uuid import UUID >>> from subreplay.semantics.policies.kafka.assignor import MemberClaim >>> topics, claim
+    = frozenset({"t"}), MemberClaim(np.array([1, 2, 3])) >>> members = [GroupMember("C0", topics, claim=claim),
+    GroupMember("C1", topics)] >>> partitions = Partitions.from_counts({"t": 4}, topic_ids={"t": UUID(int=1)}) >>>
+    UniformAssignor("kafka-4.0").assign(partitions, members).tolist() [1, 0, 0, 1]
     """
 
     name: ClassVar[str] = "kafka.uniform"

@@ -1,7 +1,7 @@
-"""How the sticky assignors build an assignment (``AbstractStickyAssignor`` and its ``AbstractAssignmentBuilder``).
+"""The algorithms of the sticky assignors (``AbstractStickyAssignor`` and its ``AbstractAssignmentBuilder``).
 
-``group`` is what a builder is given. Where all members subscribe to the same topics it is ``equal``
-(``ConstrainedAssignmentBuilder``), elsewhere ``unequal`` (``GeneralAssignmentBuilder``), which adds and then ``moves``
-one by one; the profile kafka-2.3 has ``release_2_3`` alone. ``claims`` settles who may keep what, and ``racks`` says
-whose rack holds a replica.
+``group`` is the input of a builder. ``equal`` (``ConstrainedAssignmentBuilder``) applies if all members subscribe to
+the same topics. Otherwise ``unequal`` (``GeneralAssignmentBuilder``) adds partitions and then ``moves`` them one by
+one. The profile kafka-2.3 only has ``release_2_3``. ``claims`` decides which claims are kept, and ``racks`` finds
+members near a replica.
 """

@@ -1,4 +1,4 @@
-"""Who may keep what, where claims overlap."""
+"""Decide which member keeps a partition when claims overlap."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from subreplay.semantics.policies.kafka.subscriptions import Flags
 
 
 class SettledClaims(NamedTuple):
-    """The one member (by number) whose claim of each partition stands, and which partitions nobody keeps.
+    """The member (by number) that keeps each partition, and the partitions that no member keeps.
 
-    ``disputed``: two members claimed it as of the same generation. A newer claim than these can still stand.
+    ``disputed`` partitions were claimed by two members of the same generation. A newer claim can still win.
     """
 
     owners: Ints
@@ -23,11 +23,11 @@ class SettledClaims(NamedTuple):
 
 
 def settle_claims(group: GroupSubscription) -> SettledClaims:
-    """The claims that stand, of topics that exist and anyone subscribes to (``kafka.md`` §4.2).
+    """Settle the claims of existing topics with subscribers (``kafka.md`` §4.2).
 
-    A claim stands unless another member walked earlier claims the partition too. Then *this claim's* generation is
-    compared with *the other member's subscription*: greater, it is this member's now; equal, it is nobody's. The two
-    come from different fields of the protocol, so the outcome may depend on which is walked first. As
+    A claim wins unless an earlier member claims the partition, too. Then *this claim's* generation is compared with
+    *the other member's subscription*: if it is greater, this member wins; if it is equal, nobody does. The two values
+    come from different fields of the protocol, so the result may depend on the order of members. As
     ``AbstractStickyAssignor.allSubscriptionsEqual`` (4.0.2).
     """
     claims = SettledClaims(np.full(len(group.topic), UNASSIGNED), np.zeros(len(group.topic), np.bool_))
@@ -70,9 +70,10 @@ def _settle_in_order(
 
 
 def find_previous_owners(group: GroupSubscription) -> Ints:
-    """Of each partition, the member with the newest claim from before the newest generation of all; the first walked.
+    """Return, for each partition, the member with the newest claim from before the newest generation of all.
 
-    It need not be another than the owner, nor subscribe to the topic any more.
+    It may be the current owner, or a member that does not subscribe to the topic any more. The first member in map
+    order wins a tie.
     """
     generations = group.claim_generations[group.claimants]
     older = np.flatnonzero(generations < group.claim_generations.max())

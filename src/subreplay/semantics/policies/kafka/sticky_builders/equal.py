@@ -1,4 +1,4 @@
-"""Sticky assignment where all subscribe to the same topics: as balanced as can be, keeping as much as can be."""
+"""Sticky assignment for equal subscriptions: perfectly balanced, with as many kept claims as possible."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ NO_PARTITIONS = np.zeros(0, np.int64)
 
 
 class MemberQuotas(NamedTuple):
-    """The members that may get more: those below the quota, each of which ``missing`` some (by member), and those at
-    it.
+    """The members that may get more partitions: those ``below`` the quota (``missing``: how many, by member) and those
+    ``at_quota``.
 
-    Both come in the order in which they are served. ``extras`` members may still get one beyond the quota.
+    Both are in the order in which they are served. ``extras`` members may still get one partition beyond the quota.
     """
 
     below: Ints
@@ -30,18 +30,19 @@ class MemberQuotas(NamedTuple):
 
 
 def build_equal_target(group: GroupSubscription) -> AssignmentTarget:
-    """The target of the constrained algorithm (``kafka.md`` §4.3).
+    """Build the target of the constrained algorithm (``kafka.md`` §4.3).
 
-    The quota is the number of partitions by that of members, rounded down; what is left over are extras, one a member.
+    The quota is the number of partitions divided by the number of members, rounded down. The remainder are extras, at
+    most one per member.
 
-    1. Every member keeps its claim up to the quota, partitions with the smallest number (then topic) first; of those
-       with more, the first walked keep an extra.
-    2. What nobody keeps is dealt out in order of topic and partition: round robin to the members below the quota, in
-       order of their ids; then an extra each to members at the quota, those that were there from the start first.
+    1. Every member keeps its claims up to the quota, partitions with the smallest number (then topic) first. Of the
+       members with more claims, the first in map order keep an extra.
+    2. The other partitions are assigned in order of topic and partition: round robin to the members below the quota, in
+       order of their ids. Then members at the quota get an extra each, those that were at it from the start first.
 
-    With racks, mismatching claims are dropped first, and what can go to a member in the same rack is dealt out before
-    the rest. As ``AbstractStickyAssignor.ConstrainedAssignmentBuilder`` (4.0.2), but where members claim partitions
-    that no longer exist: there the real class may hand out a partition twice, or throw.
+    With racks, mismatching claims are dropped first, and partitions that fit a member's rack are assigned before the
+    others. As ``AbstractStickyAssignor.ConstrainedAssignmentBuilder`` (4.0.2), except if members claim partitions that
+    no longer exist: there the real class may assign a partition twice, or throw.
     """
     quota, extras = divmod(int(group.exists.sum()), len(group.order))
     racks = find_racks(group)
@@ -77,7 +78,7 @@ def build_equal_target(group: GroupSubscription) -> AssignmentTarget:
 
 @compiled
 def _find_surplus(ascending: Ints, owners: Ints, excess: Ints) -> Ints:  # pragma: no cover - compiled
-    """The last partitions of each member, as many as it has too many."""
+    """Return the last partitions of each member, as many as it has too many."""
     surplus = np.empty(excess.sum(), np.int64)
     count = 0
     for partition in ascending[::-1]:
@@ -93,7 +94,7 @@ def _find_surplus(ascending: Ints, owners: Ints, excess: Ints) -> Ints:  # pragm
 
 @compiled
 def _assign_round_robin(partitions: Ints, quotas: MemberQuotas, owners: Ints) -> None:  # pragma: no cover - compiled
-    """Round robin until nobody is below the quota, then one each to those at it."""
+    """Assign round robin until no member is below the quota, then one partition to each member at it."""
     below, at_quota = list(quotas.below), list(quotas.at_quota)
     turn = served = 0
     for partition in partitions:
@@ -118,10 +119,9 @@ def _assign_round_robin(partitions: Ints, quotas: MemberQuotas, owners: Ints) ->
 def _assign_within_racks(
     partitions: Ints, kind: Ints, near: Flags, quotas: MemberQuotas, owners: Ints
 ) -> tuple[Ints, MemberQuotas]:  # pragma: no cover - compiled
-    """As ``_assign_round_robin``, but only to members in a rack of the partition; returns the partitions and the room
-    that are left.
+    """Do as ``_assign_round_robin``, but only for members in a rack of the partition; return the rest.
 
-    The round robin goes on from the member served last; members at the quota are served in order, from the first.
+    The round robin continues from the last served member. Members at the quota are served in order, from the first one.
     """
     below, at_quota, extras = list(quotas.below), list(quotas.at_quota), quotas.extras
     unassigned_partitions = list(partitions[:0])
@@ -153,7 +153,8 @@ def _assign_within_racks(
 
 @compiled
 def _find_next_in_rack(in_rack: Flags, members: list[int], first: int) -> int:  # pragma: no cover - compiled
-    """The index of the first of these members that is in the rack, from index ``first`` on and round; -1 if none is."""
+    """Return the index of the next of these members in the rack, from ``first`` on with wrap-around; -1 if there is
+    none."""
     for step in range(len(members)):
         at = (first + step) % len(members)
         if in_rack[members[at]]:

@@ -1,4 +1,4 @@
-"""A group as the sticky algorithms see it: members by number, and their claims in the order that Java walks them."""
+"""A group as the sticky algorithms see it: members by number, and their claims in Java's map order."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from subreplay.semantics.policies.kafka.subscriptions import Flags, build_subscr
 
 @dataclass(frozen=True, eq=False)
 class GroupSubscription:
-    """What the leader is asked to assign, and to whom.
+    """The input of an assignment: partitions, members and their subscriptions.
 
-    Members are sorted by member id (``String.compareTo``), and numbered so; sticky assignors ignore instance ids.
-    ``order`` are their positions in join order, which ``roster`` has. ``walk`` are their numbers as the leader's
-    ``HashMap``, filled in join order, hands them out. ``claim_generations`` and ``generations`` (of the subscription)
-    are by member.
+    Members are sorted by member id (``String.compareTo``) and numbered in that order; sticky assignors ignore instance
+    ids. ``order`` are their positions in join order, as in ``roster``. ``walk`` are their numbers in the order of the
+    leader's ``HashMap``, filled in join order. ``claim_generations`` and ``generations`` (of the subscription) are by
+    member.
 
-    ``topic`` is by partition, as is ``exists``: it does, and someone subscribes to its topic. ``subscribers[t, m]``:
-    member m subscribes to topic t.
+    ``topic`` and ``exists`` are by partition; a partition exists if its topic also has a subscriber. ``subscribers[t,
+    m]`` is whether member m subscribes to topic t.
     """
 
     partitions: Partitions
@@ -42,7 +42,7 @@ class GroupSubscription:
 
     @classmethod
     def from_members(cls, partitions: Partitions, members: Sequence[GroupMember]) -> GroupSubscription:
-        """The subscription of these members (at least one), in join order."""
+        """Build the subscription of these members (at least one), in join order."""
         roster = Roster.from_members(members)
         order = roster.id_order
         number = np.empty_like(order)
@@ -69,22 +69,22 @@ class GroupSubscription:
 
     @property
     def claimed(self) -> Ints:
-        """All claims, member after member as walked."""
+        """All claimed partitions, member after member in map order."""
         return self._claims[0]
 
     @property
     def claimants(self) -> Ints:
-        """Whose each of ``claimed`` is."""
+        """The claimant of each of ``claimed``."""
         return self._claims[1]
 
     @property
     def members(self) -> Sequence[GroupMember]:
-        """By number, each of them made anew."""
+        """The members by number; each access creates them."""
         return self.roster.select(self.order.tolist())
 
     @property
     def live(self) -> Flags:
-        """By topic: it exists, and someone subscribes to it."""
+        """Whether each topic exists and has a subscriber."""
         live: Flags = self.subscribers.any(axis=1) & (self.partitions.counts > 0)
         return live
 
@@ -92,7 +92,7 @@ class GroupSubscription:
     def has_equal_subscriptions(self) -> bool:
         """Whether all members subscribe to the same topics, existing or not.
 
-        Members with no topic at all go unnoticed as long as only such members were walked: a quirk of the real class.
+        As in the real class, leading members (in map order) without any topic are ignored.
         """
         if len(set(self.roster.topics)) == 1:
             return True
@@ -100,13 +100,13 @@ class GroupSubscription:
         return len(set(dropwhile(lambda topics: not topics, subscriptions))) <= 1
 
     def compute_hash_codes(self) -> Ints:
-        """``TopicPartition.hashCode`` of every partition, not cut to 32 bits."""
+        """Compute ``TopicPartition.hashCode`` of every partition, not reduced to 32 bits."""
         number = np.arange(len(self.topic)) - self.partitions.bounds[self.topic]
         codes: Ints = 31 * (31 + number) + compute_string_hash_codes(self.partitions.topics)[self.topic]
         return codes
 
     def to_join_order(self, owners: Ints) -> Owners:
-        """Owners by number, as positions in join order."""
+        """Convert owners by number to positions in join order."""
         return to_join_order(owners, self.order)
 
 
@@ -119,7 +119,7 @@ def _mark_existing(bounds: Ints, counts: Ints) -> Flags:  # pragma: no cover - c
 
 
 class AssignmentTarget(NamedTuple):
-    """The owner (a member's number) of every partition, and the partitions that someone else has to give up first."""
+    """The owner (a member's number) of every partition, and the partitions that another member has to give up first."""
 
     owners: Ints
     moving: Flags

@@ -1,4 +1,4 @@
-"""The compiled steps of the general sticky algorithm: giving partitions to members, and moving them one by one."""
+"""The compiled steps of the general sticky algorithm: assign partitions, then move them one by one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from subreplay.semantics.policies.kafka.subscriptions import Flags
 
 
 class AssignmentState(NamedTuple):
-    """Who has what; ``owners`` (by partition) and ``sizes`` (by member) change in place.
+    """The current assignment; ``owners`` (by partition) and ``sizes`` (by member) change in place.
 
-    ``topic`` is by partition; those of topic t are ``bounds[t]`` up to ``bounds[t + 1]``. Its subscribers are
+    ``topic`` is by partition; the partitions of topic t are ``bounds[t]`` up to ``bounds[t + 1]``. Its subscribers are
     ``subscribers[first[t] : first[t + 1]]``, ascending, and the members m with ``subscribes[t, m]``. ``full`` is the
-    number of partitions each member could have.
+    number of partitions that each member could have.
     """
 
     topic: Ints
@@ -32,11 +32,11 @@ class AssignmentState(NamedTuple):
 
 
 class PartitionMoves(NamedTuple):
-    """What is not where it was: of each such partition its ``source`` (else ``UNASSIGNED``).
+    """The moved partitions, each with its ``source`` (else ``UNASSIGNED``).
 
-    The partitions of a topic that have the same source and owner are in one Java ``HashSet``: ``pairs`` (see
-    ``_compute_pair_key``) has its size, its buckets, and how many were ever put in, ``entered`` the ordinal of each.
-    ``hashes`` are the ``hashCode``s as that set spreads them.
+    The partitions of a topic with the same source and owner are in one Java ``HashSet``. ``pairs`` (see
+    ``_compute_pair_key``) has its size, its number of buckets and its number of insertions; ``entered`` is the ordinal
+    of each insertion. ``hashes`` are the ``hashCode``s as that set spreads them.
     """
 
     source: Ints
@@ -49,7 +49,7 @@ class PartitionMoves(NamedTuple):
 def assign_to_smallest(
     partitions: Ints, racks: MemberRacks, state: AssignmentState
 ) -> None:  # pragma: no cover - compiled
-    """Each partition goes to its smallest subscriber among those whose rack does not mismatch, if there is any."""
+    """Assign each partition to its smallest subscriber whose rack does not mismatch, if there is one."""
     for partition in partitions:
         smallest = UNASSIGNED
         topic = state.topic[partition]
@@ -66,12 +66,13 @@ def assign_to_smallest(
 def balance(
     early: Ints, turns: Ints, previous: Ints, margin: int, hashes: Ints, state: AssignmentState
 ) -> bool:  # pragma: no cover - compiled
-    """The ``early`` partitions take turns until none moves any more, then all in ``turns``; whether one of these moved.
+    """Move the ``early`` partitions until none moves any more, then all in ``turns``; return whether one of these
+    moved.
 
-    A partition moves to its ``previous`` owner (unless ``UNASSIGNED``), or else to its smallest subscriber, if that has
-    at least two less than its owner. The real class stops moving when it finds the group balanced: no owner has more
-    than ``margin`` partitions more than a subscriber of the topic that is not full. That only matters because the
-    previous owner may not subscribe any more, and gets partitions all the same, until it is full of the wrong ones.
+    A partition moves to its ``previous`` owner (unless ``UNASSIGNED``), or else to its smallest subscriber, if that
+    member has at least two partitions less than its owner. The real class stops when the group is balanced: no owner
+    has more than ``margin`` partitions more than a subscriber of the topic that is not full. That only matters because
+    the previous owner may not subscribe any more, and still gets partitions until it is full.
     """
     pairs = {UNASSIGNED: (0, 0, 0)}  # numba knows by an entry what others will be
     pairs.clear()
@@ -88,7 +89,7 @@ def balance(
 def _run_pass(
     turns: Ints, movable: Ints, previous: Ints, margin: int, state: AssignmentState, moves: PartitionMoves
 ) -> bool:  # pragma: no cover - compiled
-    """One turn each; whether anything moved."""
+    """Visit each partition once; return whether one moved."""
     sizes = state.sizes
     moved = 0
     smallest = np.full(len(state.first), UNASSIGNED)  # subscriber of each topic,
@@ -126,7 +127,7 @@ def _is_balanced(movable: Ints, margin: int, state: AssignmentState) -> bool:  #
 
 @inlined
 def _find_smallest_subscriber(topic: int, state: AssignmentState) -> int:  # pragma: no cover - compiled
-    """The subscriber with the fewest partitions, of these the one with the smallest id."""
+    """Return the subscriber with the fewest partitions, and of those the one with the smallest id."""
     first = state.first[topic]
     smallest = state.subscribers[first]
     for member in state.subscribers[first + 1 : state.first[topic + 1]]:
@@ -139,9 +140,10 @@ def _find_smallest_subscriber(topic: int, state: AssignmentState) -> int:  # pra
 def _choose_equivalent(
     partition: int, target: int, state: AssignmentState, moves: PartitionMoves
 ) -> int:  # pragma: no cover - compiled
-    """The partition to move instead: one of the topic that came from the target to where this one was at first.
+    """Return the partition to move instead: one of the topic that moved from the target to this partition's first
+    owner.
 
-    It is the first that Java's ``HashSet`` hands out; the partition itself if there is none.
+    It is the first one in the order of Java's ``HashSet``, or the partition itself if there is none.
     """
     topic = state.topic[partition]
     home = moves.source[partition]
@@ -190,7 +192,7 @@ def _remove_from_pair(pair: int, moves: PartitionMoves) -> None:  # pragma: no c
 
 @compiled
 def _add_to_pair(pair: int, moves: PartitionMoves) -> int:  # pragma: no cover - compiled
-    """Java's table starts with 16 buckets, and doubles when it is more than three quarters full."""
+    """Add to a pair. Java's table has 16 buckets at first, and doubles when it is more than three quarters full."""
     size, buckets, entered = moves.pairs.get(pair, (0, 16, 0))
     if 4 * (size + 1) > 3 * buckets:
         buckets *= 2

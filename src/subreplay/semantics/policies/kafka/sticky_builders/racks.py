@@ -1,4 +1,4 @@
-"""Racks in the sticky algorithms (KIP-881): whose rack holds a replica of which partition."""
+"""Rack awareness of the sticky algorithms (KIP-881): which members are in a rack with a replica."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from subreplay.semantics.policies.kafka.subscriptions import Flags
 
 
 class MemberRacks(NamedTuple):
-    """Partitions with equal replica racks are of one kind: ``kind`` by partition number.
+    """Partitions with equal replica racks have the same ``kind`` (by partition number).
 
-    ``near[m, k]``: member m's rack is among those of kind k. ``accepted[m, k]``: that, or member m has no rack.
+    ``near[m, k]`` is whether member m's rack is among those of kind k. ``accepted[m, k]`` is also true if member m has
+    no rack.
     """
 
     kind: Ints
@@ -24,30 +25,30 @@ class MemberRacks(NamedTuple):
 
     @property
     def is_relevant(self) -> bool:
-        """Whether any member has a rack that counts."""
+        """Whether any member has a relevant rack."""
         return bool(self.near.any())
 
     def find_mismatched(self, members: Ints, partitions: Ints) -> Flags:
-        """Whether each of these members has a rack, but no replica of the partition beside it in there."""
+        """Return whether each of these members has a rack without a replica of its partition."""
         mismatched: Flags = ~self.accepted[members, self.kind[partitions]]
         return mismatched
 
     def sort_rarest_first(self, partitions: Ints) -> Ints:
-        """The partitions, those with the fewest members in their racks first, otherwise as they come."""
+        """Sort partitions by the number of members in their racks, the fewest first; ties keep their order."""
         return partitions[np.argsort(self.near.sum(axis=0)[self.kind[partitions]], kind="stable")]
 
 
 def make_no_racks(group: GroupSubscription) -> MemberRacks:
-    """Racks that nobody has."""
+    """Return racks for a group in which no member has one."""
     anyone = (len(group.order), 1)
     return MemberRacks(np.zeros(len(group.topic), np.int64), np.zeros(anyone, np.bool_), np.ones(anyone, np.bool_))
 
 
 def find_racks(group: GroupSubscription) -> MemberRacks:
-    """The racks of a group; ``make_no_racks`` where the real class ignores them.
+    """Return the racks of a group, or none if the real class ignores them.
 
-    They count if a member's rack holds any replica of the group's topics, and not every partition is in all the racks
-    that any of these partitions is in. As ``AbstractPartitionAssignor.useRackAwareAssignment`` (4.0.2).
+    They are relevant if a member's rack has a replica of the group's topics, and not every partition is in all racks of
+    these partitions. As ``AbstractPartitionAssignor.useRackAwareAssignment`` (4.0.2).
     """
     if not group.partitions.racks or not any(group.roster.racks):
         return make_no_racks(group)

@@ -1,4 +1,4 @@
-"""Sticky assignment before there was a constrained algorithm: the general one, whatever the members subscribe to."""
+"""Sticky assignment of 2.3, which always uses the general algorithm."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from subreplay.semantics.policies.kafka.sticky_builders.unequal import (
 
 
 def build_2_3_target(group: GroupSubscription) -> AssignmentTarget:
-    """The target of ``StickyAssignor`` (2.3.1).
+    """Build the target of ``StickyAssignor`` (2.3.1).
 
-    The newest claim of a partition stands (of one generation, the first walked) if the partition exists and the member
-    still subscribes to its topic; the next older claimant is its previous owner. Then ``assign_and_balance``, without
-    racks, topics with the fewest subscribers first; but where all members subscribe to all topics, and anything is
-    claimed, the partitions of the members with the most come first.
+    The newest claim of a partition wins (of one generation, the first in map order) if the partition exists and the
+    member still subscribes to its topic. The next older claimant is its previous owner. Then ``assign_and_balance``
+    runs without racks, topics with the fewest subscribers first. If all members subscribe to all topics and anything is
+    claimed, the partitions of the largest members come first.
     """
     owners = np.full(len(group.topic), UNASSIGNED)
     previous = owners.copy()
@@ -54,10 +54,10 @@ def _find_newest_claims(
 
 
 def _order_largest_first(group: GroupSubscription, owners: Ints, previous: Ints) -> Ints:
-    """All partitions: one of the member that has the most (then the largest id), and so on; then those nobody claims.
+    """Sort partitions: one of the member with the most (then the largest id), and so on, then unclaimed ones.
 
-    Of one member those with a previous owner come first; otherwise they come as Java's maps hand them out, ties in
-    their buckets in ascending order of what one member claims (the real order of a claim is not known).
+    Within a member, partitions with a previous owner come first. Otherwise they are in the order of Java's maps, with
+    ties in a bucket in ascending order (the real order of a claim is unknown).
     """
     codes = group.compute_hash_codes()
     ordinals = np.arange(len(group.claimed))
@@ -80,7 +80,7 @@ def _order_largest_first(group: GroupSubscription, owners: Ints, previous: Ints)
 
 
 def _order_as_mapped(group: GroupSubscription, codes: Ints) -> Ints:
-    """All partitions as the assignor's map hands them out, filled topic by topic from one that is filled from a set."""
+    """Return all partitions in the order of the assignor's map, which is filled topic by topic."""
     subscriptions = dict.fromkeys(group.roster.topics[m] for m in group.order[group.walk].tolist())
     names = list(dict.fromkeys(topic for topics in subscriptions for topic in sorted(topics, key=utf16_sort_key)))
     names = [names[n] for n in compute_map_order(compute_string_hash_codes(names)).tolist()]

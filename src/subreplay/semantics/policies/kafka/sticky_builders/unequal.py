@@ -1,4 +1,4 @@
-"""Sticky assignment where members subscribe to different topics: keep, add, then move one by one while that helps."""
+"""Sticky assignment for different subscriptions: keep claims, add partitions, then move them while that helps."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ NO_PARTITIONS = np.zeros(0, np.int64)
 
 
 def build_unequal_target(group: GroupSubscription) -> AssignmentTarget:
-    """The target of the general algorithm (``kafka.md`` §4.4).
+    """Build the target of the general algorithm (``kafka.md`` §4.4).
 
-    A claim stands if the member still subscribes to the topic, and its rack does not mismatch. The rest is
-    ``assign_and_balance``, topics with the fewest subscribers first; unless a claim was dropped, what nobody claimed is
-    the first to move when it comes to balancing. As ``AbstractStickyAssignor.GeneralAssignmentBuilder`` (4.0.2).
+    A claim is kept if the member still subscribes to the topic and its rack does not mismatch. ``assign_and_balance``
+    assigns the rest, topics with the fewest subscribers first. Unless a claim was dropped, unclaimed partitions are the
+    first to move in balancing. As ``AbstractStickyAssignor.GeneralAssignmentBuilder`` (4.0.2).
     """
     racks = find_racks(group)
     owners, _ = settle_claims(group)
@@ -33,13 +33,13 @@ def build_unequal_target(group: GroupSubscription) -> AssignmentTarget:
 
 
 def order_scarcest_first(group: GroupSubscription) -> Ints:
-    """All partitions by the number of their topic's subscribers, then topic and number."""
+    """Sort all partitions by the number of their topic's subscribers, then by topic and number."""
     numbers = np.flatnonzero(group.exists)
     return numbers[np.argsort(group.subscribers.sum(axis=1)[group.topic[numbers]], kind="stable")]
 
 
 def find_moving_partitions(group: GroupSubscription, owners: Ints) -> Flags:
-    """Partitions that their owner does not claim, while others do (``kafka.md`` §4.5)."""
+    """Return partitions that other members claim but their owner does not (``kafka.md`` §4.5)."""
     moving = np.zeros(len(owners), np.bool_)
     moving[group.claimed] = True
     moving[group.claimed[owners[group.claimed] == group.claimants]] = False
@@ -52,14 +52,15 @@ def assign_and_balance(
     """Complete ``owners`` and balance them, in place.
 
     1. Unassigned partitions go, in ``order``, to their smallest subscriber: the one with the fewest partitions, then
-       the smallest id. Those that can go to a member whose rack does not mismatch go before the others.
+       the smallest id. Partitions that fit a member's rack go before the others.
     2. ``balance``: a partition goes to its ``previous`` owner if that has at least two partitions less than its owner,
-       or else to its smallest subscriber if that has; ``early`` ones first, then all in ``order``. Topics with one
-       subscriber take no part, nor do members who hold all they can and nothing that another could.
-    3. If there were owners before, and the turns of all moved something but did not lessen the differences in size,
-       step 2 is undone.
+       or else to its smallest subscriber under the same condition. ``early`` ones go first, then all in ``order``.
+       Topics with one subscriber are excluded, and so are members that own all they can and only partitions that no
+       other member could own.
+    3. If there were owners before, and the last passes moved a partition without reducing the differences in size, step
+       2 is undone.
 
-    ``margin`` is of ``balance``.
+    ``margin`` is that of ``balance``.
     """
     sizes = np.bincount(owners[owners != UNASSIGNED], minlength=len(group.order))
     initial = not sizes.any()
@@ -88,11 +89,11 @@ def _build_state(group: GroupSubscription, owners: Ints, sizes: Ints) -> Assignm
 
 
 def _compute_unevenness(sizes: Ints) -> int:
-    """The sum of the differences between every two sizes."""
+    """Compute the sum of the differences between every two sizes."""
     return int((2 * np.arange(len(sizes)) - len(sizes) + 1) @ np.sort(sizes))
 
 
 def _spread_hash_codes(codes: Ints) -> Ints:
-    """Hash codes as ``HashMap`` scatters them over its buckets."""
+    """Spread hash codes as ``HashMap`` does over its buckets."""
     unsigned = codes & 0xFFFFFFFF
     return unsigned ^ unsigned >> 16

@@ -1,3 +1,5 @@
-"""How the server's uniform assignor builds an assignment: of a ``group`` whose members subscribe to the same topics
-``equal`` (``UniformHomogeneousAssignmentBuilder``), elsewhere ``unequal`` (``UniformHeterogeneousAssignmentBuilder``).
+"""The algorithms of the server's uniform assignor.
+
+For a ``group`` whose members subscribe to the same topics it is ``equal`` (``UniformHomogeneousAssignmentBuilder``),
+otherwise ``unequal`` (``UniformHeterogeneousAssignmentBuilder``).
 """

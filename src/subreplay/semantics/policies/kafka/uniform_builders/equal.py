@@ -1,4 +1,4 @@
-"""The uniform assignor where all members subscribe to the same topics: quotas, kept and filled in Java's order."""
+"""The uniform assignor for equal subscriptions: quotas, kept and filled in Java's order."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from subreplay.semantics.policies.kafka.uniform_builders.group import UniformGro
 
 
 def assign_equal(group: UniformGroup) -> Owners:
-    """The owner of each partition, by index in the group; as ``UniformHomogeneousAssignmentBuilder`` (4.0.2).
+    """Return the owner of each partition, by index in the group; as ``UniformHomogeneousAssignmentBuilder`` (4.0.2).
 
-    Members in order have a quota of ``partitions // members``, and one more as long as such extras are left. They keep
-    the first partitions of their target up to the quota. One whose target does not fill a quota with an extra gives the
-    extra up as long as there are members enough to take all extras after it. What nobody has, then what was
-    surrendered, fills the members with room in order.
+    Members in order have a quota of ``partitions // members``, and one more while extras remain. They keep the first
+    partitions of their target up to the quota. A member whose target does not fill a quota with an extra gives the
+    extra up, if enough members follow to take all remaining extras. Unowned partitions, then surrendered ones, fill the
+    members with free capacity in order.
     """
     bounds, is_subscribed = group.partitions.bounds, group.is_subscribed
     walk, codes = _order_partitions(group.partitions, group.subscriptions[0])
@@ -39,9 +39,10 @@ def assign_equal(group: UniformGroup) -> Owners:
 
 @lru_cache(maxsize=8)  # the partitions and the subscription stay the same for many rebalances
 def _order_partitions(partitions: Partitions, subscription: frozenset[str]) -> tuple[Ints, Ints]:
-    """The partitions subscribed to, in the order of a ``HashSet`` of topic ids; and the hash code of each topic's id.
+    """Return the subscribed partitions in the order of a ``HashSet`` of topic ids, and the hash code of each topic's
+    id.
 
-    That set is a copy of the ``HashSet`` of subscribed names, missing topics included, and as large.
+    That set is a copy of the ``HashSet`` of subscribed names, including missing topics, with the same capacity.
     """
     names = sorted(subscription)
     capacity = compute_copy_capacity(len(names))
@@ -59,7 +60,7 @@ def _order_partitions(partitions: Partitions, subscription: frozenset[str]) -> t
 def _revise_targets(
     partitions: int, begins: Ints, targets: Ints, is_subscribed: Flags, topics: Ints, bounds: Ints, codes: Ints
 ) -> tuple[Ints, Ints]:  # pragma: no cover - compiled
-    """What members surrender, in order, and how many each has room for."""
+    """Return the partitions that members surrender, in order, and the free capacity of each member."""
     members = len(begins) - 1
     share, extras = partitions // members, partitions % members
     surrendered, count = np.empty_like(targets), 0
@@ -84,9 +85,9 @@ def _revise_targets(
 
 @compiled
 def _order_as_mapped(target: Ints, topics: Ints, bounds: Ints, codes: Ints) -> Ints:  # pragma: no cover - compiled
-    """The order of one member's partitions in a ``HashMap`` from topic id to ``HashSet`` of partitions.
+    """Return the order of one member's partitions in a ``HashMap`` from topic id to ``HashSet`` of partitions.
 
-    Both got them ascending, as a record lists them that was written in order.
+    Both were filled in ascending order, as in a record that was written in order.
     """
     topic = topics[target]
     begins = np.append(0, np.flatnonzero(topic[1:] != topic[:-1]) + 1)

@@ -1,4 +1,4 @@
-"""A group as the server's uniform assignor sees it: members in the order that Java walks them, and their targets."""
+"""A group as the server's uniform assignor sees it: members in Java's map order, and their targets."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from subreplay.semantics.policies.kafka.subscriptions import Flags, build_subscr
 
 
 class UniformGroup(NamedTuple):
-    """Members by their index in the coordinator's ``HashMap`` of member ids, which got them in join order.
+    """Members by their index in the coordinator's ``HashMap`` of member ids, filled in join order.
 
-    ``order[index]`` is a member's position in join order, ``subscriptions[index]`` the topics that it names.
-    ``build_subscription_matrix`` is topic by member, ``topic`` is by partition number. ``targets`` are the partitions
-    of the previous target that exist, member after member, each one's ascending; ``target_owners`` are whose they are.
+    ``order[index]`` is a member's position in join order, ``subscriptions[index]`` are its topics. ``subscribed`` is
+    topic by member, ``topic`` is by partition number. ``targets`` are the existing partitions of the previous targets,
+    member after member, ascending. ``target_owners`` are their members.
     """
 
     partitions: Partitions
@@ -33,7 +33,7 @@ class UniformGroup(NamedTuple):
 
     @classmethod
     def from_members(cls, partitions: Partitions, members: Sequence[GroupMember]) -> UniformGroup:
-        """The group of these members, in join order."""
+        """Build the group of these members, in join order."""
         roster = Roster.from_members(members)
         order = compute_map_order(roster.hash_codes)
         subscriptions = [*map(roster.topics.__getitem__, order.tolist())]
@@ -56,12 +56,12 @@ class UniformGroup(NamedTuple):
 
     @property
     def is_subscribed(self) -> Flags:
-        """Whether each target's holder still subscribes to its topic."""
+        """Whether each target's owner still subscribes to its topic."""
         return self.subscribed[self.topic[self.targets], self.target_owners]
 
 
 def get_topic_id(partitions: Partitions, topic: str) -> UUID:
-    """The id of a topic; raises InputError if it has none."""
+    """Return the id of a topic; raises InputError if it has none."""
     if topic not in partitions.topic_ids:
-        raise InputError(f"kafka.uniform: topic {topic!r} has no id, and topics are ordered by id")
+        raise InputError(f"kafka.uniform: topic {topic!r} has no id, but the assignor sorts topics by id")
     return partitions.topic_ids[topic]

@@ -1,4 +1,4 @@
-"""The uniform assignor where members subscribe to different topics: topic by topic, then moves until it is level."""
+"""The uniform assignor for different subscriptions: assign topic by topic, then move partitions until it is level."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SIGNS = 1 << 127 | 1 << 63  # Java compares an id as two signed longs
 
 
 def assign_unequal(group: UniformGroup) -> Owners:
-    """The owner of each partition, by index in the group; as ``UniformHeterogeneousAssignmentBuilder`` (4.0.2).
+    """Return the owner of each partition, by index in the group; as ``UniformHeterogeneousAssignmentBuilder`` (4.0.2).
 
-    Targets are kept. Topics come by partitions per subscriber, most first, then by subscribers, fewest first, then by
-    id. What nobody has of a topic goes to the subscribers with the fewest partitions. Then, in up to 16 passes over the
-    topics with two subscribers or more, a topic's partitions move from the subscribers with the most partitions to
-    those with the fewest, until these differ by no more than one or the former have none of this topic left. It ends
-    when all topics in turn stayed as they were. Levels every topic, but is no global optimum.
+    Targets are kept. Topics are sorted by partitions per subscriber (most first), then by subscribers (fewest first),
+    then by id. The unowned partitions of a topic go to the subscribers with the fewest partitions. Then up to 16 passes
+    go over the topics with two or more subscribers. A topic's partitions move from the subscribers with the most
+    partitions to those with the fewest, until these differ by at most one or the former have none of this topic. The
+    passes end when a whole pass changes nothing. The result is level in every topic, but not a global optimum.
     """
     partitions, is_subscribed = group.partitions, group.is_subscribed
     owners = np.full(len(partitions), UNASSIGNED, np.int32)
@@ -46,7 +46,8 @@ def _order_densest_first(group: UniformGroup) -> Ints:
 
 
 class FillState(NamedTuple):
-    """Members take partitions in rounds, from the fewest up: the first ``end`` are at ``level``, ``turn`` is next."""
+    """The state while members take partitions in rounds, the smallest first: the first ``end`` are at ``level``,
+    ``turn`` is next."""
 
     end: int
     level: int
@@ -54,9 +55,10 @@ class FillState(NamedTuple):
 
 
 class DrainState(NamedTuple):
-    """Members give partitions in rounds, from the most down: ``start`` to ``end`` are at ``level``, ``turn`` is next.
+    """The state while members give partitions in rounds, the largest first: ``start`` to ``end`` are at ``level``,
+    ``turn`` is next.
 
-    From ``end`` on are those that have nothing left to give.
+    Members from ``end`` on have nothing to give.
     """
 
     start: int
@@ -67,13 +69,13 @@ class DrainState(NamedTuple):
 
 @compiled
 def _rank_by_size(members: Ints, sizes: Ints) -> Ints:  # pragma: no cover - compiled
-    """Members by size, then by number."""
+    """Sort members by size, then by number."""
     return np.sort(sizes[members] * len(sizes) + members) % len(sizes)
 
 
 @inlined
 def _advance_taker(ranked: Ints, sizes: Ints, fill: FillState) -> FillState:  # pragma: no cover - compiled
-    """After this, the taker is the one before ``turn``."""
+    """Advance to the next taker, which is then the member before ``turn``."""
     end, level, turn = fill
     if turn >= end:
         level += 1
@@ -85,7 +87,7 @@ def _advance_taker(ranked: Ints, sizes: Ints, fill: FillState) -> FillState:  # 
 
 @inlined
 def _advance_giver(ranked: Ints, sizes: Ints, drain: DrainState) -> DrainState:  # pragma: no cover - compiled
-    """After this, the giver is the one after ``turn``; there is none if ``end`` is 0."""
+    """Advance to the next giver, which is then the member after ``turn``; there is none if ``end`` is 0."""
     start, end, level, turn = drain
     if turn < start:
         is_exhausted = end <= start and start > 0
@@ -117,7 +119,7 @@ def _assign_unowned(
 def _level_topics(
     topics: Ints, bounds: Ints, counts: Ints, subscribed: Flags, owners: Owners, sizes: Ints
 ) -> None:  # pragma: no cover - compiled
-    """Whole rounds over the topics, from the last one that moved back to it."""
+    """Repeat passes over the topics until a whole pass, from the last topic that moved back to it, changes nothing."""
     last_moved = -1
     for _ in range(MAX_PASSES):
         for topic in topics:
@@ -130,7 +132,7 @@ def _level_topics(
 
 @compiled
 def _level_topic(subscribed: Flags, owners: Owners, sizes: Ints) -> bool:  # pragma: no cover - compiled
-    """Move this topic's partitions until its subscribers are level; whether any moved."""
+    """Move this topic's partitions until its subscribers are level; return whether any moved."""
     fewest, most = _find_extremes(subscribed, sizes)
     if most - fewest <= 1:
         return False
@@ -159,7 +161,7 @@ def _level_topic(subscribed: Flags, owners: Owners, sizes: Ints) -> bool:  # pra
 
 @compiled
 def _find_extremes(subscribed: Flags, sizes: Ints) -> tuple[int, int]:  # pragma: no cover - compiled
-    """The fewest and the most partitions that any subscriber has."""
+    """Return the fewest and the most partitions of any subscriber."""
     fewest, most = sizes.max(), 0
     for member in range(len(sizes)):
         if subscribed[member]:
@@ -169,7 +171,7 @@ def _find_extremes(subscribed: Flags, sizes: Ints) -> tuple[int, int]:  # pragma
 
 @compiled
 def _link_partitions(owners: Owners, members: int) -> tuple[Ints, Ints]:  # pragma: no cover - compiled
-    """Each member's last partition, and the one before each partition that has the same owner; -1 for none."""
+    """Return each member's last partition, and for each partition the previous one of its owner; -1 for none."""
     last = np.full(members, -1, np.int64)
     before = np.empty(len(owners), np.int64)
     for partition, owner in enumerate(owners):
