@@ -134,7 +134,7 @@ def test_an_unknown_key(spoken, run_file):
 def test_a_bad_policy(spoken, run_file):
     code, _, err = spoken("audit", "--config", run_file("subscription: {policy: pulsar.keyshared}"))
     assert code == 2
-    assert f"{run_file()}:1: subscription: unknown policy 'pulsar.keyshared'; nearest: " in err
+    assert f"{run_file()}:1: subscription: unknown policy 'pulsar.keyshared'. Use one of the nearest names: " in err
 
 
 def test_a_long_message_is_not_cut_into_lines(spoken, run_file):

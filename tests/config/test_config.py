@@ -221,7 +221,8 @@ def test_an_application_may_hang_or_acknowledge_nothing_from_an_instant_on():
 def test_a_replay_of_a_group_knows_the_releases_that_it_says() -> None:
     old = GroupScenario(name="s", policy="kafka.range", profile="kafka-2.3", dispatch={})
     with pytest.raises(
-        ConfigError, match=r"the simulation of a group \(dispatch\) has no profile 'kafka-2.3'; it has: kafka-4.0"
+        ConfigError,
+        match=r"the simulation of a group \(dispatch\) has no profile 'kafka-2.3'. Valid profiles: kafka-4.0",
     ):
         old.make_policy()
     assert old.model_copy(update={"dispatch": None}).make_policy().profile == "kafka-2.3"

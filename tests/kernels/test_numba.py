@@ -204,7 +204,7 @@ def test_who_looks_for_a_fault_has_indexes_checked_by_reference_too(monkeypatch)
 
 
 def test_an_array_with_gaps_cannot_be_passed_by_reference():
-    with pytest.raises(TypeError, match="Pair: table must be without gaps"):
+    with pytest.raises(TypeError, match="Pair: table must be contiguous"):
         _fill(Pair(np.zeros(5, np.uint64), np.zeros((2, 6))[:, ::2]), 4)
 
 

@@ -80,7 +80,7 @@ def test_a_partition_is_the_one_that_kafka_picks(spark: SparkSession, keys: Data
     [
         (
             lambda: functions.compute_slot("key", "pulsar-9"),
-            "has no profile 'pulsar-9'; it has: documented, pulsar-2.10",
+            "has no profile 'pulsar-9'. Valid profiles: documented, pulsar-2.10",
         ),
         (
             lambda: functions.compute_slot("key", "pulsar-4.0", "pulsar.failover"),
@@ -88,7 +88,7 @@ def test_a_partition_is_the_one_that_kafka_picks(spark: SparkSession, keys: Data
         ),
         (
             lambda: functions.compute_slot("key", "pulsar-4.0", range=3),
-            "has no option 'range'; its options: allow_out_of_order",
+            "has no option 'range'. Valid options: allow_out_of_order",
         ),
         (lambda: functions.kafka_partition("key", 0), "a topic has at least one partition, not 0"),
     ],

@@ -1,4 +1,4 @@
-"""The bytes behind an Arrow column of strings or binaries, as the two flat arrays a compiled loop needs."""
+"""The bytes of an Arrow column of strings or binaries, as two flat arrays for a compiled loop."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _NO_BYTES = np.frombuffer(b"", np.uint8)
 
 
 def hash_column(values: Column, kernel: Kernel[Hash]) -> NDArray[Hash]:
-    """``kernel(data, offsets)`` over every row of ``values``; a null row is 0.
+    """Apply ``kernel(data, offsets)`` to every row of ``values``; a null row is 0.
 
-    ``offsets`` has one element more than there are rows; row i is ``data[offsets[i]:offsets[i + 1]]``.
-    Raises TypeError if ``values`` is not a column of strings or binaries.
+    ``offsets`` has one element more than there are rows; row i is ``data[offsets[i]:offsets[i + 1]]``. Raises TypeError
+    if ``values`` is not a column of strings or binaries.
     """
     if isinstance(values, pa.ChunkedArray):
         # chunk by chunk: one combined chunk of 32-bit offsets could not hold more than 2 GiB
@@ -40,13 +40,13 @@ def hash_column(values: Column, kernel: Kernel[Hash]) -> NDArray[Hash]:
 
 
 def get_data_and_offsets(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The two arrays that ``hash_column`` gives its kernel, of one chunk; raises TypeError as it does.
+    """Return the two arrays that ``hash_column`` passes to its kernel, for one chunk; raises TypeError as it does.
 
-    They are of the same types whatever the column is and wherever its memory comes from, for which kernels would be
-    compiled anew: offsets of 64 bits, and bytes that cannot be written.
+    Their types do not depend on the column or its memory, because kernels are compiled for each type: 64-bit offsets
+    and read-only bytes.
     """
     if values.type not in OFFSET_TYPES:
-        raise TypeError(f"cannot hash a column of type {values.type}: strings or binaries are needed")
+        raise TypeError(f"cannot hash a column of type {values.type}. Pass a column of strings or binaries.")
     _, offsets_buffer, data_buffer = values.buffers()
     if not len(values):
         return _NO_BYTES, np.zeros(1, np.int64)

@@ -1,4 +1,4 @@
-"""The text that stands for a key set as bytes (``keyBytes``) in a message's metadata: base64 with padding."""
+"""The metadata text of a key that was set as bytes (``keyBytes``): base64 with padding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PADDING = ord("=")
 
 
 def encode_base64(keys: Column) -> Column:
-    """Every row of a binary column as base64: a ``large_binary`` column; null stays null.
+    """Encode every row of a binary column as base64, into a ``large_binary`` column; null stays null.
 
     >>> encode_base64(pa.array([b"a", None, b"abc"])).to_pylist()
     [b'YQ==', None, b'YWJj']

@@ -1,7 +1,7 @@
 """``boost::hash<std::string>`` as Pulsar's C++ client uses it (``BoostHash``, its default; row L-ROUTE-1).
 
-Boost changed the hash of strings in 1.81 and again in 1.82. Releases of the client up to 3.4 were built with 1.64 to
-1.80, later ones with 1.83 and above. Both are those of 64-bit machines; before 1.81 bytes above 127 are negative
+Boost changed the hash of strings in 1.81 and in 1.82. Releases of the client up to 3.4 were built with 1.64 to 1.80,
+later ones with 1.83 and above. Both hashes are those of 64-bit machines. Before 1.81, bytes above 127 are negative
 numbers, as ``char`` is on x86.
 """
 
@@ -23,12 +23,12 @@ _HALF = np.uint64(32)
 
 
 def boost_hash_array(values: Column) -> NDArray[np.uint32]:
-    """The lower 31 bits of the hash of every row of a string or binary column, as of Boost 1.82; 0 for a null row."""
+    """Compute the lower 31 bits of the hash of every row as of Boost 1.82; 0 for a null row."""
     return _keep_lower_bits(hash_column(values, _hash_rows))
 
 
 def boost_hash_1_80_array(values: Column) -> NDArray[np.uint32]:
-    """The same as of Boost 1.56 to 1.80."""
+    """Compute the lower 31 bits of the hash of every row as of Boost 1.56 to 1.80; 0 for a null row."""
     return _keep_lower_bits(hash_column(values, _hash_rows_1_80))
 
 
@@ -68,7 +68,7 @@ def _hash_rows(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[n
 
 @hot
 def _read_tail(data: NDArray[np.uint8], begin: int, end: int) -> np.uint64:  # pragma: no cover - compiled
-    """The last, fewer than eight bytes as a number (``hash_range``)."""
+    """Return the last bytes, fewer than eight, as a number (``hash_range``)."""
     count = end - begin
     if count >= 4:
         high = _read_little_endian(data, end - 4, end) << np.uint64((count - 4) * 8)
@@ -90,7 +90,7 @@ def _read_little_endian(data: NDArray[np.uint8], begin: int, end: int) -> np.uin
 
 @hot
 def _mix(x: np.uint64, y: np.uint64) -> np.uint64:  # pragma: no cover - compiled
-    """The two halves of the product of 128 bits, xored (``mulx``)."""
+    """Xor the two halves of the 128-bit product (``mulx``)."""
     x1, x2, y1, y2 = x & _LOW, x >> _HALF, y & _LOW, y >> _HALF
     low, mid, other, high = x1 * y1, x1 * y2, x2 * y1, x2 * y2
     carried = (low >> _HALF) + (mid & _LOW) + (other & _LOW)

@@ -1,4 +1,4 @@
-"""The order in which ``java.util.HashMap`` and ``HashSet`` hand out their keys; some Kafka assignors depend on it."""
+"""The iteration order of ``java.util.HashMap`` and ``HashSet``, which some Kafka assignors depend on."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Ints: TypeAlias = NDArray[np.int64]
 
 @compiled
 def compute_map_order(codes: Ints, capacity: int = DEFAULT_CAPACITY) -> Ints:  # pragma: no cover - compiled
-    """The positions of keys with these ``hashCode``s as a map iterates over them that got them in the order given.
+    """Return the positions of keys with these ``hashCode``s in a map's iteration order, if inserted in the given order.
 
-    The keys are distinct (their codes need not be); codes are signed or unsigned 32 bits. ``capacity`` is the number of
-    buckets at first, a power of two; it doubles when the map is more than three quarters full, and, below 64, when a
+    The keys are distinct (their codes need not be); codes are signed or unsigned 32 bits. ``capacity`` is the initial
+    number of buckets, a power of two. It doubles when the map is more than three quarters full and, below 64, when a
     bucket gets its ninth key. A key's bucket is ``(h ^ h >>> 16) % buckets``. Keys of one bucket come in the order of
     their insertion, which doubling keeps.
 
@@ -58,7 +58,7 @@ def compute_map_order(codes: Ints, capacity: int = DEFAULT_CAPACITY) -> Ints:  #
 
 @operation
 def compute_capacity(expected: int) -> int:  # pragma: no cover - compiled
-    """The buckets of ``new HashMap(expected)`` at first.
+    """Compute the initial number of buckets of ``new HashMap(expected)``.
 
     >>> [compute_capacity(expected) for expected in (0, 1, 12, 17)]
     [1, 1, 16, 32]
@@ -71,7 +71,7 @@ def compute_capacity(expected: int) -> int:  # pragma: no cover - compiled
 
 @operation
 def compute_copy_capacity(size: int) -> int:  # pragma: no cover - compiled
-    """The buckets of ``new HashSet(collection)`` at first, given the size of the collection: 16 at least.
+    """Compute the initial number of buckets of ``new HashSet(collection)`` for a collection of that size, at least 16.
 
     >>> [compute_copy_capacity(size) for size in (0, 11, 12, 24)]
     [16, 16, 32, 64]
@@ -80,7 +80,7 @@ def compute_copy_capacity(size: int) -> int:  # pragma: no cover - compiled
 
 
 def compute_string_hash_codes(texts: Sequence[str]) -> Ints:
-    """``String.hashCode`` of each text: over its UTF-16 units, a signed 32-bit number.
+    """Compute ``String.hashCode`` of each text: over its UTF-16 units, a signed 32-bit number.
 
     >>> compute_string_hash_codes(["", "a", "polygenelubricants"]).tolist()
     [0, 97, -2147483648]
@@ -97,7 +97,7 @@ def _compute_hash_code(text: str) -> int:
 
 
 def compute_uuid_hash_code(uuid: UUID) -> int:
-    """``hashCode`` of ``java.util.UUID`` and of Kafka's ``Uuid``: its four words xored, unsigned.
+    """Compute ``hashCode`` of ``java.util.UUID`` and of Kafka's ``Uuid``: its four words xored, unsigned.
 
     >>> compute_uuid_hash_code(UUID(int=0x00000001_00000002_00000004_80000000))
     2147483655

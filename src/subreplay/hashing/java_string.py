@@ -1,4 +1,4 @@
-"""Java's ``String.hashCode``: how Pulsar producers choose a partition by default (row L-ROUTE-1)."""
+"""Java's ``String.hashCode``, by which Pulsar producers choose a partition by default (row L-ROUTE-1)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def java_string_hash(text: str) -> int:
-    """``text.hashCode() & 0x7fffffff`` over UTF-16 units, as Pulsar's ``JavaStringHash`` computes it.
+    """Compute ``text.hashCode() & 0x7fffffff`` over UTF-16 units, as Pulsar's ``JavaStringHash`` does.
 
     >>> java_string_hash("polygenelubricants")  # its hashCode is Integer.MIN_VALUE
     0
@@ -32,9 +32,9 @@ def java_string_hash(text: str) -> int:
 
 
 def java_string_hash_array(values: Column) -> NDArray[np.uint32]:
-    """``java_string_hash`` of every row of a string or binary (UTF-8) column; the hash of a null row is 0.
+    """Compute ``java_string_hash`` of every row of a string or binary (UTF-8) column; 0 for a null row.
 
-    What is not UTF-8 is decoded as ``decode_java_utf8`` does, one row at a time.
+    Rows that are not UTF-8 are decoded as ``decode_java_utf8`` does, one row at a time.
     """
     keys = values.cast(pa.large_binary())
     hashes = hash_column(keys, _hash_rows)
@@ -44,7 +44,8 @@ def java_string_hash_array(values: Column) -> NDArray[np.uint32]:
 
 
 def decode_java_utf8(data: bytes) -> str:
-    r"""``new String(data, UTF_8)``: as Python's replacing decoder, but an encoded surrogate is replaced as a whole.
+    r"""Decode as ``new String(data, UTF_8)``, like Python's replacing decoder, but one encoded surrogate gives one
+    replacement character.
 
     >>> decode_java_utf8(b"\xed\xb5\xbf") == "\ufffd", b"\xed\xb5\xbf".decode("utf-8", "replace") == "\ufffd" * 3
     (True, True)
@@ -54,9 +55,9 @@ def decode_java_utf8(data: bytes) -> str:
 
 @lru_cache(maxsize=1 << 16)  # the members of a group are put in order in every rebalance
 def utf16_sort_key(name: str) -> bytes:
-    """A sort key that orders strings as ``String.compareTo`` does.
+    """Return a sort key that orders strings as ``String.compareTo`` does.
 
-    UTF-16 units put U+1F600 (a surrogate pair) before U+FFFD; Python, which compares code points, does not.
+    UTF-16 units put U+1F600 (a surrogate pair) before U+FFFD. Python compares code points, so it does not.
     """
     return name.encode("utf-16-be", "surrogatepass")
 
@@ -73,7 +74,7 @@ def _hash_rows(
 
 @hot
 def _hash_bytes(data: NDArray[np.uint8], begin: int, end: int) -> int:  # pragma: no cover - compiled
-    """The hash of UTF-8 text, or ``_NOT_UTF8``."""
+    """Return the hash of UTF-8 text, or ``_NOT_UTF8``."""
     total, at = 0, begin
     while at < end:
         width, point = _decode_lead_byte(data[at])
@@ -95,7 +96,7 @@ def _hash_bytes(data: NDArray[np.uint8], begin: int, end: int) -> int:  # pragma
 
 @hot
 def _decode_lead_byte(byte: int) -> tuple[int, int]:  # pragma: no cover - compiled
-    """How many bytes a first byte announces (0: it cannot be one), and its own bits of the code point."""
+    """Return the number of bytes that a first byte announces (0 if it is invalid), and its bits of the code point."""
     if byte < 0x80:
         return 1, byte
     if byte < 0xC0 or byte >= 0xF8:

@@ -25,12 +25,12 @@ _FNV_BASIS, _FNV_PRIME = np.uint32(0x811C9DC5), np.uint32(0x01000193)
 
 
 def crc32_array(values: Column) -> NDArray[np.uint32]:
-    """``zlib.crc32`` of every row of a string or binary column; that of a null row is 0."""
+    """Compute ``zlib.crc32`` of every row of a string or binary column; 0 for a null row."""
     return hash_column(values, _hash_crc32_rows)
 
 
 def fnv1a_array(values: Column) -> NDArray[np.uint32]:
-    """Unsigned 32-bit FNV-1a of every row of a string or binary column; that of a null row is 0."""
+    """Compute the unsigned 32-bit FNV-1a of every row of a string or binary column; 0 for a null row."""
     return hash_column(values, _hash_fnv1a_rows)
 
 

@@ -1,4 +1,4 @@
-"""A 64-bit identity of a key, for telling keys apart where a broker's 31-bit hash would merge two of them."""
+"""A 64-bit identity of a key, which distinguishes keys that share a broker's 31-bit hash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MIX = np.uint64(0xFF51AFD7ED558CCD)
 
 
 def compute_key_identities(values: Column) -> NDArray[np.int64]:
-    """FNV-1a over the bytes of each row, finished with Murmur3's 64-bit mix; never negative, 0 for a null row.
+    """Compute FNV-1a over the bytes of each row, finished with Murmur3's 64-bit mix; never negative, 0 for a null row.
 
     Two of ten million keys collide with a probability of about 5e-6.
     """

@@ -15,7 +15,7 @@ _M = np.uint32(0x5BD1E995)
 
 
 def murmur2_32(data: bytes) -> int:
-    """Unsigned 32-bit Murmur2 of ``data`` with Kafka's seed (Java prints the same bits signed).
+    """Compute the unsigned 32-bit Murmur2 of ``data`` with Kafka's seed (Java prints the same bits signed).
 
     >>> murmur2_32(b"user-563222")
     2460320317
@@ -24,12 +24,12 @@ def murmur2_32(data: bytes) -> int:
 
 
 def murmur2_32_array(values: Column) -> NDArray[np.uint32]:
-    """``murmur2_32`` of every row of a string or binary column; the hash of a null row is 0."""
+    """Compute ``murmur2_32`` of every row of a string or binary column; 0 for a null row."""
     return hash_column(values, _murmur2_rows)
 
 
 def choose_kafka_partition(key: bytes, partitions: int) -> int:
-    """The partition of a keyed record: ``toPositive(murmur2(key)) % partitions`` (``BuiltInPartitioner``)."""
+    """Choose the partition of a keyed record: ``toPositive(murmur2(key)) % partitions`` (``BuiltInPartitioner``)."""
     return (murmur2_32(key) & MASK_31) % partitions
 
 

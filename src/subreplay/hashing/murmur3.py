@@ -1,6 +1,6 @@
-"""Murmur3 (x86, 32 bit, seed 0): the hash behind every Pulsar key.
+"""Murmur3 (x86, 32 bit, seed 0): the hash of every Pulsar key.
 
-Pulsar itself keeps the lower 31 bits (``Murmur3_32Hash.makeHash``); the values here are the whole unsigned 32 bits.
+Pulsar itself keeps the lower 31 bits (``Murmur3_32Hash.makeHash``). The values here are all 32 bits, unsigned.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _F1, _F2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 
 
 def murmur3_32(data: bytes) -> int:
-    """Unsigned 32-bit Murmur3 of ``data``.
+    """Compute the unsigned 32-bit Murmur3 of ``data``.
 
     >>> murmur3_32(b"Order-3459134")
     3112179635
@@ -30,7 +30,7 @@ def murmur3_32(data: bytes) -> int:
 
 
 def murmur3_32_array(values: Column) -> NDArray[np.uint32]:
-    """``murmur3_32`` of every row of a string or binary column; the hash of a null row is 0."""
+    """Compute ``murmur3_32`` of every row of a string or binary column; 0 for a null row."""
     return hash_column(values, _murmur3_rows)
 
 
@@ -58,7 +58,7 @@ def _murmur3_bytes(data: NDArray[np.uint8], begin: int, end: int) -> np.uint32: 
 
 @hot
 def read_little_endian(data: NDArray[np.uint8], begin: int, end: int) -> np.uint32:  # pragma: no cover - compiled
-    """Up to four bytes ``data[begin:end]`` as an unsigned number."""
+    """Read up to four bytes ``data[begin:end]`` as an unsigned number."""
     block = np.uint32(0)
     for at in range(begin, end):
         block = np.uint32(block | np.uint32(data[at]) << np.uint32(8 * (at - begin)))

@@ -1,9 +1,9 @@
-"""Which partition a producer sends a message to (documented rows L-ROUTE-1, 2 and 4), alike in 3.2.3 and 4.x.
+"""The partition that a producer chooses for a message (documented rows L-ROUTE-1, 2 and 4), in 3.2.3 and 4.x.
 
-A keyed message follows its key under ``RoundRobinPartition`` and ``SinglePartition`` alike. The key is text: that of a
-message built with ``keyBytes`` is base64 (``encode_base64``). The ordering key has no say. Without a key,
-``SinglePartition`` stays with one partition, picked at random when the producer starts; ``RoundRobinPartition`` cycles.
-Kafka's clients hash the bytes of a key.
+Under ``RoundRobinPartition`` and ``SinglePartition`` the key decides the partition of a keyed message. The key is text;
+that of a message built with ``keyBytes`` is base64 (``encode_base64``). The ordering key does not matter. Without a
+key, ``SinglePartition`` uses one partition, chosen at random when the producer starts, and ``RoundRobinPartition``
+rotates. Kafka's clients hash the bytes of a key.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ HASHES: Final[Mapping[str, Callable[[Column], Hashes]]] = {
     "boost": boost_hash_array,
     "boost_1_80": boost_hash_1_80_array,
 }
-"""The hashes of a column of keys by which producers choose partitions; 0 for a null row."""
+"""The hashes of a key column by which producers choose partitions; 0 for a null row."""
 BYTE_KEY_HASHES: Final = {"java_of_bytes": "java", "murmur3_of_bytes": "murmur3"}
 """Hashes of keys that were set as bytes, which Pulsar's Java client hashes as base64 text."""
 
 
 class PartitionScheme(NamedTuple):
-    """How a partition follows from a key: one of ``HASHES`` (and of keys set as bytes another one), whose sign is
-    ``dropped`` (the lower 31 bits), taken as the ``absolute`` value of 32 signed bits, or there is none (``unsigned``);
-    ``clients`` use it."""
+    """How a key decides its partition: one of ``HASHES`` (and another one for keys set as bytes), and its sign.
+
+    The sign is ``dropped`` (the lower 31 bits), the ``absolute`` value of 32 signed bits is taken, or the hash is
+    ``unsigned``. ``clients`` use the scheme.
+    """
 
     hash: str
     clients: str
@@ -74,7 +76,7 @@ SCHEMES: Final[Mapping[str, PartitionScheme]] = {
 }
 """The schemes by which clients choose the partition of a key, by name."""
 SCHEME_ALIASES: Final[Mapping[str, str]] = {"murmur2_random": MURMUR2, "fnv1a_random": "fnv1a", "crc32": "consistent"}
-"""Other names: for keys they choose alike."""
+"""Other names of schemes; they choose the same partition for a key."""
 SCHEME_NAMES: Final = (*SCHEMES, *SCHEME_ALIASES)
 
 HASHING_SCHEMES: Final[Mapping[str, Callable[[str], int]]] = {
@@ -85,7 +87,7 @@ HASHING_SCHEMES: Final[Mapping[str, Callable[[str], int]]] = {
 
 
 def get_default_scheme(policy: str) -> str:
-    """That of the Java client of the system whose policy it is.
+    """Return the scheme of the Java client for the system of a policy.
 
     >>> get_default_scheme("kafka.range"), get_default_scheme("pulsar.shared")
     ('murmur2', 'JavaStringHash')
@@ -94,19 +96,19 @@ def get_default_scheme(policy: str) -> str:
 
 
 def get_scheme(name: str) -> PartitionScheme:
-    """The scheme of that name. Raises ``KeyError`` where there is none."""
+    """Return the scheme of that name. Raises ``KeyError`` if there is none."""
     return SCHEMES[SCHEME_ALIASES.get(name, name)]
 
 
 def hash_keys(keys: Column) -> dict[str, Hashes]:
-    """All ``HASHES`` of a column of keys (bytes), also ``BYTE_KEY_HASHES``."""
+    """Compute all ``HASHES`` of a key column (bytes), and ``BYTE_KEY_HASHES``."""
     hashes_by_name = {name: hash_function(keys) for name, hash_function in HASHES.items()}
     base64_keys = encode_base64(keys)
     return hashes_by_name | {name: HASHES[of](base64_keys) for name, of in BYTE_KEY_HASHES.items()}
 
 
 def to_non_negative(hashes: Hashes, sign: str) -> NDArray[np.int64]:
-    """Hashes as numbers whose remainder is the partition.
+    """Convert hashes to numbers whose remainder is the partition.
 
     >>> hashes = np.array([0xFFFFFFFE], np.uint32)
     >>> [to_non_negative(hashes, sign).item() for sign in ("dropped", "absolute", "unsigned")]
@@ -118,7 +120,7 @@ def to_non_negative(hashes: Hashes, sign: str) -> NDArray[np.int64]:
 
 
 def choose_partition(key: str, partitions: int, scheme: str = JAVA_STRING_HASH) -> int:
-    """The partition, of ``partitions``, that a Java client of Pulsar sends a key to.
+    """Choose the partition, of ``partitions``, to which a Java client of Pulsar sends a key.
 
     >>> choose_partition("0", 7), choose_partition("0", 7, MURMUR3_32_HASH)
     (6, 6)
@@ -127,8 +129,10 @@ def choose_partition(key: str, partitions: int, scheme: str = JAVA_STRING_HASH) 
 
 
 def choose_partitions(keys: Column, partitions: int, scheme: str = JAVA_STRING_HASH) -> NDArray[np.int64]:
-    """The partition of every row of a column of keys (text as UTF-8); ``NO_PARTITION`` where there is no key, or where
-    an empty one counts as none."""
+    """Choose the partition of every row of a key column (text as UTF-8).
+
+    It is ``NO_PARTITION`` if there is no key, or if the key is empty and the scheme treats that as no key.
+    """
     rule = get_scheme(scheme)
     chosen = to_non_negative(HASHES[rule.hash](keys), rule.sign) % partitions
     chosen[keys.is_null().to_numpy(zero_copy_only=False)] = NO_PARTITION
@@ -138,18 +142,20 @@ def choose_partitions(keys: Column, partitions: int, scheme: str = JAVA_STRING_H
 
 
 def rotate_by_message(turns: NDArray[np.int64], partitions: int, start: int) -> NDArray[np.int64]:
-    """Keyless messages without batching: number ``turns[i]`` (from 0) of a producer that began with ``start``.
+    """Choose partitions of keyless messages without batching: number ``turns[i]`` (from 0) of a producer that began
+    with ``start``.
 
-    Follows ``RoundRobinPartitionMessageRouterImpl``, whose counter starts at random. The specification of row
-    L-ROUTE-2 without batching: no command reaches it.
+    Follows ``RoundRobinPartitionMessageRouterImpl``, whose counter starts at random. This is the specification of row
+    L-ROUTE-2 without batching; no command uses it.
     """
     return (start + turns) % partitions
 
 
 def rotate_by_clock(clock_ms: NDArray[np.int64], partitions: int, start: int, switch_ms: int = 10) -> NDArray[np.int64]:
-    """Keyless messages with batching: the partition changes every ``switch_ms`` of the producer's clock.
+    """Choose partitions of keyless messages with batching: the partition changes every ``switch_ms`` of the producer's
+    clock.
 
-    So a batch stays together. By default it is ten times the publish delay of 1 ms.
+    So a batch stays together. The default is ten times the publish delay of 1 ms.
 
     >>> rotate_by_clock(np.array([0, 9, 10, 25]), partitions=3, start=2).tolist()
     [2, 2, 0, 1]

@@ -1,7 +1,7 @@
 """From hash to slot: how each Key_Shared selector reduces a Murmur3 hash, by profile.
 
-Pulsar 3.2.3 reduces inside ``select()``; 4.x in ``StickyKeyConsumerSelector.makeStickyKeyHash``, where slot 0 is a
-sentinel and becomes 1. See ``profiles`` for the names.
+Pulsar 3.2.3 reduces the hash inside ``select()``. 4.x does it in ``StickyKeyConsumerSelector.makeStickyKeyHash``, where
+slot 0 is a sentinel and becomes 1. See ``profiles`` for the names.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class SlotRule:
     zero_becomes: int = 0
 
     def compute_slot(self, hash_: int) -> int:
-        """The slot of one unsigned 32-bit hash."""
+        """Compute the slot of one unsigned 32-bit hash."""
         return ((hash_ & MASK_31) % self.modulo + self.offset) or self.zero_becomes
 
     def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """The slot of each unsigned 32-bit hash."""
+        """Compute the slot of each unsigned 32-bit hash."""
         slots = (hashes & np.uint32(MASK_31)).astype(np.int64) % self.modulo + self.offset
         if self.zero_becomes:
             slots[slots == 0] = self.zero_becomes
@@ -43,7 +43,7 @@ class SlotRule:
 
 
 def make_range_rule(profile: str, range_size: int = HASH_RANGE) -> SlotRule:
-    """The rule of auto-split, sticky and everything else that counts slots ``0..range_size - 1``."""
+    """Return the rule of auto-split, sticky and all other selectors with slots ``0..range_size - 1``."""
     return SlotRule(range_size, zero_becomes=_SLOT_ZERO_BECOMES[profile])
 
 

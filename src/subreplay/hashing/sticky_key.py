@@ -1,7 +1,7 @@
-"""The bytes that decide which Key_Shared consumer gets a message: ordering key, else key, else a rule.
+"""The bytes that decide which Key_Shared consumer receives a message: ordering key, else key, else a rule.
 
-Follows ``Commands.peekStickyKey`` / ``resolveStickyKey`` (pulsar-common 3.2.3, 4.0.8, 4.2.4). The broker reads the
-outer metadata of an entry only, so a batch has one sticky key: that of its first message (documented row L-BATCH-3).
+Follows ``Commands.peekStickyKey`` / ``resolveStickyKey`` (pulsar-common 3.2.3, 4.0.8, 4.2.4). The broker only reads the
+outer metadata of an entry, so a batch has the sticky key of its first message (documented row L-BATCH-3).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def compute_sticky_key(
     sequence_id: int | None,
     profile: str,
 ) -> bytes | None:
-    """The sticky key of one message, or None where the profile needs a producer and sequence id that are not known.
+    """Compute the sticky key of one message, or None if the profile needs a producer and sequence id that are unknown.
 
     ``key`` is the metadata's ``partition_key`` as UTF-8; an empty key is a key. Raises ConfigError on an unknown
     profile.
@@ -55,8 +55,7 @@ def compute_sticky_keys(
     sequence_id: Column,
     profile: str,
 ) -> Column:
-    """``compute_sticky_key`` of every row: a ``large_binary`` column of equally long columns (strings or binaries,
-    bool, …).
+    """Compute the sticky key of every row as a ``large_binary`` column, from columns of equal length.
 
     ``key_is_base64`` None means that every key is already decoded.
     """
@@ -69,7 +68,8 @@ def compute_sticky_keys(
 
 
 def has_keyless_spread(profile: str) -> bool:
-    """Whether messages without a key are spread by producer and sequence id. Raises ConfigError on an unknown profile.
+    """Check whether messages without a key are spread by producer and sequence id. Raises ConfigError on an unknown
+    profile.
 
     >>> has_keyless_spread("pulsar-3.2"), has_keyless_spread("pulsar-4.0")
     (False, True)
@@ -87,7 +87,7 @@ def _build_keyless_keys(producer: Column, sequence_id: Column, rule: KeylessRule
 
 
 def _decode_flagged(keys: Column, is_base64: Column, rule: KeylessRule) -> Column:
-    """``keys`` with the rows flagged ``is_base64`` decoded; a null flag counts as not set."""
+    """Return ``keys`` with the rows flagged ``is_base64`` decoded; a null flag means false."""
     flagged = pc.and_(pc.fill_null(is_base64, False), pc.is_valid(keys))
     if not pc.any(flagged).as_py():
         return keys

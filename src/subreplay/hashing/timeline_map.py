@@ -1,8 +1,9 @@
-"""The order in which the group coordinator's own maps hand out their keys: ``org.apache.kafka.timeline``.
+"""The iteration order of the group coordinator's own maps, ``org.apache.kafka.timeline``.
 
-A ``TimelineHashMap`` is not ``java.util.HashMap``: it begins with two slots, chooses one by the upper bits of a
-multiplicative hash, doubles when a key more would make it three quarters as full as it is large, never shrinks, and
-hands out the keys of a slot the latest first (``BaseHashTable``, ``SnapshottableHashTable.CurrentIterator``, 4.0.2).
+A ``TimelineHashMap`` differs from ``java.util.HashMap``. It begins with two slots, and the upper bits of a
+multiplicative hash choose the slot. It doubles when one more key would make it three quarters as full as it is large,
+and never shrinks. It iterates over a slot from the latest key on (``BaseHashTable``,
+``SnapshottableHashTable.CurrentIterator``, 4.0.2).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _LOAD_FACTOR = 0.75
 
 
 class TimelineMapOrder:
-    """The keys of such a map, which were added and removed one after the other.
+    """The keys of such a map after additions and removals.
 
     >>> keys = TimelineMapOrder()
     >>> for key in ("a", "b", "c"): keys.add(key)
@@ -30,7 +31,7 @@ class TimelineMapOrder:
         self._size = 0
 
     def add(self, key: str) -> None:
-        """A key is put; one that is there keeps its place."""
+        """Add a key; an existing key keeps its place."""
         if (self._size + 1) * _LOAD_FACTOR > len(self._slots) and len(self._slots) < _MAX_SLOTS:
             before = list(self._iterate_in_order())
             self._slots = [[] for _ in range(2 * len(self._slots))]
@@ -42,7 +43,7 @@ class TimelineMapOrder:
             self._size += 1
 
     def remove(self, key: str) -> None:
-        """A key that is there is taken out."""
+        """Remove a key, if it exists."""
         slot = self._find_slot(key)
         if key in slot:
             slot.remove(key)

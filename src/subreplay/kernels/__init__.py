@@ -1,14 +1,14 @@
-"""How hot loops are compiled with numba, for every room that has some.
+"""Compilation of hot loops with numba, for every package that has some.
 
-``kernel`` has what modules say of their kernels without importing numba: each is made when it is first called.
-``compiled`` compiles a function and keeps the result on disk; a digest of all files that the function can see decides
-whether what was kept is still good. ``inlining`` has the decorators for loops over arrays that make none themselves:
-operations that Python calls, and parts that are compiled into them, the hot ones whatever their size. ``search`` is
-such a part. ``by_reference`` passes a named tuple of arrays to a kernel as one pointer, by numba's interface for
-extensions.
+``lazy_kernel`` lets modules declare kernels without importing numba; each is compiled when it is first called.
+``compiled`` compiles a function and caches the result on disk. A digest of all source files that the function can see
+decides whether the cached result is still valid. ``inlining`` has the decorators for loops over arrays that allocate
+none: operations that Python calls, and parts that are compiled into them. ``binary_search`` is such a part.
+``reference_types`` passes a named tuple of arrays to a kernel as one pointer, through numba's extension interface.
+``compilation_monitor`` reports compilations to the user.
 
-The kernels themselves stand in the rooms whose rules they compute. Nothing here knows what they compute.
+The kernels themselves are in the packages whose rules they compute. This package does not know them.
 
-What numba does not promise stands in ``numba_internals`` alone. ``tests/kernels`` fails where a release of numba
-changes any of it, and ``pyproject.toml`` takes only the releases that were tested.
+``numba_internals`` contains everything that numba does not guarantee. ``tests/kernels`` fails if a release of numba
+changes any of it, and ``pyproject.toml`` accepts only the tested releases.
 """

@@ -1,4 +1,4 @@
-"""Binary search inside compiled loops, over a stretch of an array, which a call of numpy would have to cut out."""
+"""Binary search in compiled loops over part of an array, without slicing it as numpy would."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from subreplay.kernels.inlining import hot
 
 @hot
 def count_up_to(values: Any, value: int, low: int, high: int) -> int:  # pragma: no cover - compiled
-    """How many of sorted ``values`` are at most ``value``, where that is known to be from ``low`` to ``high``."""
+    """Count the sorted ``values`` that are at most ``value``; the result is between ``low`` and ``high``."""
     while low < high:
         middle = (low + high) >> 1
         if values[middle] <= value:

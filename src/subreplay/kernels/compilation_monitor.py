@@ -1,4 +1,7 @@
-"""Whether this process compiles kernels, and how long: the first run in an environment takes seconds for it."""
+"""Measures the time that this process spends on compiling kernels, and reports the first compilation.
+
+The first run in an environment compiles for several seconds.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,7 @@ from contextlib import contextmanager
 
 
 class CompilationMonitor:
-    """What numba does in this process (``numba_internals``), and in others that work for it. A kernel that is loaded,
-    as an earlier run has kept it, is not compiled."""
+    """The compilations in this process and its workers. Loading a cached kernel is not a compilation."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -18,7 +20,7 @@ class CompilationMonitor:
 
     @contextmanager
     def announce_with(self, announce: Callable[[], object]) -> Iterator[None]:
-        """Call a function where a kernel is compiled, once."""
+        """Call a function once, when the first kernel is compiled."""
         before, self._say = self._say, announce
         try:
             yield
@@ -26,20 +28,20 @@ class CompilationMonitor:
             self._say = before
 
     def announce(self) -> None:
-        """A kernel is compiled, in this process or another one."""
+        """Report that this process or another one compiles a kernel."""
         if self._say is not None:
             announce, self._say = self._say, None
             announce()
 
     def begin(self) -> None:
-        """numba begins to compile a function, or one that it calls."""
+        """Record that numba begins to compile a function, or one that it calls."""
         if not self._depth:
             self._since = time.monotonic()
         self._depth += 1
         self.announce()
 
     def end(self) -> None:
-        """It has ended."""
+        """Record that the compilation has ended."""
         self._depth -= 1
         if not self._depth:
             self.seconds += time.monotonic() - self._since

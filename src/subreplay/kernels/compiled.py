@@ -1,5 +1,7 @@
-"""Compiled kernels: kept on disk, made anew when anything changes that a kernel can see, and working where nothing may
-be written."""
+"""Kernels that are compiled once, cached on disk, and compiled again when a source file that they can see changes.
+
+They also work if the cache directory is not writable.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,17 @@ _IMPORT: Final = re.compile(rf"^\s*from ({_PACKAGE.name}[\w.]*) import (\([^)]*\
 
 
 def compiled(function: F) -> F:
-    """``numba.njit``, kept on disk between processes where a cache directory is writable.
+    """Compile with ``numba.njit``, cached between processes if a cache directory is writable.
 
-    A kernel is compiled together with the kernels it calls and the constants it names, but numba looks only at the file
-    of the kernel itself to tell whether what it kept is still good. So what is kept is stamped with every file that its
-    module imports, and what these import.
+    A kernel is compiled together with the kernels that it calls and the constants that it uses. numba only checks the
+    file of the kernel itself. So the cache entry has a digest of every file that its module imports, directly or
+    indirectly.
     """
     return compile_lazily(function, make_dispatcher)
 
 
 def make_dispatcher(function: Callable[..., object], **options: Any) -> Any:
-    """The dispatcher of numba that ``compiled`` makes, with more ``options`` of ``numba.njit``."""
+    """Create the numba dispatcher of ``compiled``, with more ``options`` of ``numba.njit``."""
     import numba
 
     from subreplay.kernels import reference_types  # noqa: F401 - numba learns of such tuples as it is imported
@@ -46,11 +48,12 @@ def make_dispatcher(function: Callable[..., object], **options: Any) -> Any:
 
 
 def _compile_exclusively(path: str | None, compile_kernel: Callable[[Any], Any], signature: Any) -> Any:
-    """Compile a kernel or load it, one process at a time: workers that start together, one on each core, would all
-    compile the same for half a minute; so one does, and the others load what it kept (None: nothing is kept).
+    """Compile or load a kernel in one process at a time.
 
-    The lock of numba, of which there is one in a process, is taken before the one of the kernel, which other processes
-    take, too; a kernel's lock is taken while those of its callers are held, and no kernel calls its caller.
+    Otherwise, workers that start together would all compile the same kernel for half a minute. One compiles it, and the
+    others load the result (path None: there is no cache). numba's lock within the process is taken before the kernel's
+    lock between processes. A kernel's lock is taken while those of its callers are held, and no kernel calls its
+    caller.
     """
     from subreplay.kernels.numba_internals import global_compiler_lock
 
@@ -63,7 +66,7 @@ _locked_paths: Final[set[str]] = set()
 
 @contextmanager
 def _lock_file(path: str | None) -> Iterator[None]:
-    """Hold a lock file, where there is one, unless this process does."""
+    """Hold a lock file, if there is one, unless this process already holds it."""
     with ExitStack() as exit_stack:
         if path is not None and path not in _locked_paths:
             with suppress(OSError):  # another user's, or on a disk that knows no locks: then each compiles for itself
@@ -75,7 +78,7 @@ def _lock_file(path: str | None) -> Iterator[None]:
 
 @cache
 def digest_visible_sources(module: str) -> str:
-    """A digest of the package's files that a module can see by its imports, its own included."""
+    """Compute a digest of the package's files that a module can see through its imports, including itself."""
     visited: set[str] = set()
     pending = [module]
     while pending:
@@ -91,7 +94,7 @@ def _list_imports(module: str) -> tuple[str, ...]:
 
 
 def _iterate_imports(module: str) -> Iterator[str]:
-    """The modules that a module may import: what stands behind ``import`` may be a module or a part of one."""
+    """Yield the modules that a module may import; a name after ``import`` may be a module or part of one."""
     for parent, parts in _IMPORT.findall(_read_source(module)):
         yield parent
         yield from (f"{parent}.{part}" for part in re.findall(r"\w+", parts))
@@ -99,7 +102,7 @@ def _iterate_imports(module: str) -> Iterator[str]:
 
 @cache
 def _read_source(module: str) -> str:
-    """The source of a module of the package; nothing of any other, and of what is no module."""
+    """Read the source of a module of this package; return "" for other names."""
     path = _PACKAGE.parent.joinpath(*module.split("."))
     source_file = next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
     return (

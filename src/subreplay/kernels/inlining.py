@@ -1,7 +1,7 @@
-"""How rules, the dispatcher and groups are compiled: operations are called from Python, all else is compiled into those
-that call it.
+"""Decorators for the kernels of rules, dispatchers and groups: Python calls operations, and parts are compiled into
+them.
 
-Nothing is counted: the caller in Python holds the arrays, and a kernel allocates nothing.
+No references are counted: the Python caller keeps the arrays alive, and a kernel allocates nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _OPTIONS: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy"}
 
 
 def operation(function: F) -> F:
-    """A function to be called from Python. In other compiled code that calls it, it is a part like any other: it would
-    be optimised twice else."""
+    """Compile a function that Python calls. Compiled code that calls it uses it as a part, so that it is optimised
+    once."""
     part: Any = inlined(function)
 
     def make(function: Callable[..., object]) -> Any:
@@ -32,17 +32,17 @@ def operation(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """A part of operations, compiled with each of them; LLVM decides where it is put into its callers.
+    """Compile a function as part of operations; LLVM decides whether it is inlined into its callers.
 
-    numba hands ``forceinline`` down to all that is compiled while a caller is, so it is said here: half of all parts
-    would be put into their callers like those that are ``hot``, and the code be three times as long.
+    numba passes ``forceinline`` on to all functions that are compiled for a caller, so it is set explicitly. Otherwise
+    half of all parts would be inlined like ``hot`` ones, and the code would be three times as long.
     """
     return compile_lazily(function, partial(_make_part, forceinline=False))
 
 
 def hot(function: F) -> F:
-    """A part that every message goes through. It is put into its callers whatever its size: LLVM leaves out what is
-    large and called from several places."""
+    """Compile a part that every message goes through. It is always inlined, because LLVM does not inline large
+    functions with several callers."""
     return compile_lazily(function, partial(_make_part, forceinline=True))
 
 
@@ -60,11 +60,10 @@ def _make_part(function: Callable[..., object], forceinline: bool) -> Any:
 
 
 def _compile_once(made: Any) -> Any:
-    """``made``, a dispatcher which compiles its function once for whole numbers of any width.
+    """Make a dispatcher compile its function once for whole numbers of any width.
 
-    numba compiles a function anew for each combination of its arguments' types, and a member of an enumeration, an
-    index of 32 bits, one of 64 bits and every constant are types of their own. Where a part is put into its callers,
-    LLVM knows the constants all the same.
+    numba compiles a function for each combination of argument types. Enumeration members, 32-bit indexes, 64-bit
+    indexes and constants all have different types. LLVM still knows the constants where a part is inlined.
     """
     from subreplay.kernels.numba_internals import wrap_compile
 

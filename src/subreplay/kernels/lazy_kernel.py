@@ -1,7 +1,7 @@
-"""What a module says of its kernels, without importing numba.
+"""Declare kernels without importing numba.
 
-A kernel is made when it is first called: many a command defines all and calls none, and numba takes a third of a second
-to import.
+A kernel is compiled when it is first called. Many commands define all kernels but call none, and importing numba takes
+a third of a second.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ DispatcherFactory = Callable[[Callable[..., object]], Any]
 
 
 def compile_lazily(function: F, make: DispatcherFactory) -> F:
-    """``function``, compiled by the dispatcher that ``make`` makes of it."""
+    """Return ``function``, which is compiled at its first call by the dispatcher that ``make`` creates."""
     kernel = LazyKernel(function, make)
     _kernels.append(kernel)
     return cast(F, kernel)
 
 
 def prepare_all_kernels() -> None:
-    """Make the dispatchers of all modules that were imported: processes that are forked from this one have them."""
+    """Create the dispatchers of all imported modules, so that forked processes have them."""
     for kernel in _kernels:
         kernel.get_dispatcher()
 
 
 class LazyKernel:
-    """A function and how numba's dispatcher of it is ``made``, when it is first called or asked for.
+    """A function whose numba dispatcher is created at its first call or access.
 
-    Other kernels may call it: numba asks an object that it does not know for its ``_numba_type_``.
+    Other kernels may call it: numba reads the ``_numba_type_`` of an unknown object.
     """
 
     def __init__(self, function: Callable[..., object], make: DispatcherFactory) -> None:
@@ -41,8 +41,8 @@ class LazyKernel:
         self._function, self._create_dispatcher, self._dispatcher = function, make, cast(Any, None)
 
     def get_dispatcher(self) -> Any:
-        """The dispatcher of numba; the function itself, to be run line by line, where numba is asked to compile nothing
-        (NUMBA_DISABLE_JIT=1), as who looks for a fault may do."""
+        """Return the numba dispatcher, or the plain function if compilation is disabled for debugging
+        (NUMBA_DISABLE_JIT=1)."""
         if self._dispatcher is None:
             with _creation_lock:  # threads share it
                 if self._dispatcher is None:
@@ -65,12 +65,14 @@ class LazyKernel:
 
 
 class PassedByReference(ABC):  # noqa: B024 - classes are registered with it
-    """What every class that was marked ``pass_by_reference`` counts as a subclass of."""
+    """The base class of every class that is marked ``pass_by_reference``."""
 
 
 def pass_by_reference(cls: T) -> T:
-    """Have kernels take instances of ``cls``, a named tuple of arrays without gaps, as one pointer. They cannot return
-    one, nor put another array into it."""
+    """Let kernels take instances of ``cls``, a named tuple of contiguous arrays, as one pointer.
+
+    Kernels cannot return such a tuple, nor replace an array in it.
+    """
     PassedByReference.register(cls)
     return cls
 

@@ -1,19 +1,17 @@
-"""Everything of numba that numba does not promise, and what it gains (docs/explanation/performance.md).
+"""The parts of numba that it does not guarantee, and their benefit (docs/explanation/performance.md has the times).
 
-* ``PartCompiler``, ``OperationCompiler``: parts get into the operations that are made of them, linked and optimised
-  once. numba links each function with all that it calls, optimises the lot and makes machine code of it. Of hundreds of
-  parts, one on top of the other, that is most of the time to compile them, and for nothing, as nobody calls a part but
-  an operation. So a part is only translated here, and its operation is linked with all parts below it. A code library
-  has the code of one function, and a pass of the compiler fills it.
-* ``NO_REFCOUNT``: no references to arrays are counted. An operation makes no array, and its caller holds all of them,
-  so it needs no counts; an atomic addition in each step would cost more than most steps do.
-* ``bind_cache_to_digest``: what was compiled is good while no file changes that it was compiled from; numba looks at
-  one file.
+* ``PartCompiler``, ``OperationCompiler``: parts are linked into their operations and optimised once. numba links each
+  function with all functions that it calls, optimises them and generates machine code. For hundreds of nested parts
+  that is most of the compile time, although only operations call them. So a part is only translated, and its operation
+  is linked with all parts below it. A code library has the code of one function, and a compiler pass fills it.
+* ``NO_REFCOUNT``: references to arrays are not counted. An operation creates no array, and its caller keeps all of them
+  alive. An atomic addition in each step would cost more than most steps.
+* ``bind_cache_to_digest``: a cache entry is valid while none of its source files changes; numba checks one file.
 * ``wrap_compile``, ``call_as_part``: which versions of a function are compiled, and when.
-* ``_CompilationListener``: whether numba compiles, and how long.
-* ``load_item``, ``fix_integer_index``: an element of an array in five instructions (``by_reference``).
+* ``_CompilationListener``: whether numba compiles, and for how long.
+* ``load_item``, ``fix_integer_index``: access to an array element in five instructions (``reference_types``).
 
-``tests/kernels/test_numba.py`` has a test of each that fails where a release of numba does otherwise.
+``tests/kernels/test_numba.py`` has a test of each, which fails if a release of numba behaves differently.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ NO_REFCOUNT: Final[dict[str, Any]] = {"_nrt": False}
 
 
 class _CompilationListener(event.Listener):
-    """Hears of each function that is compiled, and not loaded."""
+    """Receives an event for each function that numba compiles (not for one that it loads)."""
 
     def on_start(self, event: Any) -> None:
         compilation.begin()
@@ -61,9 +59,9 @@ event.register("numba:compile", _CompilationListener())
 
 
 def bind_cache_to_digest(dispatcher: Any, digest: str) -> str:
-    """Make compiled code on disk valid only while ``digest`` stays the same; return the path of its index.
+    """Make the cached code valid only while ``digest`` stays the same; return the path of its index file.
 
-    The digest becomes part of the version of the index. Numba compares that before it unpickles the entries, which may
+    The digest becomes part of the version of the index. numba compares it before it unpickles the entries, which may
     name modules of the package that no longer exist.
     """
     cache_file = dispatcher._cache._cache_file
@@ -72,21 +70,20 @@ def bind_cache_to_digest(dispatcher: Any, digest: str) -> str:
 
 
 def wrap_compile(dispatcher: Any, compile_for: Callable[[Callable[[Any], Any], Any], Any]) -> Any:
-    """The same dispatcher, which compiles a version of its function, or loads what was kept of it, by
-    ``compile_for(compile, signature)``."""
+    """Make a dispatcher compile or load each version of its function by ``compile_for(compile, signature)``."""
     compile_signature = dispatcher.compile
     dispatcher.compile = lambda signature: compile_for(compile_signature, signature)
     return dispatcher
 
 
 def call_as_part(operation: Any, part: Any) -> Any:
-    """The dispatcher of an operation, for which compiled code that calls it takes ``part``."""
+    """Make compiled code that calls an operation use ``part`` instead."""
     operation.get_call_template, operation.get_overload = part.get_call_template, part.get_overload
     return operation
 
 
 class PartCompiler(Compiler):
-    """Compiles parts: ``numba.njit(pipeline_class=PartCompiler)``."""
+    """The compiler of parts: ``numba.njit(pipeline_class=PartCompiler)``."""
 
     def compile_extra(self, function: Callable[..., object]) -> Any:
         self.state.library = _PartLibrary(self.state.targetctx.codegen(), function.__qualname__)
@@ -100,7 +97,7 @@ class PartCompiler(Compiler):
 
 
 class OperationCompiler(Compiler):
-    """Compiles what Python calls: ``numba.njit(pipeline_class=OperationCompiler)``."""
+    """The compiler of functions that Python calls: ``numba.njit(pipeline_class=OperationCompiler)``."""
 
     def compile_extra(self, function: Callable[..., object]) -> Any:
         self.state.library = _OperationLibrary(self.state.targetctx.codegen(), function.__qualname__)
@@ -109,10 +106,10 @@ class OperationCompiler(Compiler):
 
 
 class _PartLibrary(JITCodeLibrary):
-    """Code that is neither optimised nor made machine code, and knows what it calls."""
+    """Code that is neither optimised nor compiled to machine code, with links to the code that it calls."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
-        """numba's, which goes over the functions that are called here, too, of which there is only a declaration."""
+        """Run numba's passes, except on functions that are only declared because another library defines them."""
         ll_module.data_layout = self._codegen._data_layout
         passes, builder = self._codegen._function_pass_manager()
         for function in ll_module.functions:
@@ -133,8 +130,8 @@ class _OperationLibrary(JITCodeLibrary):
 
 
 def _order_callers_first(libraries: Iterable[CodeLibrary]) -> list[CodeLibrary]:
-    """Libraries and all below them that are not linked yet. What LLVM links, it drops where nothing that was linked
-    before calls it."""
+    """Return libraries and all unlinked ones below them, callers first. LLVM drops linked code that no earlier library
+    calls."""
     callees_first: dict[CodeLibrary, None] = {}
 
     def visit(library: CodeLibrary) -> None:
@@ -151,7 +148,7 @@ def _order_callers_first(libraries: Iterable[CodeLibrary]) -> list[CodeLibrary]:
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _PartLowering(NativeLowering):
-    """numba's, but for what makes machine code: callers know a part by a function that cannot be called."""
+    """numba's lowering without machine code; callers refer to a part by a placeholder function."""
 
     _name = "part_lowering"
 

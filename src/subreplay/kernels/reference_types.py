@@ -1,8 +1,8 @@
-"""How numba takes named tuples of arrays as one pointer.
+"""Pass named tuples of arrays to numba kernels as one pointer.
 
-numba passes a tuple of arrays as more than a hundred arguments, which cost many times the work of a small kernel, and
-most of the time to compile it. A class marked ``by_reference`` is passed as a pointer to where its arrays begin and how
-long they are instead; the caller in Python holds the arrays, so nothing is counted.
+numba passes a tuple of arrays as more than a hundred arguments. They cost many times the work of a small kernel, and
+most of its compile time. A class marked ``pass_by_reference`` is passed as a pointer to the addresses and lengths of
+its arrays. The Python caller keeps the arrays alive, so no references are counted.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ _WORD: Final = cgutils.intp_t
 
 
 class ArrayColumn(types.Array):
-    """An array of one axis in such a tuple. What numba knows of arrays holds for it, but an element is looked up in
-    five instructions, and not in forty: they were two fifths of what LLVM had to read of the dispatch replay."""
+    """A one-dimensional array in such a tuple, with a cheap element access of five instead of forty instructions.
+
+    The longer access was two fifths of the code that LLVM had to read for the dispatch replay.
+    """
 
     def __init__(self, array: types.Array) -> None:
         name = f"column of {array.name}"
@@ -49,13 +51,13 @@ register_model(ArrayColumn)(models.ArrayModel)
 
 @lower_cast(ArrayColumn, types.Array)
 def _cast_to_array(context: Any, builder: Any, column: ArrayColumn, array: types.Array, value: Any) -> Any:
-    """A column where any array may be, as in a variable that is now this, now that."""
+    """Use a column where any array is allowed, as in a variable that holds different arrays."""
     return value
 
 
 @lower_builtin(operator.getitem, ArrayColumn, types.Integer)
 def _load_element(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """An element; of a record, where it is. An index below 0 counts from the end."""
+    """Load an element, or the address of a record. A negative index counts from the end."""
     (column, kind), (array, index) = signature.args, arguments
     model = context.data_model_manager[column]
     length = builder.extract_value(array, [model.get_field_position("shape"), 0])
@@ -80,7 +82,7 @@ class ReferenceType(types.Type):
 def _find_type(value: Any, context: Any) -> ReferenceType:
     arrays = {name: typeof_impl(getattr(value, name), context) for name in value._fields}
     if gaps := [name for name, array in arrays.items() if array.layout != "C"]:
-        raise TypeError(f"{type(value).__name__}: {', '.join(gaps)} must be without gaps")
+        raise TypeError(f"{type(value).__name__}: {', '.join(gaps)} must be contiguous. Use numpy.ascontiguousarray.")
     columns = {name: ArrayColumn(array) if array.ndim == 1 else array for name, array in arrays.items()}
     return ReferenceType(type(value).__name__, columns)
 
@@ -98,7 +100,7 @@ class _FieldTypes(AttributeTemplate):
 
 @unbox(ReferenceType)
 def _to_pointer(reference: ReferenceType, value: Any, c: Any) -> NativeValue:
-    """Lay the arrays of a tuple out side by side, for as long as the call takes."""
+    """Store the arrays of a tuple side by side for the duration of the call."""
     size = _compute_offsets(c.context, reference)[-1]
     address = cgutils.alloca_once(c.builder, ir.ArrayType(_WORD, size // (_WORD.width // 8)))
     pointer, failed = c.builder.bitcast(address, c.pyapi.voidptr), cgutils.false_bit
@@ -111,7 +113,7 @@ def _to_pointer(reference: ReferenceType, value: Any, c: Any) -> NativeValue:
 
 @lower_getattr_generic(ReferenceType)
 def _load_field(context: Any, builder: Any, reference: ReferenceType, pointer: Any, name: str) -> Any:
-    """The array of that name. Where it is and how long cannot change while a kernel runs (``invariant.load``)."""
+    """Load the array of that name. Its address and length cannot change while a kernel runs (``invariant.load``)."""
     array, place = reference.arrays[name], _locate_field(context, builder, reference, pointer, name)
     model = context.data_model_manager[array]
 
@@ -145,15 +147,15 @@ def _get_item_size(element: types.Type) -> int:
 
 
 def _locate_field(context: Any, builder: Any, reference: ReferenceType, pointer: Any, name: str) -> Any:
-    """Where an array is laid out, by its distance: the type of them all is a thousand letters, which LLVM would read
-    at each use of each."""
+    """Compute the address of an array from its offset. The type of all arrays together has a thousand characters, which
+    LLVM would read at each use."""
     at = _compute_offsets(context, reference)[[*reference.arrays].index(name)]
     array = context.get_value_type(reference.arrays[name])
     return cgutils.pointer_add(builder, pointer, at, array.as_pointer())
 
 
 def _compute_offsets(context: Any, reference: ReferenceType) -> list[int]:
-    """How many bytes behind the beginning each array is, and the end of them all."""
+    """Compute the byte offset of each array, and of the end."""
     if not reference.offsets:
         sizes = (context.get_abi_sizeof(context.get_value_type(array)) for array in reference.arrays.values())
         reference.offsets = [0, *accumulate(sizes)]

@@ -99,5 +99,7 @@ def test_topics_of_another_size_are_not():
 
 
 def test_a_profile_that_kafka_range_does_not_have_is_refused():
-    with pytest.raises(ConfigError, match=r"kafka\.range has no profile 'pulsar-4\.0'; it has: kafka-2\.3, kafka-4\.0"):
+    with pytest.raises(
+        ConfigError, match=r"kafka\.range has no profile 'pulsar-4\.0'\. Valid profiles: kafka-2\.3, kafka-4\.0"
+    ):
         RangeAssignor("pulsar-4.0")

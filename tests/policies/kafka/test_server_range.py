@@ -29,5 +29,7 @@ def test_previous_targets_do_not_matter():
 
 
 def test_it_exists_on_servers_with_the_new_protocol_only():
-    with pytest.raises(ConfigError, match=r"kafka\.server_range has no profile 'kafka-2\.3'; it has: kafka-4\.0"):
+    with pytest.raises(
+        ConfigError, match=r"kafka\.server_range has no profile 'kafka-2\.3'\. Valid profiles: kafka-4\.0"
+    ):
         ServerRangeAssignor("kafka-2.3")

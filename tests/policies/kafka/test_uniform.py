@@ -118,7 +118,7 @@ def test_a_topic_without_id_is_an_error():
 
 
 def test_it_exists_on_servers_with_the_new_protocol_only():
-    with pytest.raises(ConfigError, match=r"kafka\.uniform has no profile 'kafka-2\.3'; it has: kafka-4\.0"):
+    with pytest.raises(ConfigError, match=r"kafka\.uniform has no profile 'kafka-2\.3'\. Valid profiles: kafka-4\.0"):
         UniformAssignor("kafka-2.3")
 
 

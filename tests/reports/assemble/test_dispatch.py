@@ -121,7 +121,7 @@ def test_a_replay_without_blocking_or_end_says_so(dispatched: ReportData) -> Non
     view = dispatched.dispatch[0]
     calm = replace(view, blocked_consumers=(), blocked_hashes=(), backlog=(), drain=replace(view.drain, took_ns=None))
     data = replace(dispatched, dispatch=(calm,))
-    assert "Nobody waited for another." in to_html(data)
+    assert "No consumer waited for another one." in to_html(data)
     assert "blocked hashes" not in to_text(data)
     assert re.search(r"as recorded +4,900 +never ", to_text(data))
 

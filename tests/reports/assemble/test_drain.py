@@ -15,7 +15,7 @@ CONSUMER, HASH = Bound("consumer", "c3", 60, 30 * S), Bound("hash", "77", 20, 10
     ("bounds", "sentence"),
     [
         ([CONSUMER, HASH], "At least 30 s: c3 has 60 messages to serve. With any other assignment at least "
-         "has 20 messages, served one after the other."),
+         "10 s: hash 77 has 20 messages, served one after the other."),
         ([CONSUMER, Bound("hash", "77", 60, 30 * S)], "At least 30 s: hash 77 has 60 messages, served one after the "
          "other. More consumers would not help."),
         ([CONSUMER], "At least 30 s: c3 has 60 messages to serve. More consumers, or a more even share, would help."),

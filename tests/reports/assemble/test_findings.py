@@ -91,7 +91,7 @@ def test_all_findings_are_counted_and_the_told_ones_know_their_window() -> None:
 
 
 @pytest.mark.parametrize(
-    ("missed", "note"), [(False, "what that night left open"), (True, "no audit of the day before")]
+    ("missed", "note"), [(False, "findings left open by that run"), (True, "no audit of the day before")]
 )
 def test_a_night_says_from_which_one_it_goes_on(missed: bool, note: str) -> None:
     known = replace(figures([], []), night=date(2026, 9, 21), missed=missed)

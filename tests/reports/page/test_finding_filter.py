@@ -117,7 +117,7 @@ def test_a_page_with_a_million_findings_stays_small(small: ReportData) -> None:
     assert page.count('class="finding"') == found.rows <= MAX_FINDING_ROWS
     assert found.rows + found.left_out == 32 * 90
     assert {len(card.shown) for card in found.cards} <= {found.rows // 32, found.rows // 32 + 1}
-    assert "of 1,098,240 findings are told here" in page
+    assert "of 1,098,240 findings are listed here" in page
 
 
 def test_names_cannot_make_the_page_large(small: ReportData) -> None:

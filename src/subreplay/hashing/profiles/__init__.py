@@ -1,8 +1,8 @@
-"""Named behaviours: what differs between the documents and the releases, as data.
+"""Named behaviours: the differences between the documents and the releases, as data.
 
-A profile is the name of one consistent behaviour, never a version to compare with. What only one policy knows (the ring
-of consistent hashing, say) stands beside that policy, in a ``ProfileTable`` table: a release that is based on another
-one is named there only where it deviates.
+A profile is the name of one consistent behaviour, and never a version to compare with. A rule that only one policy
+needs (such as the ring of consistent hashing) is in a ``ProfileTable`` of that policy. A release that is based on
+another one has an entry only where it deviates.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ BASED_ON: Final[Mapping[str, str]] = {
     PULSAR_4_0: PULSAR_3_2,
     PULSAR_4_2: PULSAR_4_0,
 }
-"""The release whose behaviour another one has, but for its deviations."""
+"""The release whose behaviour another one has, except for its deviations."""
 
 Rule = TypeVar("Rule")
 
 
 def _release_sort_key(profile: str) -> tuple[int, list[int]]:
-    """The documents first, then each system's releases from the oldest on."""
+    """Return a sort key: the documents first, then each system's releases from the oldest on."""
     system, _, release = profile.partition("-")
     return ("documented", "pulsar", "kafka").index(system), [int(part) for part in release.split(".") if part]
 
 
 def get_latest_profile(policy: str) -> str:
-    """The profile of a policy where none is named.
+    """Return the default profile of a policy.
 
     >>> get_latest_profile("kafka.range"), get_latest_profile("shared")
     ('kafka-4.0', 'pulsar-4.0')
@@ -49,7 +49,7 @@ def get_latest_profile(policy: str) -> str:
 
 
 class ProfileTable(Mapping[str, Rule]):
-    """What profiles say of one thing; one that is not named says what the profile says that it is based on.
+    """A rule by profile. A profile without an entry uses the rule of the profile that it is based on.
 
     >>> table = ProfileTable({PULSAR_3_2: "old", PULSAR_4_0: "new"})
     >>> table[PULSAR_4_2], KAFKA_4_0 in table, list(table)
@@ -75,8 +75,8 @@ class ProfileTable(Mapping[str, Rule]):
 class KeylessRule:
     """The sticky key of a message that has neither an ordering key nor a key.
 
-    ``per_message`` spreads such messages by ``<producer>-<sequence id>``; otherwise all share the ``constant``, which
-    is also the key of a message whose key cannot be read.
+    With ``per_message``, such messages are spread by ``<producer>-<sequence id>``. Otherwise all share the
+    ``constant``, which is also the key of a message with an unreadable key.
     """
 
     constant: bytes
@@ -95,17 +95,19 @@ KEYLESS: Mapping[str, KeylessRule] = ProfileTable(
 
 
 def get_rule(subject: str, rules: Mapping[str, Rule], profile: str) -> Rule:
-    """The rule that ``subject`` (a policy's name, for the message) follows under ``profile``.
+    """Return the rule of ``subject`` (a policy's name, for the message) under ``profile``.
 
-    Raises ConfigError naming the legal profiles, and for a release the nearest one, if it knows no such one.
+    Raises ConfigError that names the valid profiles, and for an unknown release the nearest one.
     """
     try:
         return rules[profile]
     except KeyError:
         from subreplay.hashing.profiles.releases import describe_nearest_profile  # which needs this module
 
-        known = f"{subject} has no profile {profile!r}; it has: {', '.join(rules)}"
+        known = f"{subject} has no profile {profile!r}. Valid profiles: {', '.join(rules)}"
         system = profile.partition("-")[0]
         if system in ("kafka", "pulsar") and not any(name.startswith(f"{system}-") for name in rules):
-            raise ConfigError(f"{known}. {profile} is a profile of {system.title()}, another system.") from None
+            raise ConfigError(
+                f"{known}. {profile} is a profile of {system.title()}, which is another system."
+            ) from None
         raise ConfigError(". ".join(filter(None, (known, describe_nearest_profile(profile))))) from None

@@ -1,4 +1,4 @@
-"""Which profile stands for a release, and in what that release differs from it."""
+"""The profile of each release, and how the release differs from it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Final, NamedTuple
 from subreplay.hashing.profiles import KAFKA_2_3, KAFKA_4_0, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2
 
 _OLD_RING_DIFFERENCE = (
-    "its failover of topics without partitions and its redelivery counts are those of pulsar-3.2, "
-    "but its consistent-hash ring is that of pulsar-2.10"
+    "failover of topics without partitions and redelivery counts follow pulsar-3.2, "
+    "but the consistent-hash ring follows pulsar-2.10"
 )
 _OWN_RING_DIFFERENCE = (
-    "since 3.0.7 and 3.3.2 the consistent-hash ring is another one (apache/pulsar#23327), before 3.0.3 it was that of "
-    "pulsar-2.10"
+    "3.0.7 and 3.3.2 introduced another consistent-hash ring (apache/pulsar#23327), and before 3.0.3 the ring was that "
+    "of pulsar-2.10"
 )
 _PULSAR_5_DIFFERENCE = (
-    "for ordinary topics no other rule is known; its look-ahead limits (4,000 and 40,000) and its read size (500) are "
-    "larger; scalable topics (topic://) and their segments are not known"
+    "the rules for ordinary topics are the same, but the look-ahead limits (4,000 and 40,000) and the read size (500) "
+    "are larger; scalable topics (topic://) and their segments are not supported"
 )
 
 
 class ReleaseMatch(NamedTuple):
-    """The profile for a release from ``first`` on; ``differs`` is empty where the profile is that release's own."""
+    """The profile for a release from ``first`` on; ``differs`` is empty if the release has its own profile."""
 
     first: tuple[int, ...]
     profile: str
@@ -34,13 +34,13 @@ class ReleaseMatch(NamedTuple):
 RELEASE_MATCHES: Final[Mapping[str, Sequence[ReleaseMatch]]] = {
     "pulsar": (
         ReleaseMatch(
-            (0,), PULSAR_2_10, "releases before 2.8 are not known; before 2.10 auto-split is the default selector"
+            (0,), PULSAR_2_10, "releases before 2.8 were not examined; before 2.10 auto-split is the default selector"
         ),
         ReleaseMatch(
             (2, 8),
             PULSAR_2_10,
-            "auto-split is the default selector, and of two consumers of equal name the first to leave takes away the "
-            "ring's points of both",
+            "auto-split is the default selector, and when one of two consumers with equal names leaves, the ring loses "
+            "the points of both",
         ),
         ReleaseMatch((2, 10), PULSAR_2_10, ""),
         ReleaseMatch((2, 11), PULSAR_2_10, "all chunks of a message go to one consumer of a Shared subscription"),
@@ -50,23 +50,23 @@ RELEASE_MATCHES: Final[Mapping[str, Sequence[ReleaseMatch]]] = {
         ReleaseMatch((3, 1), PULSAR_2_10, _OLD_RING_DIFFERENCE),
         ReleaseMatch((3, 2, 0), PULSAR_2_10, _OLD_RING_DIFFERENCE),
         ReleaseMatch((3, 2, 1), PULSAR_3_2, ""),
-        ReleaseMatch((3, 3), PULSAR_3_2, "it has not been compared"),
+        ReleaseMatch((3, 3), PULSAR_3_2, "this release was not compared with the profile"),
         ReleaseMatch((3, 3, 2), PULSAR_3_2, _OWN_RING_DIFFERENCE),
         ReleaseMatch((4, 0), PULSAR_4_0, ""),
-        ReleaseMatch((4, 1), PULSAR_4_0, "it has not been compared; it lies between 4.0 and 4.2"),
+        ReleaseMatch((4, 1), PULSAR_4_0, "this release lies between 4.0 and 4.2 and was not compared with the profile"),
         ReleaseMatch((4, 2), PULSAR_4_2, ""),
-        ReleaseMatch((4, 3), PULSAR_4_2, "it is later than 4.2 and has not been compared"),
+        ReleaseMatch((4, 3), PULSAR_4_2, "this release is later than 4.2 and was not compared with the profile"),
         ReleaseMatch((5, 0), PULSAR_4_2, _PULSAR_5_DIFFERENCE),
     ),
     "kafka": (
-        ReleaseMatch((0,), KAFKA_2_3, "releases before 2.3 are not known"),
+        ReleaseMatch((0,), KAFKA_2_3, "releases before 2.3 were not examined"),
         ReleaseMatch((2, 3), KAFKA_2_3, ""),
         ReleaseMatch(
-            (2, 4), KAFKA_4_0, "assignors know racks only since 3.5, and its sticky assignor may choose otherwise"
+            (2, 4), KAFKA_4_0, "assignors use racks only since 3.5, and the sticky assignor may make other assignments"
         ),
-        ReleaseMatch((3, 5), KAFKA_4_0, "it has not been compared"),
+        ReleaseMatch((3, 5), KAFKA_4_0, "this release was not compared with the profile"),
         ReleaseMatch((4, 0), KAFKA_4_0, ""),
-        ReleaseMatch((4, 1), KAFKA_4_0, "it is later than 4.0 and has not been compared"),
+        ReleaseMatch((4, 1), KAFKA_4_0, "this release is later than 4.0 and was not compared with the profile"),
     ),
 }
 """By system, in the order of releases. Read from the classes of Pulsar 2.7.5, 2.8.1, 2.10.4, 3.0.2, 3.0.7, 3.2.0,
@@ -75,7 +75,7 @@ PIP-119 (2.10), chunks with apache/pulsar#16202 (2.11), failover with apache/pul
 
 
 def find_nearest_profile(system: str, version: str) -> tuple[str, str]:
-    """The profile nearest to a release (``5.0.1``), and a sentence if the release may differ from it, else "".
+    """Return the profile nearest to a release (``5.0.1``), and a sentence if the release may differ from it, else "".
 
     >>> find_nearest_profile("pulsar", "3.2.3")
     ('pulsar-3.2', '')
@@ -85,7 +85,9 @@ def find_nearest_profile(system: str, version: str) -> tuple[str, str]:
     matches = RELEASE_MATCHES[system]
     number = tuple(map(int, re.findall(r"\d+", version)[:3]))
     if not number:
-        return matches[-1].profile, f"The release {version!r} of {system} is not a number: check the profile."
+        return matches[
+            -1
+        ].profile, f"Cannot read {version!r} as a release of {system}, so the profile may be wrong. Set the profile."
     number += (99,) if len(number) == 2 else ()  # as its latest patch
     match = matches[max(bisect_right(matches, number, key=lambda each: each.first) - 1, 0)]
     if not match.differs:
@@ -96,7 +98,7 @@ def find_nearest_profile(system: str, version: str) -> tuple[str, str]:
 
 
 def describe_nearest_profile(profile: str) -> str:
-    """What to say of a name that is no profile: the nearest one, if it names a release of a known system, else ""."""
+    """Describe the nearest profile if the name is a release of a known system, else return ""."""
     named = re.fullmatch(r"(pulsar|kafka)-(\d+(?:\.\d+)*)", profile)
     if named is None:
         return ""

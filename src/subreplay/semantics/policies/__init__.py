@@ -58,7 +58,8 @@ REGISTRY: Mapping[str, type[Any]] = {policy.name: policy for policy in (*POLICIE
 def make_policy(name: str, profile: str, **options: object) -> Policy:
     """Create a policy; raises ConfigError on an unknown name, profile or option, and lists the valid ones.
 
-    >>> make_policy("pulsar.key_shared.consistent_hash", "pulsar-4.0", points=20).space (1, 65535)
+    >>> make_policy("pulsar.key_shared.consistent_hash", "pulsar-4.0", points=20).space
+    (1, 65535)
     """
     if name not in REGISTRY:
         nearest = get_close_matches(name, REGISTRY, n=3, cutoff=0.4) or list(REGISTRY)

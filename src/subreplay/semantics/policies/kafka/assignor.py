@@ -61,8 +61,9 @@ class Partitions:
     ) -> Partitions:
         """Number the partitions of the topics in ``counts``, with reserved numbers for ``claimed`` ones beyond them.
 
-        >>> partitions = Partitions.from_counts({"b": 2, "a": 3}) >>> partitions.find_numbers([TopicPartition("b", 1),
-        TopicPartition("a", 0)]).tolist() [4, 0]
+        >>> partitions = Partitions.from_counts({"b": 2, "a": 3})
+        >>> partitions.find_numbers([TopicPartition("b", 1), TopicPartition("a", 0)]).tolist()
+        [4, 0]
         """
         topics = tuple(sorted(counts, key=utf16_sort_key))
         widths = dict(counts)

@@ -33,10 +33,13 @@ class CooperativeStickyAssignor(GroupPolicy):
     owner. ``GroupMember.claim`` contains the ``ownedPartitions`` of the generation ``GroupMember.generation``. Follows
     ``CooperativeStickyAssignor`` (4.0.2).
 
-    >>> from subreplay.semantics.policies.kafka.assignor import MemberClaim >>> topics = frozenset({"t0"}) >>> claim =
-    MemberClaim(np.array([0, 1]), 1) >>> members = [GroupMember("C0", topics, generation=1, claim=claim),
-    GroupMember("C1", topics)] >>> owners = CooperativeStickyAssignor("kafka-4.0").assign(Partitions.from_counts({"t0":
-    2}), members) >>> owners.tolist(), find_revoked(members, owners)[0].tolist() ([0, -1], [1])
+    >>> from subreplay.semantics.policies.kafka.assignor import MemberClaim
+    >>> topics = frozenset({"t0"})
+    >>> claim = MemberClaim(np.array([0, 1]), 1)
+    >>> members = [GroupMember("C0", topics, generation=1, claim=claim), GroupMember("C1", topics)]
+    >>> owners = CooperativeStickyAssignor("kafka-4.0").assign(Partitions.from_counts({"t0": 2}), members)
+    >>> owners.tolist(), find_revoked(members, owners)[0].tolist()
+    ([0, -1], [1])
     """
 
     name: ClassVar[str] = "kafka.cooperative_sticky"

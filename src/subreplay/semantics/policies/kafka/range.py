@@ -36,8 +36,9 @@ class RangeAssignor(GroupPolicy):
     (see ``range_racks``). Under ``kafka-2.3`` there are no racks, and all members are sorted by member id. Follows the
     client's ``RangeAssignor`` (4.0.2, 2.3.1).
 
-    >>> members = [GroupMember(name, frozenset({"t1"})) for name in ("c2", "c0", "c1")] >>>
-    RangeAssignor("kafka-4.0").assign(Partitions.from_counts({"t1": 4}), members).tolist()  # c0 c0 c1 c2 [1, 1, 2, 0]
+    >>> members = [GroupMember(name, frozenset({"t1"})) for name in ("c2", "c0", "c1")]
+    >>> RangeAssignor("kafka-4.0").assign(Partitions.from_counts({"t1": 4}), members).tolist()  # c0 c0 c1 c2
+    [1, 1, 2, 0]
     """
 
     name: ClassVar[str] = "kafka.range"

@@ -36,9 +36,9 @@ class RoundRobinAssignor(GroupPolicy):
     from one topic to the next. A skipped member does not get its turn back, so unequal subscriptions give unequal
     shares. Earlier assignments and racks do not matter. Follows ``RoundRobinAssignor`` (4.0.2, 2.3.1).
 
-    >>> members = [GroupMember(name, frozenset({"t0", "t1"})) for name in ("C0", "C1")] >>>
-    RoundRobinAssignor("kafka-4.0").assign(Partitions.from_counts({"t0": 3, "t1": 3}), members).tolist() [0, 1, 0, 1, 0,
-    1]
+    >>> members = [GroupMember(name, frozenset({"t0", "t1"})) for name in ("C0", "C1")]
+    >>> RoundRobinAssignor("kafka-4.0").assign(Partitions.from_counts({"t0": 3, "t1": 3}), members).tolist()
+    [0, 1, 0, 1, 0, 1]
     """
 
     name: ClassVar[str] = "kafka.roundrobin"

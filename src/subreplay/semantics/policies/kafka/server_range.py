@@ -33,9 +33,9 @@ class ServerRangeAssignor(GroupPolicy):
     Previous targets do not matter. Follows the group coordinator's ``RangeAssignor`` (4.0.2), which gets no racks from
     its topic describer.
 
-    >>> members = [GroupMember("a", frozenset({"t1"})), GroupMember("b", frozenset({"t1"}), instance_id="I0")] >>>
-    ServerRangeAssignor("kafka-4.0").assign(Partitions.from_counts({"t1": 3}), members).tolist()  # b is static [1, 1,
-    0]
+    >>> members = [GroupMember("a", frozenset({"t1"})), GroupMember("b", frozenset({"t1"}), instance_id="I0")]
+    >>> ServerRangeAssignor("kafka-4.0").assign(Partitions.from_counts({"t1": 3}), members).tolist()  # b is static
+    [1, 1, 0]
     """
 
     name: ClassVar[str] = "kafka.server_range"

@@ -46,11 +46,14 @@ class StickyAssignor(GroupPolicy):
     Under ``kafka-2.3`` the general algorithm is always used, without racks. Follows ``AbstractStickyAssignor`` (4.0.2)
     and ``StickyAssignor`` (2.3.1).
 
-    >>> from subreplay.semantics.policies.kafka.assignor import MemberClaim >>> partitions =
-    Partitions.from_counts({"t0": 2, "t1": 2}) >>> topics = frozenset({"t0", "t1"}) >>>
-    StickyAssignor("kafka-4.0").assign(partitions, [GroupMember("C0", topics), GroupMember("C1", topics)]).tolist() [0,
-    1, 0, 1] >>> returned = GroupMember("C0", topics, claim=MemberClaim(np.array([1, 3]), 1)) >>>
-    StickyAssignor("kafka-4.0").assign(partitions, [returned, GroupMember("C1", topics)]).tolist() [1, 0, 1, 0]
+    >>> from subreplay.semantics.policies.kafka.assignor import MemberClaim
+    >>> partitions = Partitions.from_counts({"t0": 2, "t1": 2})
+    >>> topics = frozenset({"t0", "t1"})
+    >>> StickyAssignor("kafka-4.0").assign(partitions, [GroupMember("C0", topics), GroupMember("C1", topics)]).tolist()
+    [0, 1, 0, 1]
+    >>> returned = GroupMember("C0", topics, claim=MemberClaim(np.array([1, 3]), 1))
+    >>> StickyAssignor("kafka-4.0").assign(partitions, [returned, GroupMember("C1", topics)]).tolist()
+    [1, 0, 1, 0]
     """
 
     name: ClassVar[str] = "kafka.sticky"

@@ -34,10 +34,13 @@ class UniformAssignor(GroupPolicy):
     the group coordinator's ``UniformAssignor`` (4.0.2); development versions of 2024 differ. ``assign`` raises
     InputError for a topic without an id.
 
-    >>> from uuid import UUID >>> from subreplay.semantics.policies.kafka.assignor import MemberClaim >>> topics, claim
-    = frozenset({"t"}), MemberClaim(np.array([1, 2, 3])) >>> members = [GroupMember("C0", topics, claim=claim),
-    GroupMember("C1", topics)] >>> partitions = Partitions.from_counts({"t": 4}, topic_ids={"t": UUID(int=1)}) >>>
-    UniformAssignor("kafka-4.0").assign(partitions, members).tolist() [1, 0, 0, 1]
+    >>> from uuid import UUID
+    >>> from subreplay.semantics.policies.kafka.assignor import MemberClaim
+    >>> topics, claim = frozenset({"t"}), MemberClaim(np.array([1, 2, 3]))
+    >>> members = [GroupMember("C0", topics, claim=claim), GroupMember("C1", topics)]
+    >>> partitions = Partitions.from_counts({"t": 4}, topic_ids={"t": UUID(int=1)})
+    >>> UniformAssignor("kafka-4.0").assign(partitions, members).tolist()
+    [1, 0, 0, 1]
     """
 
     name: ClassVar[str] = "kafka.uniform"

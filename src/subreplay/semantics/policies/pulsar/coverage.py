@@ -1,4 +1,4 @@
-"""What several readers with slot ranges cover together (documented row P-KR-3)."""
+"""The joint coverage of several readers with slot ranges (documented row P-KR-3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from subreplay.rows.model.range_table import Range, RangeTable
 
 
 class Overlap(NamedTuple):
-    """The inclusive range ``[start, end]`` that two readers have in common; ``first_reader`` begins first."""
+    """The inclusive range ``[start, end]`` that two readers share; the range of ``first_reader`` begins first."""
 
     start: int
     end: int
@@ -31,10 +31,10 @@ class Coverage:
 
 
 def compute_coverage(readers: Mapping[str, Iterable[Range]], space: Range = (0, HASH_RANGE - 1)) -> Coverage:
-    """The coverage of ``space`` by readers' ranges, each inclusive and with its start at or below its end.
+    """Compute the coverage of ``space`` by the readers' ranges, which are inclusive with start <= end.
 
-    The older profiles serve a reader more than it asked for: give what it gets, ``KeyHashRange.served``. Three readers
-    of one slot are three pairs.
+    The older profiles serve a reader more than its ranges, so pass the result of
+    ``KeyHashRangePolicy.compute_served_ranges``. Three readers of one slot are three pairs.
 
     >>> found = compute_coverage({"r1": [(0, 99)], "r2": [(50, 149)]}, (0, 199))
     >>> found.covered, found.gaps

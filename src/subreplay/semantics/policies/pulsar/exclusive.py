@@ -1,4 +1,4 @@
-"""Exclusive: one consumer has the topic, a second one is refused."""
+"""Exclusive: one consumer receives the topic, and a second one is rejected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROFILES = ProfileTable({DOCUMENTED: None, PULSAR_3_2: None})
 
 @dataclass(frozen=True)
 class ExclusiveState:
-    """Nobody or one consumer."""
+    """The state with one consumer or none."""
 
     members: Members = ()
 
@@ -35,11 +35,10 @@ class ExclusiveState:
 
 @dataclass(frozen=True)
 class ExclusivePolicy:
-    """Documented row P-EX-1: one consumer at a time gets everything, of every partition, in order.
+    """Documented row P-EX-1: one consumer at a time receives all messages of every partition, in order.
 
-    A second consumer is refused with ``ConsumerBusyException``, unless the broker finds that the first one's connection
-    is dead: then the newcomer takes its place. Follows ``AbstractDispatcherSingleActiveConsumer.addConsumer`` (3.2.3,
-    4.x).
+    A second consumer is rejected with ``ConsumerBusyException``. If the broker finds that the first connection is dead,
+    the new consumer takes its place. Follows ``AbstractDispatcherSingleActiveConsumer.addConsumer`` (3.2.3, 4.x).
 
     >>> policy = ExclusivePolicy("pulsar-4.0")
     >>> one = policy.join(policy.start(Scope("persistent://t/ns/orders")), Consumer(0, "a"))
@@ -61,7 +60,7 @@ class ExclusivePolicy:
         get_rule(self.name, PROFILES, self.profile)
 
     def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """Slots as Key_Shared counts them; here they decide nothing."""
+        """Compute slots as Key_Shared does; they do not affect this policy."""
         return make_range_rule(self.profile).compute_slots(hashes)
 
     def start(self, scope: Scope) -> ExclusiveState:

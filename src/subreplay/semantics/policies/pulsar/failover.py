@@ -1,4 +1,4 @@
-"""Failover: one consumer per partition is active, the others stand by."""
+"""Failover: one consumer per partition is active, and the others are on standby."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Choice = Literal["partition modulo", "hash ring", "first subscribed"]
 
 @dataclass(frozen=True)
 class FailoverRule:
-    """How a profile chooses where there is no partition number; whether the ring may be asked for everywhere."""
+    """How a profile chooses the active consumer without a partition number, and whether the hash ring is optional."""
 
     unpartitioned: Choice
     ring_is_optional: bool
@@ -45,7 +45,7 @@ RULES: Mapping[str, FailoverRule] = ProfileTable(
 
 @dataclass(frozen=True)
 class FailoverState:
-    """The consumers in the broker's order, and the one that gets the messages."""
+    """The consumers in the broker's order, and the active one."""
 
     scope: Scope
     members: Members = ()
@@ -60,17 +60,17 @@ class FailoverState:
 
 @dataclass(frozen=True)
 class FailoverPolicy:
-    """One consumer is active, chosen anew at every join and leave, so that a newcomer can take over at once.
+    """One consumer is active. It is chosen again at every join and leave, so a new consumer can take over at once.
 
-    Consumers are sorted by priority level, then by name as Java compares strings, then by joining. Among those of the
-    top priority, the active one is
+    Consumers are sorted by priority level, then by name as Java compares strings, then by join. Of the consumers with
+    the top priority, the active one is
 
     * for a partition, number ``partition % count`` (rows P-FO-1 to P-FO-3);
-    * for a topic without partitions, the one with a point nearest to the topic's hash, clockwise; each consumer has
-      points ``murmur3(name + j)``, j = 0..99, and the later consumer takes a point that two share. The option
+    * for a topic without partitions, the one whose point is the next clockwise from the topic's hash. Each consumer has
+      the points ``murmur3(name + j)``, j = 0..99, and the later consumer takes a shared point. The option
       ``consistent_hashing`` (the broker's ``activeConsumerFailoverConsistentHashing``, not in 3.2) does this for
-      partitions too. Under ``documented`` it stands for row P-FO-5; without it, and under ``pulsar-2.10``, such a topic
-      is served in the order of subscription, whatever the priorities (row P-FO-4).
+      partitions, too. Under ``documented`` it is row P-FO-5. Without it, and under ``pulsar-2.10``, such a topic uses
+      the order of subscription and ignores priorities (row P-FO-4).
 
     Follows ``AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer`` (2.10.4, 3.2.3, 4.0.8, 4.2.4).
 
@@ -95,10 +95,12 @@ class FailoverPolicy:
     def __post_init__(self) -> None:
         rule = get_rule(self.name, RULES, self.profile)
         if self.consistent_hashing and not rule.ring_is_optional:
-            raise ConfigError(f"{self.name}: {self.profile} has no option consistent_hashing")
+            raise ConfigError(
+                f"{self.name}: profile {self.profile} has no option consistent_hashing. Remove the option."
+            )
 
     def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """Slots as Key_Shared counts them; here they decide nothing."""
+        """Compute slots as Key_Shared does; they do not affect this policy."""
         return make_range_rule(self.profile).compute_slots(hashes)
 
     def start(self, scope: Scope) -> FailoverState:
@@ -138,13 +140,13 @@ def _join_order_key(consumer: Consumer) -> int:
 
 
 def _find_nearest(top: list[Consumer], scope: Scope) -> Consumer:
-    """The consumer with the first point at or after the topic's hash; the last of those that share that point."""
+    """Return the consumer with the first point at or after the topic's hash, or the last of those that share it."""
     topic = murmur3_32(scope.full_name.encode()) & MASK_31
     return min(reversed(top), key=lambda consumer: _measure_distance(topic, consumer.name))
 
 
 @lru_cache(maxsize=65536)
 def _measure_distance(topic: int, name: str) -> int:
-    """How far clockwise a consumer's nearest point is from a topic's hash, on the ring ``0..2^31 - 1``."""
+    """Measure the clockwise distance from a topic's hash to a consumer's nearest point, on the ring ``0..2^31 - 1``."""
     points = (murmur3_32(f"{name}{j}".encode()) for j in range(RING_POINTS))
     return min((point - topic) & MASK_31 for point in points)

@@ -1,4 +1,4 @@
-"""Key_Shared, auto-split: a newcomer takes half of the largest range."""
+"""Key_Shared with auto-split ranges: a new consumer takes half of the largest range."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ BOUND_IS_INSIDE: Mapping[str, bool] = ProfileTable(
         PULSAR_3_2: True,  # ceilingEntry: [0, 32768] and [32769, 65536]
     }
 )
-"""Whether a range's upper bound is its last slot or the first slot of the next one."""
+"""Whether a range's upper bound is its last slot, or else the first slot of the next range."""
 
 _NOTHING = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class AutoSplitState:
-    """``owners[i]`` has the slots from ``bounds[i - 1]`` (from 0 for the first) up to ``bounds[i]``."""
+    """``owners[i]`` owns the slots from ``bounds[i - 1]`` (from 0 for the first) up to ``bounds[i]``."""
 
     bound_is_inside: bool
     range_size: int
@@ -59,13 +59,14 @@ class AutoSplitState:
 
 @dataclass(frozen=True)
 class AutoSplitPolicy:
-    """Rows P-KS-AUTO-1 to 3: ranges are halved at a join and merged at a leave; a key stays while its range does.
+    """Rows P-KS-AUTO-1 to 3: ranges are split at a join and merged at a leave; a key moves only with its range.
 
-    * join: the largest range is split, the lowest of equals; the newcomer takes the lower half (the greater one of an
-      odd size). If no range has more than one slot, the newcomer is refused with ``ConsumerAssignException``.
-    * leave: the range goes to its upper neighbour, that of the topmost consumer to its lower neighbour.
+    * join: the largest range is split, the lowest of equal ones. The new consumer takes the lower half (the larger one
+      of an odd size). If no range has more than one slot, it is rejected with ``ConsumerAssignException``.
+    * leave: the range goes to its upper neighbour. The topmost range goes to its lower neighbour.
 
-    Follows ``HashRangeAutoSplitStickyKeyConsumerSelector``, alike in 3.2.3, 4.0.8 and 4.2.4 but for the slot rule.
+    Follows ``HashRangeAutoSplitStickyKeyConsumerSelector``, which is the same in 3.2.3, 4.0.8 and 4.2.4 except for the
+    slot rule.
 
     >>> policy = AutoSplitPolicy("documented")
     >>> one = policy.join(policy.start(Scope("persistent://t/ns/orders")), Consumer(0, "C1"))
@@ -126,5 +127,5 @@ class AutoSplitPolicy:
         return replace(state, members=members, bounds=bounds, owners=owners)
 
     def list_reported_ranges(self, state: AutoSplitState) -> dict[int, list[Range]]:
-        """The ranges of each consumer as ``getConsumerKeyHashRanges`` lists them."""
+        """Return the ranges of each consumer as ``getConsumerKeyHashRanges`` lists them."""
         return state.reported_table.by_owner()

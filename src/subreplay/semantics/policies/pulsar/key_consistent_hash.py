@@ -1,4 +1,4 @@
-"""Key_Shared, consistent hashing: every consumer has points on a ring, a key goes clockwise to the next one."""
+"""Key_Shared with consistent hashing: consumers have points on a ring, and a key goes clockwise to the next one."""
 
 from __future__ import annotations
 
@@ -23,25 +23,27 @@ Ring: TypeAlias = FirstComeRing | SharedPointRing
 
 @dataclass(frozen=True)
 class RingRule:
-    """A profile's slots and the ring it starts with, given the number of points per consumer."""
+    """A profile's slots, and the empty ring for a number of points per consumer."""
 
     space: Range
     empty: Callable[[int], Ring]
 
 
 def _make_documented_ring(points: int) -> Ring:
-    """Row P-KS-CH-1: points ``murmur3_32(name + i)``, i from 1."""
+    """Row P-KS-CH-1: the points are ``murmur3_32(name + i)``, i from 1."""
     return SharedPointRing("", 1, points)
 
 
 def _make_2_10_ring(points: int) -> Ring:
-    """2.8.1, 2.10.4, 3.0.2, 3.2.0: points ``murmur3_32(name + i)``, i from 0. apache/pulsar#22053 (3.0.3, 3.2.1) put a
-    separator between them, so that ``c1`` + ``11`` and ``c11`` + ``1`` are two points."""
+    """2.8.1, 2.10.4, 3.0.2, 3.2.0: the points are ``murmur3_32(name + i)``, i from 0.
+
+    apache/pulsar#22053 (3.0.3, 3.2.1) added a separator, so that ``c1`` + ``11`` and ``c11`` + ``1`` are two points.
+    """
     return SharedPointRing("", 0, points)
 
 
 def _make_3_2_ring(points: int) -> Ring:
-    """3.2.3: points ``murmur3_32(name + "\\0" + i)``, i from 0."""
+    """3.2.3: the points are ``murmur3_32(name + "\\0" + i)``, i from 0."""
     return SharedPointRing("\0", 0, points)
 
 
@@ -59,10 +61,10 @@ RULES: Mapping[str, RingRule] = ProfileTable(
 class ConsistentHashPolicy:
     """Rows P-KS-CH-1 and 2: each consumer has ``points`` positions on a ring. This is the brokers' default selector.
 
-    A join moves keys to the newcomer only, a leave moves the leaver's keys only.
+    A join only moves keys to the new consumer, and a leave only moves keys of the leaving consumer.
 
-    Where two consumers meet at a point: under ``documented`` and before 4.0 they share it by ``hash % count``; in
-    4.x it belongs to the first comer, and the next in the queue has it when that one leaves. Follows
+    If two consumers have the same point, they share it by ``hash % count`` under ``documented`` and before 4.0. In 4.x
+    it belongs to the first one, and to the next in the queue after that one leaves. Follows
     ``ConsistentHashingStickyKeyConsumerSelector`` (2.10.4, 3.2.3, 4.0.8, 4.2.4).
 
     >>> policy = ConsistentHashPolicy("documented", points=1)
@@ -106,5 +108,5 @@ class ConsistentHashPolicy:
         return state.remove(consumer)
 
     def list_reported_ranges(self, state: Ring) -> dict[int, list[Range]]:
-        """The ranges of each consumer as ``getConsumerKeyHashRanges`` lists them."""
+        """Return the ranges of each consumer as ``getConsumerKeyHashRanges`` lists them."""
         return state.list_reported_ranges()

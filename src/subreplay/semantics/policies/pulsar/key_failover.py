@@ -1,4 +1,4 @@
-"""Key_Failover: a newcomer takes half of the busiest consumer's range."""
+"""Key_Failover: a new consumer takes half of the busiest consumer's range."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOTHING = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, eq=False)
 class KeyFailoverState:
-    """``owners[i]`` has the slots from ``starts[i]`` up to the next start; loads are those at the time ``at`` (ns)."""
+    """``owners[i]`` owns the slots from ``starts[i]`` up to the next start; loads are those at the time ``at`` (ns)."""
 
     range_size: int
     traffic: SlotTraffic | None
@@ -41,7 +41,7 @@ class KeyFailoverState:
 
     @cached_property
     def loads(self) -> NDArray[np.int64]:
-        """Recent messages of each range; 0 everywhere if nothing was measured."""
+        """The recent messages of each range, or 0 if no traffic was measured."""
         if self.traffic is None or self.at is None:
             return np.zeros(len(self.starts), np.int64)
         return self.traffic.compute_loads(self.at, self.starts)
@@ -53,20 +53,20 @@ class KeyFailoverState:
 
 @dataclass(frozen=True)
 class KeyFailoverPolicy:
-    """Documented rows P-KF-1 to 4: every consumer has one range, and load decides which one is halved or extended.
+    """Documented rows P-KF-1 to 4: every consumer has one range, and load decides which range is split or extended.
 
-    * join: the busiest consumer's range is halved and the newcomer takes the upper half (the smaller one of an odd
-      size). Of equally busy ones it is the widest range, then the lowest. A range of one slot cannot be halved: the
-      next busiest gives way; if there is none, the newcomer is refused.
-    * leave: the range goes to the less busy of the two adjacent consumers. Of equally busy ones it is the narrower
-      range, then the lower.
+    * join: the busiest consumer's range is split, and the new consumer takes the upper half (the smaller one of an odd
+      size). Of equally busy ranges, the widest is split, then the lowest. A range of one slot cannot be split, so the
+      next busiest is. If there is none, the new consumer is rejected.
+    * leave: the range goes to the less busy of the two neighbours. Of equally busy neighbours, the narrower range gets
+      it, then the lower one.
 
-    A consumer's load is the number of messages, in the last ``window_us`` microseconds, of the slots it has now:
-    slots it was just given count with what they had before. Where nothing was measured all loads are 0, so that widths
-    decide. The traffic comes from outside, see ``with_traffic``.
+    A consumer's load is the number of messages, in the last ``window_us`` microseconds, of the slots that it owns now.
+    New slots count with their earlier messages. Without measured traffic all loads are 0, so the widths decide.
+    ``with_traffic`` sets the traffic.
 
-    This design predates Key_Shared and no broker ships it; under the profiles of the brokers only the slot of a hash is
-    theirs. Priority levels have no effect (row P-KF-5).
+    This design is older than Key_Shared, and no broker implements it. Under the brokers' profiles, only the slot of a
+    hash follows the broker. Priority levels have no effect (row P-KF-5).
 
     >>> policy = KeyFailoverPolicy("documented")
     >>> one = policy.join(policy.start(Scope("persistent://t/ns/orders")), Consumer(0, "C1"))
@@ -98,11 +98,11 @@ class KeyFailoverPolicy:
         return 0, self.range_size - 1
 
     def list_windows(self, events: Iterable[MembershipEvent]) -> RecentWindows:
-        """The windows in which the traffic of a dispatcher with these events has to be counted."""
+        """Return the windows in which the traffic of a dispatcher with these events must be counted."""
         return RecentWindows.from_ends((event.at.at for event in events), self.window_us * 1000)
 
     def with_traffic(self, traffic: Mapping[Scope, SlotTraffic]) -> KeyFailoverPolicy:
-        """This policy, measuring load by the traffic of each dispatcher in its ``windows``."""
+        """Return this policy with the traffic of each dispatcher in its windows."""
         return replace(self, traffic=traffic)
 
     def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""KeyHashRange: one reader gets the messages of its slot ranges, all others are skipped for it."""
+"""KeyHashRange: one reader receives the messages of its slot ranges, and skips all others."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ RULES: Mapping[str, type[Selector]] = ProfileTable(
 
 @dataclass(frozen=True)
 class KeyHashRangePolicy:
-    """Documented rows P-KR-1 and 2: a single active consumer behind a filter of slots (``Consumer.ranges``, inclusive).
+    """Documented rows P-KR-1 and 2: a single active consumer behind a slot filter (``Consumer.ranges``, inclusive).
 
-    Every reader is a subscription of its own, so several of them side by side are several dispatchers and may overlap:
-    ``coverage`` tells how. A second consumer of the same subscription is refused, as under ``pulsar.exclusive``, unless
-    the first one's connection is dead; ranges that Pulsar's client would not send are refused too. A reader without
-    ranges gets everything.
+    Every reader has its own subscription. So several readers are several dispatchers and may overlap (see
+    ``compute_coverage``). A second consumer of the same subscription is rejected, as under ``pulsar.exclusive``, unless
+    the first connection is dead. Ranges that Pulsar's client would not send are rejected, too. A reader without ranges
+    receives all messages.
 
-    Under ``documented`` and ``pulsar-3.2`` a gap between two ranges of the reader is selected too; from 4.0 on exactly
-    its ranges are. A slot without an owner is skipped for this reader: it waits for nobody. Follows
+    Under ``documented`` and ``pulsar-3.2``, a gap between two ranges of the reader is selected, too. From 4.0 on, only
+    its ranges are. Messages of other slots are skipped and do not wait. Follows
     ``AbstractDispatcherSingleActiveConsumer.addConsumer``, ``HashRangeExclusiveStickyKeyConsumerSelector`` (3.2.3;
-    4.0.8, 4.2.4) and, for what is refused, the client's ``ReaderBuilderImpl.keyHashRange``.
+    4.0.8, 4.2.4) and, for rejected ranges, the client's ``ReaderBuilderImpl.keyHashRange``.
 
     >>> reader = Consumer(0, "R", ranges=((0, 10000), (20001, 30000)))
     >>> policy = KeyHashRangePolicy("pulsar-4.0")
@@ -80,7 +80,7 @@ class KeyHashRangePolicy:
         return type(state)(remove_member(state.members, consumer))
 
     def compute_served_ranges(self, ranges: tuple[Range, ...]) -> list[Range]:
-        """The slots that a reader with these ranges gets, in order; raises ConsumerRejected as ``join`` does.
+        """Return the slots that a reader with these ranges receives; raises ConsumerRejected as ``join`` does.
 
         >>> KeyHashRangePolicy("documented").compute_served_ranges(((0, 10000), (20001, 30000)))
         [(0, 30000)]
@@ -90,7 +90,7 @@ class KeyHashRangePolicy:
 
 
 def _find_objection(ranges: tuple[Range, ...], space: Range) -> str | None:
-    """Why the client would not send these ranges."""
+    """Return why the client would not send these ranges, or None."""
     for start, end in ranges:
         if start > end:
             return f"Range end must >= range start, provided range is [{start}, {end}]"

@@ -1,4 +1,4 @@
-"""Key_Shared, sticky: each consumer brings the slot ranges it wants."""
+"""Key_Shared with sticky ranges: each consumer requests its slot ranges."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ RULES: Mapping[str, type[Selector]] = ProfileTable(
 
 @dataclass(frozen=True)
 class StickyPolicy:
-    """Documented rows P-KS-ST-1 and 2: a consumer gets exactly the slots it asked for (``Consumer.ranges``).
+    """Documented rows P-KS-ST-1 and 2: a consumer receives exactly the slots that it requested (``Consumer.ranges``).
 
-    A consumer without ranges, with illegal ones, or in conflict with a connected consumer is refused with
-    ``ConsumerAssignException``. On a conflict the broker first checks the connection of that one consumer and drops it
-    if dead. A slot that nobody asked for has no owner: its messages wait. Follows
+    A consumer without ranges, with invalid ones, or in conflict with a connected consumer is rejected with
+    ``ConsumerAssignException``. On a conflict, the broker first checks the connection of the other consumer and drops
+    it if it is dead. A slot that no consumer requested has no owner, and its messages wait. Follows
     ``HashRangeExclusiveStickyKeyConsumerSelector`` (3.2.3; 4.0.8, 4.2.4).
 
     >>> policy = StickyPolicy("documented")
@@ -79,7 +79,8 @@ class StickyPolicy:
         return after
 
     def admit(self, state: Selector, consumer: Consumer) -> tuple[Selector, ConsumerRejected | None]:
-        """The state after a join and why it was refused, if it was; even then a dead consumer in the way is gone."""
+        """Return the state after a join, and the reason if it was rejected; a dead consumer in conflict is removed
+        anyway."""
         if consumer.ranges is None:
             return state, _make_rejection("Must specify key shared meta for consumer.")
         if not consumer.ranges:
@@ -99,7 +100,7 @@ class StickyPolicy:
         return type(state)(remove_member(state.members, consumer))
 
     def list_reported_ranges(self, state: Selector) -> dict[int, list[Range]]:
-        """The ranges of each consumer as ``getConsumerKeyHashRanges`` lists them."""
+        """Return the ranges of each consumer as ``getConsumerKeyHashRanges`` lists them."""
         return state.list_reported_ranges()
 
 

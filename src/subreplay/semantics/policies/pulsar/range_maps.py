@@ -1,6 +1,6 @@
-"""What a sticky selector remembers: the ranges of the connected consumers, as either generation of brokers keeps them.
+"""The states of sticky selectors: the ranges of the connected consumers, as older and newer brokers store them.
 
-Either is the immutable state of the policy, and follows from the connected consumers alone.
+Each is the immutable state of the policy, and depends on the connected consumers only.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from subreplay.semantics.policies.pulsar.members import Members
 
 @dataclass(frozen=True)
 class EndPointMap:
-    """The selector of 3.2.3: a sorted map of both ends of every range.
+    """The selector of 3.2.3: a sorted map of both end points of every range.
 
-    A slot belongs to a consumer if the ends below and above it are both this consumer's. So the gap between two ranges
-    of one consumer is served by it too, and its own ranges may overlap (documented row P-KR-2: the older profile).
+    A slot belongs to a consumer if the end points below and above it both belong to that consumer. So it also gets the
+    gap between two of its ranges, and its own ranges may overlap (documented row P-KR-2: the older profile).
     """
 
     members: Members = ()
 
     @staticmethod
     def find_objection(ranges: tuple[Range, ...]) -> str | None:
-        """Why the broker refuses these ranges whoever else is connected."""
+        """Return why the broker rejects these ranges whatever other consumers are connected, or None."""
         return "Fixed hash range start > end" if any(start > end for start, end in ranges) else None
 
     @cached_property
@@ -40,7 +40,7 @@ class EndPointMap:
         return [key for key, _ in self.end_points]
 
     def find_conflict(self, ranges: tuple[Range, ...]) -> Consumer | None:
-        """The first connected consumer in the way of ``ranges``."""
+        """Return the first connected consumer in conflict with ``ranges``."""
         return next((other for range_ in ranges if (other := self._find_conflicting(*range_))), None)
 
     def _find_conflicting(self, start: int, end: int) -> Consumer | None:
@@ -67,7 +67,7 @@ class EndPointMap:
         return RangeTable.of(ranges).merged()
 
     def list_reported_ranges(self) -> dict[int, list[Range]]:
-        """Ends taken two by two, so that a range of one slot shifts the pairs of everything after it."""
+        """Pair the end points two by two; a range of one slot shifts all pairs after it."""
         ranges: dict[int, list[Range]] = {}
         for (start, owner), (end, other) in zip(self.end_points[::2], self.end_points[1::2], strict=False):
             if owner.index == other.index:
@@ -77,14 +77,17 @@ class EndPointMap:
 
 @dataclass(frozen=True)
 class RangeMap:
-    """The selector of 4.0.8, 4.2.4 and the documents: a sorted map of ranges, and a slot must be inside one."""
+    """The selector of 4.0.8, 4.2.4 and the documents: a sorted map of ranges; a slot must be inside one."""
 
     members: Members = ()
 
     @staticmethod
     def find_objection(ranges: tuple[Range, ...]) -> str | None:
-        """Why the broker refuses these ranges whoever else is connected: each in turn by itself, then beside the next,
-        with which one that ends before it starts shares nothing (``areRangesOverlapping``, 4.0.8)."""
+        """Return why the broker rejects these ranges whatever other consumers are connected, or None.
+
+        Each range is checked alone, then against the next one. A range that ends before it starts overlaps with nothing
+        (``areRangesOverlapping``, 4.0.8).
+        """
         in_order = sorted(ranges, key=lambda range_: range_[0])
         for (start, end), following in zip(in_order, (*in_order[1:], None), strict=True):
             if start > end:
@@ -103,7 +106,7 @@ class RangeMap:
         return [start for start, _, _ in self.owned_ranges]
 
     def find_conflict(self, ranges: tuple[Range, ...]) -> Consumer | None:
-        """The first connected consumer in the way of ``ranges``."""
+        """Return the first connected consumer in conflict with ``ranges``."""
         return next((other for range_ in ranges if (other := self._find_conflicting(*range_))), None)
 
     def _find_conflicting(self, start: int, end: int) -> Consumer | None:
@@ -116,7 +119,7 @@ class RangeMap:
         return RangeTable.of({member.index: _get_ranges(member) for member in self.members}).merged()
 
     def list_reported_ranges(self) -> dict[int, list[Range]]:
-        """The table by consumer, in slot order; ranges that touch are one."""
+        """Return the table by consumer, in slot order; adjacent ranges are merged."""
         return self.table.by_owner()
 
 

@@ -1,7 +1,7 @@
-"""The rings behind consistent hashing: who holds which point, and what happens where two consumers meet.
+"""The rings of consistent hashing: the owner of each point, and the rule for points that two consumers share.
 
-A ring is the immutable state of the policy. Both kinds give a slot to the holder of the next point clockwise; they
-differ in what a point is called and in who gets a point that several consumers hash to.
+A ring is the immutable state of the policy. Both kinds assign a slot to the owner of the next point clockwise. They
+differ in the names of points, and in the owner of a point that several consumers hash to.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Group = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class SharedPointRing:
-    """The ring ``0..2^31 - 1`` of 3.2.3 and of the documents: consumers that meet at a point share it.
+    """The ring ``0..2^31 - 1`` of 3.2.3 and of the documents: consumers with the same point share it.
 
-    Of the consumers at a point, sorted by name and then by joining, ``hash % count`` picks one. So consumers of equal
-    name share all their points. ``holders[i]`` is who has ``at[i]``: a consumer index or ``-2 - g`` for ``groups[g]``.
+    Of the consumers at a point, sorted by name and then by join, ``hash % count`` selects one. So consumers with equal
+    names share all their points. ``holders[i]`` owns ``at[i]``: a consumer index, or ``-2 - g`` for ``groups[g]``.
     """
 
     separator: str
@@ -69,7 +69,8 @@ class SharedPointRing:
         return _build_clockwise_table(self.at, self.holders, (0, MASK_31), self.groups)
 
     def list_reported_ranges(self) -> dict[int, list[Range]]:
-        """One range a point, repeated for each consumer there; nothing past the last point, although it is served."""
+        """List one range per point for each consumer there, without the range after the last point, which is served,
+        too."""
         ranges: dict[int, list[Range]] = {}
         starts = np.insert(self.at + 1, 0, 0)[:-1]
         for start, end, holder in zip(starts.tolist(), self.at.tolist(), self.holders.tolist(), strict=True):
@@ -86,7 +87,7 @@ class SharedPointRing:
     def _change_groups(
         self, points: NDArray[np.int64], change: Callable[[Group], Group]
     ) -> tuple[NDArray[np.int64], Groups]:
-        """The holders and groups after ``change`` of the consumers at each of ``points``, which are all on the ring."""
+        """Return the holders and groups after ``change`` of the consumers at ``points``, which are on the ring."""
         positions = np.searchsorted(self.at, points)
         before, holders, groups = self.holders[positions], self.holders.copy(), self.groups
         for holder in np.unique(before).tolist():  # few: consumers of one name meet at all their points alike
@@ -97,10 +98,10 @@ class SharedPointRing:
 
 @dataclass(frozen=True, eq=False)
 class FirstComeRing:
-    """The ring ``1..65535`` of 4.x: at each point consumers queue in the order of joining, and the first one has it.
+    """The ring ``1..65535`` of 4.x: consumers queue at each point in join order, and the first one owns it.
 
-    ``at`` holds every claim, sorted by point and then by arrival. A point is called after the consumer's name and
-    ``numbers[index]``, the smallest number free among the connected consumers of that name
+    ``at`` contains every claim, sorted by point and then by arrival. A point is named after the consumer and
+    ``numbers[index]``, the smallest free number among the connected consumers of that name
     (``ConsumerNameIndexTracker``).
     """
 
@@ -135,14 +136,14 @@ class FirstComeRing:
         return _build_clockwise_table(self.at[head], self.claimants[head], (1, HASH_RANGE - 1))
 
     def list_reported_ranges(self) -> dict[int, list[Range]]:
-        """The table by consumer, in slot order."""
+        """Return the table by consumer, in slot order."""
         return self.table.by_owner()
 
 
 def _build_clockwise_table(
     at: NDArray[np.int64], holders: NDArray[np.int64], space: Range, groups: Groups = ()
 ) -> RangeTable:
-    """A slot of ``space`` belongs to the next point's holder, one past the last point to the first's."""
+    """Assign each slot of ``space`` to the next point's holder; slots after the last point go to the first one's."""
     if not len(at):
         return RangeTable.empty()
     first, last = space
@@ -152,7 +153,7 @@ def _build_clockwise_table(
 
 
 def _encode_group(group: Group, groups: Groups) -> tuple[int, Groups]:
-    """The code of ``group`` and the groups with it: those known before keep their numbers."""
+    """Return the code of ``group``, and the groups including it; known groups keep their numbers."""
     if len(group) < 2:
         return (group[0] if group else NOBODY), groups
     if group not in groups:
@@ -162,6 +163,6 @@ def _encode_group(group: Group, groups: Groups) -> tuple[int, Groups]:
 
 @lru_cache(maxsize=4096)
 def _compute_points(prefix: str, first: int, points: int, rule: SlotRule) -> NDArray[np.int64]:
-    """The slots of ``prefix + i`` for ``points`` numbers i from ``first`` on."""
+    """Compute the slots of ``prefix + i`` for ``points`` numbers i from ``first`` on."""
     hashes = [murmur3_32(f"{prefix}{i}".encode()) for i in range(first, first + points)]
     return rule.compute_slots(np.array(hashes, np.uint32))

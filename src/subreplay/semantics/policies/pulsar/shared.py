@@ -1,4 +1,4 @@
-"""Shared: each message goes to one consumer, round robin, whoever has permits."""
+"""Shared: each message goes to one consumer with permits, round robin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROFILES = ProfileTable({DOCUMENTED: None, PULSAR_3_2: None})
 
 @dataclass(frozen=True)
 class SharedState:
-    """The consumers by priority level, then joining."""
+    """The consumers by priority level, then by join."""
 
     members: Members = ()
     table: ClassVar[RangeTable] = RangeTable.empty()
@@ -29,9 +29,9 @@ class SharedState:
 
 @dataclass(frozen=True)
 class SharedPolicy:
-    """Documented row P-SH-1: any consumer may get any message, and nothing is promised about order.
+    """Documented row P-SH-1: any consumer may receive any message, and the order is not guaranteed.
 
-    ``choose_next_consumer`` is the broker's choice, given who has permits; the table is empty.
+    ``choose_next_consumer`` is the broker's choice for given permits. The table is empty.
 
     >>> policy = SharedPolicy("pulsar-4.0")
     >>> state = policy.start(Scope("persistent://t/ns/orders"))
@@ -53,7 +53,7 @@ class SharedPolicy:
         get_rule(self.name, PROFILES, self.profile)
 
     def compute_slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """Slots as Key_Shared counts them; here they decide nothing."""
+        """Compute slots as Key_Shared does; they do not affect this policy."""
         return make_range_rule(self.profile).compute_slots(hashes)
 
     def start(self, scope: Scope) -> SharedState:
@@ -67,12 +67,12 @@ class SharedPolicy:
 
 
 def choose_next_consumer(members: Sequence[Consumer], available: Sequence[bool], turn: int) -> tuple[int | None, int]:
-    """The position of the consumer to serve next (None if nobody can be served), and the turn after it.
+    """Return the position of the next consumer to serve (None if none can be served), and the turn after it.
 
-    ``members`` are sorted by priority level; ``available[i]`` says that number i has permits and is not blocked;
-    ``turn`` is the position after the one served last, kept across joins and leaves. Every consumer of the turn's level
-    comes before the lower levels. A higher level that is available again interrupts, and then always its first
-    available consumer is served. Follows ``AbstractDispatcherMultipleConsumers.getNextConsumer`` (3.2.3, 4.0.8, 4.2.4).
+    ``members`` are sorted by priority level. ``available[i]`` is whether consumer i has permits and is not blocked.
+    ``turn`` is the position after the last served one, and is kept across joins and leaves. All consumers of the turn's
+    level come before the lower levels. A higher level that becomes available interrupts, and then its first available
+    consumer is always served. Follows ``AbstractDispatcherMultipleConsumers.getNextConsumer`` (3.2.3, 4.0.8, 4.2.4).
     """
     if not members:
         return None, turn

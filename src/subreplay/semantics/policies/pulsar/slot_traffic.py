@@ -1,7 +1,7 @@
-"""How many messages each slot had just before every join and leave: what a load-aware policy measures.
+"""The number of messages of each slot just before every join and leave, for load-aware policies.
 
-The time axis is cut where any window begins or ends, so that a window is a run of whole buckets and its count exact.
-Counts of many workers are summed by bucket and slot; nothing outside the windows is kept.
+The time axis is cut wherever a window begins or ends, so a window is a run of whole buckets with an exact count. Counts
+of many workers are summed by bucket and slot. Messages outside the windows are not counted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RecentWindows:
 
     @classmethod
     def from_ends(cls, times: Iterable[int], width: int) -> RecentWindows:
-        """The windows of ``width`` ns that end at ``times`` (ns, in any order)."""
+        """Build the windows of ``width`` ns that end at ``times`` (ns, in any order)."""
         return cls(np.unique(np.array([*times], np.int64)), width)
 
     @cached_property
@@ -47,12 +47,12 @@ class RecentWindows:
 
     @cached_property
     def _is_counted(self) -> NDArray[np.bool_]:
-        """Which buckets lie in a window; the last entry stands for all that is before or after them."""
+        """Whether each bucket is in a window; the last entry is for all times before or after them."""
         next_end = np.append(self.ends, _LATEST)[np.searchsorted(self.ends, self.cuts, "right")]
         return np.append(next_end - self.width <= self.cuts, False)
 
     def count_messages(self, times: NDArray[np.int64], slots: NDArray[np.int64]) -> pa.Table:
-        """``COUNTS`` rows of the messages dispatched at ``times`` (ns) in ``slots``; summed, in no order.
+        """Count the messages dispatched at ``times`` (ns) in ``slots`` as summed ``COUNTS`` rows, in no order.
 
         >>> windows = RecentWindows.from_ends([100, 130], width=50)  # [50, 100) and [80, 130)
         >>> counts = windows.count_messages(np.array([49, 60, 90, 95, 130]), np.array([7, 7, 7, 7, 7]))
@@ -67,7 +67,7 @@ class RecentWindows:
 
 @dataclass(frozen=True, eq=False)
 class SlotTraffic:
-    """The messages of one dispatcher in ``windows``: sorted by bucket, then slot."""
+    """The messages of one dispatcher in ``windows``, sorted by bucket, then by slot."""
 
     windows: RecentWindows
     buckets: NDArray[np.int64]
@@ -76,12 +76,13 @@ class SlotTraffic:
 
     @classmethod
     def from_counts(cls, windows: RecentWindows, counts: pa.Table) -> SlotTraffic:
-        """The traffic of ``COUNTS`` rows in any order, summed or not."""
+        """Build the traffic from ``COUNTS`` rows in any order, summed or not."""
         rows = _sum_counts(counts).sort_by([("bucket", "ascending"), ("slot", "ascending")])
         return cls(windows, *(rows.column(name).to_numpy() for name in COUNTS.names))
 
     def compute_loads(self, end: int, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Messages in the window that ends at ``end`` (ns), of each range from ``starts[i]`` up to the next start.
+        """Count the messages in the window that ends at ``end`` (ns), for each range from ``starts[i]`` up to the next
+        start.
 
         Raises ValueError if no window ends there.
         """
