@@ -60,7 +60,7 @@ audit --config bomb.yaml                             | 2 | expands to more than 
 audit --config twice.yaml                            | 2 | key 'keys' appears twice
 audit --config list.yaml                             | 2 | a run is a mapping of keys, not list
 audit --config typo.yaml                             | 2 | unknown key subscripton; did you mean 'subscription'?
-audit --config policy.yaml                           | 2 | unknown policy 'pulsar.key_shard'. Use one of the nearest names: pulsar.
+audit --config policy.yaml                           | 2 | unknown policy 'pulsar.key_shard'.
 audit --config profile.yaml                          | 2 | has no profile 'pulsar-9'. Valid profiles: documented
 audit --config option.yaml                           | 2 | points must be at most 10000
 audit --config lookback.yaml                         | 2 | traffic.lookback_days: must be at most 3650

@@ -22,7 +22,7 @@ from subreplay.audit.sums import COUNTS
 from subreplay.audit.window_sums import ASSIGNMENTS, VIOLATIONS_BY_WINDOW
 from subreplay.cli.main import app
 from subreplay.pipeline.dispatch import PREDICTED_AUDITED
-from subreplay.reports.assemble.result_tables import EPOCHS, RANGES, RUNS, _schema
+from subreplay.reports.assemble.result_tables import EPOCHS, RANGES, RUNS, _build_flat_schema
 from subreplay.reports.data import MoveView, ScenarioView
 from subreplay.rows.model import tables
 from subreplay.whatif.dispatch_replay import PREDICTED
@@ -40,8 +40,8 @@ RESULTS: Final[Mapping[str, pa.Schema]] = {
     "assignments": ASSIGNMENTS,
     "epochs": EPOCHS,
     "range_tables": RANGES,
-    "moves": _schema(MoveView),
-    "scenarios": _schema(ScenarioView),
+    "moves": _build_flat_schema(MoveView),
+    "scenarios": _build_flat_schema(ScenarioView),
     "predicted": PREDICTED,
     "predicted_audited": PREDICTED_AUDITED,
     "quarantine": tables.QUARANTINE,

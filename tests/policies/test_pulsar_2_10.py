@@ -140,5 +140,7 @@ def test_what_is_no_release_of_a_known_system_has_no_nearest_profile():
 
 
 def test_a_profile_of_another_system_is_called_that() -> None:
-    with pytest.raises(ConfigError, match=r"Valid profiles: kafka-2.3, .*\. pulsar-4.0 is a profile of Pulsar, which is another system"):
+    with pytest.raises(
+        ConfigError, match=r"Valid profiles: kafka-2.3, .*\. pulsar-4.0 is a profile of Pulsar, which is another system"
+    ):
         make_policy("kafka.range", "pulsar-4.0")

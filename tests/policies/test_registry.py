@@ -15,7 +15,12 @@ def test_the_name_of_a_policy_is_its_key():
         ("pulsar.shared", "pulsar-9", {}, "has no profile 'pulsar-9'. Valid profiles: documented, pulsar-2.10"),
         ("pulsar.failover", "documented", {"points": 3}, "no option 'points'; its options: consistent_hashing"),
         ("pulsar.shared", "documented", {"points": 3}, "its options: none"),
-        ("pulsar.failover", "pulsar-3.2", {"consistent_hashing": True}, "profile pulsar-3.2 has no option consistent_hashing"),
+        (
+            "pulsar.failover",
+            "pulsar-3.2",
+            {"consistent_hashing": True},
+            "profile pulsar-3.2 has no option consistent_hashing",
+        ),
         ("pulsar.key_shared.consistent_hash", "documented", {"points": 0}, "points must be at least 1, got 0"),
         ("pulsar.key_shared.consistent_hash", "documented", {"points": "9"}, "points must be of type int, got '9'"),
         ("pulsar.failover", "documented", {"consistent_hashing": 1}, "consistent_hashing must be of type bool, got 1"),
@@ -26,7 +31,12 @@ def test_the_name_of_a_policy_is_its_key():
         ("pulsar.key_shared.consistent_hash", "documented", {"points": 10**9}, "points must be at most 10000"),
         ("kafka.range", "kafka-4.0", {"session_timeout_us": -1}, "session_timeout_us must be at least 0"),
         ("pulsar.key_failover", "documented", {"traffic": {}}, "its options: window_us, range_size"),
-        ("pulsar.key_hash_range", "kafka-4.0", {}, "has no profile 'kafka-4.0'. Valid profiles: documented, pulsar-2.10"),
+        (
+            "pulsar.key_hash_range",
+            "kafka-4.0",
+            {},
+            "has no profile 'kafka-4.0'. Valid profiles: documented, pulsar-2.10",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_what_is_legal(name, profile, options, words):
