@@ -1,7 +1,7 @@
-"""How the project proves that it does what real brokers do.
+"""Evidence that the project behaves as real brokers do.
 
-``golden`` replays single decisions: what a class of the real broker or assignor answered for given inputs. ``fidelity``
-re-enacts whole recordings of real brokers and compares every dispatch.
+``golden`` replays single decisions: the results of a class of the real broker or assignor for given inputs.
+``fidelity`` and ``fidelity_groups`` re-enact whole recordings of real brokers and groups and compare every delivery.
 
 Both are commands (``subreplay conformance``, ``subreplay fidelity``) and tests. No audit needs them.
 """

@@ -1,4 +1,4 @@
-"""Recordings of either system, re-enacted or predicted: in words, and as plain figures."""
+"""Re-enact or predict recordings of either system, and format the result as text and as figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GROUP_FILES: Final = ("polls.jsonl.gz", "polls.jsonl")
 
 @dataclass(frozen=True)
 class ReenactmentText:
-    """What a command says of a recording: ``lines`` for people, ``figures`` for programs."""
+    """The result of a re-enactment: ``lines`` for people, ``figures`` for programs."""
 
     passed: bool
     lines: tuple[str, ...]
@@ -28,7 +28,7 @@ class ReenactmentText:
 
 
 def find_recordings(paths: Iterable[Path]) -> list[Path]:
-    """The recordings among ``paths``, and those in the folders; raises InputError for none."""
+    """Return the recordings among ``paths`` and in their folders; raises InputError if there are none."""
     results: list[Path] = []
     for path in paths:
         inside = sorted({each.parent for name in (*_BROKER_FILES, *_GROUP_FILES) for each in path.rglob(name)})
@@ -42,13 +42,16 @@ def find_recordings(paths: Iterable[Path]) -> list[Path]:
 
 
 def is_group(folder: Path) -> bool:
-    """Whether a recording is of a Kafka group."""
+    """Check whether a recording is of a Kafka group."""
     return any((folder / name).exists() for name in _GROUP_FILES)
 
 
 def reenact_recording(folder: Path, profile: str | None = None) -> ReenactmentText:
-    """Re-enact a recording and compare; raises as ``fidelity`` and ``agreement``, and ConfigError for a ``profile``
-    that a group cannot have."""
+    """Re-enact a recording and compare.
+
+    Raises as ``measure_fidelity`` and ``measure_agreement``, and ConfigError for a ``profile`` that a group cannot
+    have.
+    """
     if not is_group(folder):
         result = measure_fidelity(folder, profile)
         figures = {
@@ -72,7 +75,7 @@ def reenact_recording(folder: Path, profile: str | None = None) -> ReenactmentTe
 
 @dataclass(frozen=True)
 class PredictionText:
-    """What is said of a prediction: the cells of a line in the table of its system."""
+    """The result of a prediction: the cells of a row in the table of its system."""
 
     group: bool
     cells: tuple[str, ...]
@@ -100,7 +103,7 @@ def predict_recording(folder: Path, profile: str | None = None) -> PredictionTex
 
 
 def format_tables(results: Sequence[PredictionText]) -> Iterable[str]:
-    """The lines of a Markdown table for each system."""
+    """Yield the lines of a Markdown table for each system."""
     for group, head in ((True, group_text.PREDICTION_COLUMNS), (False, fidelity_text.PREDICTION_COLUMNS)):
         rows = [one.cells for one in results if one.group == group]
         if rows:

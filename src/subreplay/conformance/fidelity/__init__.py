@@ -1,9 +1,10 @@
-"""How faithfully the dispatch replay re-enacts what a real broker did: recordings in, figures out.
+"""Measure how faithfully the dispatch replay re-enacts the behaviour of a real broker.
 
-``recording`` reads a recording dispatcher by dispatcher; ``log`` reads the permits in a broker's own log. ``inputs``
-makes what a re-enactment takes, with ``sessions``, ``changes``, ``flows`` and ``reads`` for consumers, switches,
-permits and reads. ``replay`` re-enacts it. ``figures`` and ``blocked`` compare both sides, ``measure`` is the whole in
-one call, and ``text`` puts its figures into words.
+``recorded_dispatchers`` reads a recording, dispatcher by dispatcher. ``broker_flow_log`` reads the permits in a
+broker's own log. ``replay_inputs`` builds the inputs of a re-enactment, with ``consumer_sessions``,
+``membership_changes``, ``permit_requests`` and ``read_times``. ``dispatch_reenactment`` re-enacts it.
+``dispatch_comparison`` and ``blocked_entries`` compare both sides, ``fidelity_measure`` runs all steps, and
+``fidelity_text`` formats the figures. ``dispatch_prediction`` predicts a recording from its plan alone.
 
-Nothing here is predicted: what consumers did is given, and only the dispatcher decides anew.
+A re-enactment predicts nothing about consumers: their actions are inputs, and only the dispatcher decides anew.
 """

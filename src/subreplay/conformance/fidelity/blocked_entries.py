@@ -1,4 +1,4 @@
-"""Who waited while others went on: entries held back by a hash, by a newcomer's position or for want of permits."""
+"""Entries that were blocked by a hash, by the position of a new consumer or by missing permits while others went on."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records
 from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
 
 MIN_BLOCKED_TIME = 2 * READ_DELAY
-"""What is dispatched closer together than this may be of one read and the next."""
+"""Dispatches closer together than this may belong to one read and the next one."""
 MAX_READ_SPREAD = MILLISECOND
-"""The entries of one read are dispatched within this."""
+"""The entries of one read are dispatched within this time."""
 Flags: TypeAlias = NDArray[np.bool_]
 
 
 class BlockedInterval(NamedTuple):
-    """A consumer for whom at least one entry was held back from ``start`` to ``end`` (ns)."""
+    """A time from ``start`` to ``end`` (ns) in which at least one entry for a consumer was blocked."""
 
     consumer: int
     start: int
@@ -30,10 +30,11 @@ class BlockedInterval(NamedTuple):
 
 @dataclass(frozen=True)
 class BlockedEntries:
-    """The entries (ordinals, ascending) that were held back for longer than ``MIN_BLOCKED_TIME``, and when their
-    consumers were blocked, on both sides; ``found`` are those of the recorded ones that the replay held back at all,
-    ``only_replayed`` those of the replayed ones that the broker did not. ``replayed_intervals`` are of all that the
-    replay held back at all.
+    """The entries (ascending ordinals) that were blocked for longer than ``MIN_BLOCKED_TIME``, on both sides, and the
+    blocked intervals of their consumers.
+
+    ``found`` are the recorded ones that the replay blocked at all. ``only_replayed`` are the replayed ones that the
+    broker did not block. ``replayed_intervals`` are of all entries that the replay blocked at all.
     """
 
     recorded: tuple[int, ...]
@@ -45,7 +46,7 @@ class BlockedEntries:
 
     @property
     def intervals_found(self) -> int:
-        """Recorded intervals of which a replayed one of the same consumer covers at least half."""
+        """The number of recorded intervals of which a replayed one of the same consumer covers at least half."""
         return sum(
             any(_is_covered(replayed_times, recorded_times) for replayed_times in self.replayed_intervals)
             for recorded_times in self.intervals
@@ -53,7 +54,8 @@ class BlockedEntries:
 
 
 def find_blocked_entries(entries: Records, dispatched: Records, replayed: Records) -> BlockedEntries:
-    """An entry is held back from when a newer one is dispatched until it is dispatched itself; delayed ones aside."""
+    """Find the entries that are blocked from the dispatch of a newer one until their own dispatch, except delayed
+    ones."""
     recorded_times, replayed_times = _DispatchTimes(entries, dispatched), _DispatchTimes(entries, replayed)
     recorded, blocked_replayed = (
         recorded_times.find_blocked_longer_than(MIN_BLOCKED_TIME),
@@ -70,7 +72,7 @@ def find_blocked_entries(entries: Records, dispatched: Records, replayed: Record
 
 
 class _DispatchTimes:
-    """Of each entry: when it was first overtaken and first dispatched, and to whom; never is late."""
+    """For each entry: when it was first overtaken and first dispatched, and its consumer."""
 
     def __init__(self, entries: Records, dispatched: Records) -> None:
         ordinals, first_rows = np.unique(dispatched.ordinal, return_index=True)
@@ -93,7 +95,7 @@ def _list_ordinals(flags: Flags) -> tuple[int, ...]:
 
 
 def _merge_intervals(consumers: Ints, starts: Ints, ends: Ints) -> list[BlockedInterval]:
-    """Overlapping intervals of a consumer become one."""
+    """Merge overlapping intervals of each consumer."""
     merged: list[BlockedInterval] = []
     for at in np.lexsort((starts, consumers)):
         interval = BlockedInterval(int(consumers[at]), int(starts[at]), int(ends[at]))

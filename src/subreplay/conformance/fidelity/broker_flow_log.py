@@ -1,7 +1,7 @@
-"""The permits that consumers asked for, as a broker's own log tells them.
+"""Read the permit requests of consumers from a broker's own log.
 
-Shared and Key_Shared dispatchers at level DEBUG write a line for each request that asks for a read; it names the topic,
-the subscription and the consumer with its address. Other lines are not read.
+Shared and Key_Shared dispatchers at level DEBUG write a line for each request that triggers a read. It contains the
+topic, the subscription and the consumer with its address. Other lines are ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PERMIT_LINE = re.compile(
 
 
 class LoggedPermitRequest(NamedTuple):
-    """So many ``permits`` more were asked for in the millisecond that begins at ``at`` (ns)."""
+    """A request for so many more ``permits`` in the millisecond that begins at ``at`` (ns)."""
 
     at: int
     topic: str
@@ -34,7 +34,7 @@ class LoggedPermitRequest(NamedTuple):
 
 
 def read_logged_flows(folder: Path) -> tuple[LoggedPermitRequest, ...]:
-    """The requests in a recording's ``broker.log``, in its order; none where it has no log or not these lines."""
+    """Read the requests in a recording's ``broker.log``, in its order; none if there is no log or no such line."""
     path = next((folder / name for name in _LOG_FILES if (folder / name).exists()), None)
     return tuple(_read_flows(path)) if path else ()
 

@@ -1,4 +1,5 @@
-"""Which consumer of the timeline a recorded event is of: names may be borne twice at once, connections are not."""
+"""Match recorded events to consumers of the timeline: two consumers may have the same name, but connections are
+unique."""
 
 from __future__ import annotations
 
@@ -11,8 +12,10 @@ from subreplay.semantics.timelines.timeline import Timeline
 
 
 class ConsumerSession(NamedTuple):
-    """A consumer from its request to join (``since``) on; ``joined`` is when the broker had created it. Times in ns;
-    ``consumer`` is its index."""
+    """A consumer from its join request (``since``) on; ``joined`` is when the broker had created it. Times are ns.
+
+    ``consumer`` is its index.
+    """
 
     since: int
     joined: int
@@ -21,7 +24,7 @@ class ConsumerSession(NamedTuple):
 
 
 class ConsumerSessions:
-    """The consumers of a dispatcher by name, in order of joining; ``left`` tells when each had gone, by its index."""
+    """The consumers of a dispatcher by name, in join order; ``left`` is when each left, by its index."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.by_name: dict[str, list[ConsumerSession]] = defaultdict(list)
@@ -33,13 +36,14 @@ class ConsumerSessions:
             self.left |= {consumer.index: epoch.start.at for consumer in epoch.left}
 
     def find_event_consumer(self, event: Ack | Dispatch | Redeliver) -> int:
-        """The index of the event's consumer, by its instance where the event has one."""
+        """Return the index of an event's consumer, by its instance if the event has one."""
         return self.find_consumer(event.consumer, event.t_ns, event.instance)
 
     def find_consumer(self, name: str, at: int, instance: str | None = None) -> int:
-        """The last consumer of the name that asked to join by ``at`` (ns), or the first; ``NOBODY`` if there is none.
+        """Return the last consumer of the name that requested to join by ``at`` (ns), or the first; ``NOBODY`` if there
+        is none.
 
-        Of those with another ``instance`` it is none, as far as any has this one.
+        If consumers with this ``instance`` exist, only those count.
         """
         known = self.by_name.get(name, [])
         mine = [session for session in known if instance and session.instance == instance] or known

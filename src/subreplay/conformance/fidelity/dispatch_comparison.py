@@ -1,7 +1,7 @@
-"""What a broker did against what its re-enactment does, in figures.
+"""Compare the dispatches of a broker with those of its re-enactment.
 
-A dispatch is an entry handed to a consumer. Of what both sides did, the n-th dispatch of an entry is compared with the
-n-th.
+A dispatch is an entry sent to a consumer. The n-th dispatch of an entry is compared with the n-th one of the other
+side.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records
 from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
 
 MIN_SWITCH_WAIT = 100 * MILLISECOND
-"""A switch shows where an entry waited at least this long for it."""
+"""A switch is measured if an entry waited at least this long for it."""
 _KEY_FACTOR = 2**20  # more than the dispatches of an entry and than the consumers of a dispatcher
 
 
 class SwitchTime(NamedTuple):
-    """How long a newly active consumer waited for its first entry (ns), while there was one."""
+    """How long a newly active consumer waited for its first entry (ns) while there was one."""
 
     recorded: int
     replayed: int
 
 
 class MissedEntry(NamedTuple):
-    """An entry that one side handed to a consumer to whom the other did not: its position, who got it on each side."""
+    """An entry that only one side sent to some consumer: its position, and its consumers on each side."""
 
     ledger: int
     entry: int
@@ -47,7 +47,7 @@ class MissedEntry(NamedTuple):
 
 
 class DeadLetterCounts(NamedTuple):
-    """Messages that arrived on the dead letter topic, in ``rows``, and that went all the way to it in the replay."""
+    """Messages that arrived on the dead letter topic, in ``rows``, and those that the replay sent there."""
 
     rows: int
     recorded: int
@@ -57,17 +57,14 @@ class DeadLetterCounts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DispatcherComparison:
-    """One dispatcher.
+    """The comparison of one dispatcher.
 
-    ``compared`` counts what was ``recorded``, and what was replayed to a consumer who never got the entry in the
-    recording. Of these, ``same_consumer`` are alike: the other side hands that entry to that consumer too. Where the
-    entry was read or dispatched while a join or close was under way, or so shortly before one that it may have been
-    written in vain, the owners before and after it are both right: ``exempt`` counts these. ``missed_entries`` are the
-    others.
-
-    ``ordered`` are the dispatches that both sides made to a consumer, ``same_order`` those in the longest sequence that
-    both made in the same order. ``same_count`` are the recorded ones that carry the same redelivery count. ``errors``
-    (ns) tell how much later each was replayed.
+    ``compared`` counts the ``recorded`` dispatches and the replayed ones to a consumer that never got the entry in the
+    recording. Of these, ``same_consumer`` have the same consumer on the other side. While a join or a close is in
+    progress, or shortly before it, the owners before and after it are both accepted; ``exempt`` counts these.
+    ``missed_entries`` are the others. ``ordered`` are the dispatches to a consumer on both sides, and ``same_order``
+    those in the longest sequence with the same order. ``same_count`` are the recorded ones with the same redelivery
+    count. ``errors`` (ns) are how much later each was replayed.
     """
 
     subscription: str
@@ -89,7 +86,7 @@ class DispatcherComparison:
 
 
 def compare_dispatches(recorded: RecordedDispatcher, inputs: ReplayInputs, reenacted: Records) -> DispatcherComparison:
-    """The figures of a dispatcher and its re-enactment. Consumers are compared by name: events tell no more."""
+    """Compare a dispatcher with its re-enactment. Consumers are compared by name, because events contain no more."""
     names = _number_names(recorded)
     dispatched, replayed = _renumber_by_name(inputs.dispatched, names), _renumber_by_name(reenacted, names)
     unmatched, unmatched_replayed = _find_unmatched(dispatched, replayed), _find_unmatched(replayed, dispatched)
@@ -127,7 +124,7 @@ def compare_dispatches(recorded: RecordedDispatcher, inputs: ReplayInputs, reena
 
 
 def _number_names(recorded: RecordedDispatcher) -> Ints:
-    """A number for what each consumer is called: the first consumer that was."""
+    """Number each consumer name by the first consumer that has it."""
     first: dict[str, int] = {}
     return np.array([first.setdefault(c.label, c.index) for c in recorded.timeline.consumers], np.int64)
 
@@ -139,7 +136,7 @@ def _renumber_by_name(dispatched: Records, names: Ints) -> Records:
 
 
 def _find_unmatched(dispatched: Records, others: Records) -> NDArray[np.bool_]:
-    """Which dispatches are of an entry that the ``others`` never hand to that consumer."""
+    """Return which dispatches are of an entry that the ``others`` never send to that consumer."""
     return ~np.isin(
         _combine_key(dispatched.ordinal, dispatched.consumer), _combine_key(others.ordinal, others.consumer)
     )
@@ -162,7 +159,7 @@ def _describe_missed(
 def _is_exempt(
     recorded: RecordedDispatcher, inputs: ReplayInputs, dispatched: Records, replayed: Records, ordinal: int
 ) -> bool:
-    """Whether an entry's consumers on both sides were all owners before or after a change that was under way."""
+    """Check whether all consumers of an entry on both sides were owners before or after a change in progress."""
     if recorded.policy.routing == "any":
         return False
     here = dispatched[dispatched.ordinal == ordinal]
@@ -172,8 +169,10 @@ def _is_exempt(
 
 
 def _find_possible_owners(recorded: RecordedDispatcher, entry: Records, at: int) -> set[int]:
-    """The possible owners of an entry's slot at a time, by name: several while a change is under way, or begins before
-    what was handed out then is written."""
+    """Return the possible owners of an entry's slot at a time, by name.
+
+    There are several while a change is in progress, or if one begins before a dispatch of that time is written.
+    """
     index, none = recorded.timeline.index, np.zeros(1, np.int64)
     first, last = (
         index.find_epochs(np.array([at]), none)[0],
@@ -186,7 +185,7 @@ def _find_possible_owners(recorded: RecordedDispatcher, entry: Records, at: int)
 
 
 def _count_same_order(dispatched: Records, replayed: Records, consumer: int) -> tuple[int, int]:
-    """How many dispatches to the consumer both sides made, and how many of them in the same order."""
+    """Count the dispatches to the consumer on both sides, and those in the same order."""
     own = _number_dispatches(dispatched[dispatched.consumer == consumer])
     replayed_rows = _number_dispatches(replayed[replayed.consumer == consumer])
     common, at, _ = np.intersect1d(own, replayed_rows, assume_unique=True, return_indices=True)
@@ -195,7 +194,7 @@ def _count_same_order(dispatched: Records, replayed: Records, consumer: int) -> 
 
 
 def _number_dispatches(dispatched: Records) -> Ints:
-    """A key for each dispatch: its entry and which one of the entry's it is."""
+    """Return a key for each dispatch: its entry, and the number of this dispatch of the entry."""
     order = np.argsort(dispatched.ordinal, kind="stable")
     ordinals = dispatched.ordinal[order]
     numbers = np.empty(len(ordinals), np.int64)
@@ -204,7 +203,7 @@ def _number_dispatches(dispatched: Records) -> Ints:
 
 
 def _measure_longest_rise(values: Iterable[int]) -> int:
-    """The length of a longest rising subsequence of distinct numbers."""
+    """Return the length of the longest rising subsequence of distinct numbers."""
     lasts: list[int] = []
     for value in values:
         at = bisect_left(lasts, value)
@@ -213,7 +212,7 @@ def _measure_longest_rise(values: Iterable[int]) -> int:
 
 
 def _pair_dispatches(dispatched: Records, replayed: Records) -> tuple[Records, Records]:
-    """The n-th dispatches of each entry that both sides made."""
+    """Return the n-th dispatches of each entry on both sides."""
     keys = _number_dispatches(dispatched), _number_dispatches(replayed)
     _, own, replayed_rows = np.intersect1d(*keys, assume_unique=True, return_indices=True)
     return dispatched[own], replayed[replayed_rows]
@@ -222,7 +221,7 @@ def _pair_dispatches(dispatched: Records, replayed: Records) -> tuple[Records, R
 def _measure_switches(
     recorded: RecordedDispatcher, inputs: ReplayInputs, dispatched: Records, replayed: Records
 ) -> Iterable[SwitchTime]:
-    """The switches of a Failover subscription that an entry waited for."""
+    """Yield the switches of a Failover subscription for which an entry waited."""
     if not recorded.broker.failover:
         return
     names = _number_names(recorded)
@@ -243,7 +242,8 @@ def _find_first(dispatched: Records, consumer: int, begin: int, end: int) -> Rec
 def _count_dead_letters(
     recorded: RecordedDispatcher, inputs: ReplayInputs, dispatched: Records, replayed: Records
 ) -> DeadLetterCounts | None:
-    """A client gives a message up at the redelivery count at which those that were given up were last handed out."""
+    """Count dead letters. A client gives a message up at the most common redelivery count of the recorded dead
+    letters."""
     dead = {inputs.ordinals[position] for position in recorded.dead if position in inputs.ordinals}
     if not dead:
         return None

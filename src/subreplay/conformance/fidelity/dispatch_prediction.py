@@ -1,7 +1,8 @@
-"""How close the prediction of dispatches comes to what a broker did: the log, the members and the plan in, figures out.
+"""Measure how close the prediction of dispatches is to the behaviour of a broker, from the log, the members and the
+plan.
 
-A plan says how long each consumer works on a message, how it acknowledges and how many messages its queue holds. What
-it does otherwise (it hangs, or refuses messages) is not in it, and not predicted.
+A plan contains how long each consumer works on a message, how it acknowledges and the size of its queue. Other actions
+(such as hanging or rejecting messages) are not part of it and are not predicted.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from subreplay.simulation.pulsar.subscription_replay import Replay
 
 @dataclass(frozen=True)
 class DispatchPrediction:
-    """A recording against the prediction of its plan.
+    """A recording compared with the prediction of its plan.
 
-    ``same`` of the ``recorded`` dispatches are predicted to the same consumer. ``loads`` are each consumer's parts of
-    the dispatches, recorded and predicted. ``errors`` (ns): how much later each entry is dispatched first. ``drained``
-    (ns): from the first entry to the last dispatch, recorded and predicted.
+    ``same`` of the ``recorded`` dispatches are predicted to the same consumer. ``loads`` are each consumer's shares of
+    the dispatches, recorded and predicted. ``errors`` (ns) are how much later each entry is first dispatched.
+    ``drained`` (ns) is the time from the first entry to the last dispatch, recorded and predicted.
     """
 
     name: str
@@ -49,21 +50,21 @@ class DispatchPrediction:
 
     @property
     def same_consumer(self) -> float:
-        """Percent of the recorded dispatches."""
+        """The percentage of recorded dispatches with the same consumer."""
         return 100 * self.same / self.recorded if self.recorded else 100.0
 
     @property
     def max_load_error(self) -> float:
-        """How far the part of any consumer is off, in percent of all dispatches."""
+        """The largest error of a consumer's share, in percent of all dispatches."""
         return 100 * max((abs(recorded - predicted) for recorded, predicted in self.loads), default=0.0)
 
     def find_time_error(self, quantile: float) -> float:
-        """How far (ms) the first dispatch of an entry is off."""
+        """Return the quantile of the error (ms) of an entry's first dispatch."""
         return float(np.quantile(np.abs(self.errors), quantile)) / 1e6 if len(self.errors) else 0.0
 
 
 def predict_dispatches(folder: Path, profile: str | None = None) -> DispatchPrediction:
-    """Predict the dispatches of a recording's plan and compare. Raises as ``fidelity``."""
+    """Predict the dispatches of a recording's plan and compare. Raises as ``measure_fidelity``."""
     recorded_list = list(read_recorded_dispatchers(folder, profile or find_recorded_profile(folder)))
     plan = {one.name: one for one in read_scenario(folder).consumers}
     sides = [_list_dispatches(recorded, plan) for recorded in recorded_list]
@@ -100,7 +101,7 @@ _DispatchRows = list[tuple[int, int, str]]  # ordinal of the entry, time, consum
 def _list_dispatches(
     recorded: RecordedDispatcher, plan: dict[str, PlannedConsumer]
 ) -> tuple[_DispatchRows, _DispatchRows, int]:
-    """What was dispatched, what is predicted, and when the first entry was there."""
+    """Return the recorded dispatches, the predicted ones, and the time of the first entry."""
     log = RecordedLog(recorded)
     names = [consumer.label for consumer in recorded.timeline.consumers]
     prediction = Prediction(
@@ -143,7 +144,7 @@ def _build_model(one: PlannedConsumer, recorded: RecordedDispatcher) -> Consumer
 
 
 def _find_first_times(side: _DispatchRows) -> dict[int, int]:
-    """When each entry was dispatched first."""
+    """Return the time of the first dispatch of each entry."""
     first_times: dict[int, int] = {}
     for entry, at, _ in side:
         first_times[entry] = min(first_times.get(entry, at), at)

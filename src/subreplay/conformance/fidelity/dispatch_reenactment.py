@@ -1,11 +1,11 @@
-"""A recording re-enacted: the same log, the same consumers, the same commands; who gets what is decided anew.
+"""Re-enact a recording: the same log, consumers and commands, but the dispatcher decides anew.
 
-A command follows a delivery: nobody acknowledges or rejects what was not handed out. Where the re-enactment hands an
-entry out later than the broker did, the command waits for that; where it hands it to somebody else, that consumer
+A command follows a delivery: a consumer acknowledges or rejects only delivered entries. If the re-enactment delivers an
+entry later than the broker did, the command waits for it. If it delivers the entry to another consumer, that consumer
 rejects it.
 
-Deliveries depend on the commands before them, so this is repeated until nothing changes: each time the first command
-that was misplaced is right from then on.
+Deliveries depend on earlier commands, so this is repeated until nothing changes. Each time, the first misplaced command
+is correct from then on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ENTRY_COMMANDS = (ClientCommand.ACK, ClientCommand.ACK_SOME, ClientCommand.ACK_
 
 
 def reenact_dispatcher(recorded: RecordedDispatcher, inputs: ReplayInputs) -> Records:
-    """What is dispatched, as ``DISPATCHED`` records in order."""
+    """Return the dispatches as ``DISPATCHED`` records in order."""
     commands = inputs.commands
     for _ in range(len(commands) + 1):
         dispatched = _reenact_once(recorded, inputs, commands)
@@ -42,9 +42,9 @@ def _reenact_once(recorded: RecordedDispatcher, inputs: ReplayInputs, commands: 
 
 
 def _shift_commands(inputs: ReplayInputs, dispatched: Records) -> Records:
-    """The commands as given, each no earlier than the delivery that it answers, rejections by the consumer that got it.
+    """Move each command after the delivery that it answers, and rejections to the consumer of that delivery.
 
-    A command answers the last delivery before it, but not one that an earlier rejection has answered.
+    A command answers the last delivery before it, except one that an earlier rejection has answered.
     """
     commands = inputs.commands.copy()
     answers = np.isin(commands.kind, _ENTRY_COMMANDS) & np.isin(commands.ordinal, inputs.dispatched.ordinal)
@@ -66,7 +66,7 @@ def _shift_commands(inputs: ReplayInputs, dispatched: Records) -> Records:
 
 
 def _count_deliveries_before(dispatched: Records, commands: Records) -> Ints:
-    """How many deliveries are before each command, in the order of entries and then of time."""
+    """Count the deliveries before each command, in the order of entries and then of time."""
     ordinals = np.concatenate([dispatched.ordinal, commands.ordinal])
     times = np.concatenate([dispatched.at, commands.at])
     is_delivery = np.arange(len(ordinals)) < len(dispatched)
@@ -77,7 +77,7 @@ def _count_deliveries_before(dispatched: Records, commands: Records) -> Ints:
 
 
 def _count_rejections_before(commands: Records) -> Ints:
-    """How many earlier rejections of its entry each command has before it."""
+    """Count the earlier rejections of each command's entry."""
     order = np.argsort(commands.ordinal, kind="stable")  # of one entry, in order of time
     rejections = (commands.kind == ClientCommand.NACK)[order]
     before = np.cumsum(rejections) - rejections

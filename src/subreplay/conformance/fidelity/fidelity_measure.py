@@ -1,8 +1,8 @@
-"""How faithfully the dispatch replay re-enacts what a real broker did: recordings in, figures out.
+"""Measure how faithfully the dispatch replay re-enacts the behaviour of a real broker.
 
-Given are the log and when it was read, the consumers, their acknowledgements, redelivery requests and permits, all as
-the broker saw them, as far as its events and its log tell it (``inputs.inputs``); and how a failover found the
-dispatcher (``changes``). All else is the re-enactment's own decision.
+The inputs are the log with its read times, the consumers, and their acknowledgements, redelivery requests and permits,
+as far as the broker's events and log contain them (``replay_inputs``), and its state at each failover
+(``membership_changes``). The re-enactment decides everything else.
 """
 
 from __future__ import annotations
@@ -33,14 +33,17 @@ from subreplay.errors import InputError
 from subreplay.simulation.pulsar.broker.broker_records import Records
 
 TYPES_WITH_GUARANTEE = ("Key_Shared", "Failover", "Exclusive")
-"""The subscription types for which the same consumer is promised. Who is next on a Shared subscription depends on how
-many entries each read brought and on permits that came while they were handed out: no recording tells both exactly."""
+"""The subscription types for which the same consumer is guaranteed.
+
+The next consumer of a Shared subscription depends on the size of each read and on permits that arrive during dispatch.
+No recording contains both exactly.
+"""
 REQUIRED_PERCENT = 99.9
-"""Percent of dispatches to the same consumer."""
+"""The percentage of dispatches that must go to the same consumer."""
 
 
 class DispatcherReenactment(NamedTuple):
-    """A dispatcher: what was recorded, what its re-enactment is given, and what that does."""
+    """A dispatcher: the recording, the inputs of its re-enactment, and the replayed dispatches."""
 
     recorded: RecordedDispatcher
     inputs: ReplayInputs
@@ -49,7 +52,7 @@ class DispatcherReenactment(NamedTuple):
 
 @dataclass(frozen=True)
 class FidelityResult:
-    """A recording against its re-enactment, dispatcher by dispatcher; the figures are of all together."""
+    """A recording compared with its re-enactment; the figures are sums over all dispatchers."""
 
     name: str
     profile: str
@@ -65,27 +68,27 @@ class FidelityResult:
 
     @property
     def same_consumer(self) -> float:
-        """Percent of the dispatches compared."""
+        """The percentage of compared dispatches with the same consumer."""
         return compute_percent(sum(d.same_consumer for d in self.dispatchers), self.compared)
 
     @property
     def missed_entries(self) -> tuple[MissedEntry, ...]:
-        """The entries that went to other consumers although they are the same on both sides by the rules."""
+        """The entries that went to other consumers although the rules require the same ones."""
         return tuple(missed for d in self.dispatchers for missed in d.missed_entries)
 
     @property
     def exempt(self) -> int:
-        """Dispatches of the same consumer only in so far as a change was under way."""
+        """The number of dispatches that match only because a change was in progress."""
         return sum(d.exempt for d in self.dispatchers)
 
     @property
     def same_order(self) -> float:
-        """Percent of the dispatches that both sides made to a consumer."""
+        """The percentage of dispatches in the same order, of those that both sides made to a consumer."""
         return compute_percent(sum(d.same_order for d in self.dispatchers), sum(d.ordered for d in self.dispatchers))
 
     @property
     def same_count(self) -> float:
-        """Percent of the recorded dispatches with the same redelivery count."""
+        """The percentage of recorded dispatches with the same redelivery count."""
         return compute_percent(sum(d.same_count for d in self.dispatchers), sum(d.recorded for d in self.dispatchers))
 
     @property
@@ -101,7 +104,7 @@ class FidelityResult:
         return tuple(d.dead for d in self.dispatchers if d.dead)
 
     def find_time_error(self, quantile: float) -> float:
-        """The quantile (0 to 1) of how far a replayed delivery time is from the recorded one, in ms."""
+        """Return the quantile (0 to 1) of the difference between replayed and recorded delivery times, in ms."""
         errors = np.abs(np.concatenate([d.errors for d in self.dispatchers]))
         return float(np.quantile(errors, quantile)) / 1e6 if len(errors) else 0.0
 
@@ -111,7 +114,7 @@ class FidelityResult:
 
     @property
     def passed(self) -> bool:
-        """Whether the consumers are the same where this is promised."""
+        """Whether the consumers are the same where this is guaranteed."""
         return not self.is_guaranteed or self.same_consumer >= REQUIRED_PERCENT
 
 
@@ -120,23 +123,23 @@ def compute_percent(part: int, whole: int) -> float:
 
 
 def measure_fidelity(folder: Path, profile: str | None = None) -> FidelityResult:
-    """Re-enact every dispatcher of a recording under ``profile``, or the one of the broker's version.
+    """Re-enact every dispatcher of a recording under ``profile``, or that of the broker's version.
 
-    Raises InputError for a folder that is not understood, ConfigError for a profile that has not the policy.
+    Raises InputError for an unreadable folder, ConfigError for a profile without the policy.
     """
     effective_profile = profile or find_recorded_profile(folder)
     return compare_recording(folder, effective_profile, list_reenactments(folder, effective_profile))
 
 
 def list_reenactments(folder: Path, profile: str) -> Iterator[DispatcherReenactment]:
-    """Every dispatcher of a recording, re-enacted."""
+    """Yield every dispatcher of a recording with its re-enactment."""
     for recorded in read_recorded_dispatchers(folder, profile):
         inputs = build_inputs(recorded)
         yield DispatcherReenactment(recorded, inputs, reenact_dispatcher(recorded, inputs))
 
 
 def compare_recording(folder: Path, profile: str, sides: Iterable[DispatcherReenactment]) -> FidelityResult:
-    """The re-enactments of a recording beside what was recorded. Raises InputError where nothing was dispatched."""
+    """Compare the re-enactments of a recording with it. Raises InputError if it contains no dispatch."""
     comparisons = tuple(compare_dispatches(*side) for side in sides)
     if not any(comparison.recorded for comparison in comparisons):
         raise InputError(

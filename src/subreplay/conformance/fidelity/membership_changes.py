@@ -1,8 +1,8 @@
-"""When consumers came and went for a recorded dispatcher, and how a switch of the active one found it.
+"""The joins and leaves of a recorded dispatcher, and its state at each switch of the active consumer.
 
-A broker's events tell when a change was asked for and when it was complete; between the two it took effect. An entry
-that one of them got although only its owner before, or only its owner after the change could, tells on which side it
-was. That, and whether a read or a write was under way, no clock outside the dispatcher tells.
+A broker's events contain the request and the completion of a change; it took effect in between. An entry that went to
+an owner before or after the change narrows down the instant. So does a read or a write in progress, which no clock
+outside the dispatcher records.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from subreplay.simulation.pulsar.broker.dispatchers.single_active import BY_RULE
 from subreplay.simulation.pulsar.reenact import Change, ClientCommand, changes
 
 MAX_WRITE_LAG = 10 * MILLISECOND
-"""An entry is written by its connection's thread, this much after it was handed out at most."""
+"""The largest delay from the dispatch of an entry until its connection's thread writes it."""
 MAX_TIMER_LAG = 500 * MILLISECOND
-"""A timer of a busy broker fires this late at most."""
+"""The largest delay of a timer of a busy broker."""
 EARLY_MARGIN = 50 * MILLISECOND
-"""What comes so much earlier than a timer did not wait for it."""
+"""An event that is so much earlier than a timer did not wait for it."""
 
 
 def list_recorded_changes(
     recorded: RecordedDispatcher, entries: Records, commands: Records, dispatched: Records
 ) -> tuple[Change, ...]:
-    """The joins and leaves of a recording as a re-enactment takes them, in order."""
+    """Return the joins and leaves of a recording as inputs of a re-enactment, in order."""
     times = _find_epoch_times(recorded, entries, dispatched)
     changes_in_order = []
     for change in changes(recorded.timeline):
@@ -50,7 +50,7 @@ def _is_caused_by(epoch: Epoch, change: Change) -> bool:
 
 
 def _find_epoch_times(recorded: RecordedDispatcher, entries: Records, dispatched: Records) -> list[int]:
-    """When each epoch began: where dispatches do not tell otherwise, when its change was complete."""
+    """Return the start of each epoch: when its change was complete, unless dispatches show another instant."""
     epochs, index = recorded.timeline.epochs, recorded.timeline.index
     _, first = np.unique(dispatched.ordinal, return_index=True)
     first_dispatches = dispatched[np.sort(first)]
@@ -76,15 +76,18 @@ def _find_epoch_times(recorded: RecordedDispatcher, entries: Records, dispatched
 
 
 def _find_time_between(old: Ints, new: Ints, complete: int) -> int:
-    """A moment after the dispatches to ``old`` owners and before those to ``new`` ones, as near to ``complete`` as may
-    be; where they overlap, before the new ones."""
+    """Return a time after the dispatches to ``old`` owners and before those to ``new`` ones, as close to ``complete``
+    as possible.
+
+    If the two overlap, the time is before the new ones.
+    """
     latest = int(new.min()) - 1 if len(new) else NEVER
     earliest = int(old.max()) + 1 if len(old) else 0
     return min(max(complete, earliest), latest)
 
 
 def _find_first_ack_times(count: int, commands: Records) -> Ints:
-    """When each entry was acknowledged for the first time."""
+    """Return the time of the first acknowledgement of each entry."""
     acked = np.full(count, NEVER)
     whole = commands[commands.kind == ClientCommand.ACK]
     np.minimum.at(acked, whole.ordinal, whole.at)
@@ -96,8 +99,10 @@ def _find_first_ack_times(count: int, commands: Records) -> Ints:
 def _add_switches(
     changes_in_order: list[Change], delay: int, entries: Records, acked: Ints, dispatched: Records
 ) -> list[Change]:
-    """The changes of a Failover subscription: what the consumer that each made active got first, and when, tells how
-    the switch found the dispatcher, and when the timer fired."""
+    """Return the changes of a Failover subscription with the state of the dispatcher and the timer at each switch.
+
+    Both follow from the first entries of each newly active consumer.
+    """
     completed = list(changes_in_order)
     active = [_get_active_consumer(change) for change in changes_in_order]
     timer = NOBODY  # the index of the change that started it
@@ -130,8 +135,10 @@ def _add_switches(
 
 
 def _is_reading_during_write(own: Records, earlier: Records, acked: Ints, due: int) -> bool:
-    """Whether the end of a write began to read for a consumer that waited for no timer, from where the last read had
-    ended: it leaves out what is not acknowledged, until it gets that when the timer fires."""
+    """Check whether a read for the new consumer began at the end of a write, without waiting for the timer.
+
+    Such a read starts where the last one ended. The consumer receives the unacknowledged entries when the timer fires.
+    """
     first = own[0]
     if first.ordinal in earlier.ordinal:
         return False

@@ -1,4 +1,4 @@
-"""Permits that the consumers of a recording asked for: as the broker's log tells them, else as clients ask for them."""
+"""The permits that recorded consumers requested, from the broker's log or from a model of the client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ordinals: TypeAlias = Mapping[tuple[int, int], int]
 
 
 class PermitRequest(NamedTuple):
-    """A consumer asks for so many messages more, at a time (ns)."""
+    """A request of a consumer for more messages, at a time (ns)."""
 
     at: int
     consumer: int
@@ -28,12 +28,12 @@ class PermitRequest(NamedTuple):
 def list_permit_requests(
     recorded: RecordedDispatcher, joined: Mapping[int, int], dispatched: Records, ordinals: Ordinals, messages: Records
 ) -> Iterator[PermitRequest]:
-    """What every consumer asked for after it had ``joined`` (ns, by its index); ``ordinals`` are those of entries by
-    (ledger, entry), ``messages`` their sizes.
+    """Yield the requests of every consumer after it had ``joined`` (ns, by its index).
 
-    A client asks for a queue full of messages when its consumer is created, and for half of the queue whenever the
-    application took as many (row D-FLOW-1). A consumer whose first request is in the broker's log asked when the log
-    says so, to the millisecond. Either way a request was there before the broker used it.
+    ``ordinals`` are those of entries by (ledger, entry), ``messages`` are their sizes. A client requests a queue full
+    of messages when its consumer is created, and half of the queue whenever the application took as many (row
+    D-FLOW-1). If the broker's log has a consumer's first request, all its requests have the times of the log, to the
+    millisecond. In both cases a request arrives before the broker uses it.
     """
     sessions = ConsumerSessions(recorded.timeline)
     taken = _find_taken_times(recorded, sessions, dispatched, ordinals, messages)
@@ -59,7 +59,7 @@ def list_permit_requests(
 
 
 _MAX_FIRST_REQUEST_DELAY = 1_000 * MILLISECOND
-"""A client asks for messages within this after its consumer was created."""
+"""The largest delay from the creation of a consumer to its first request."""
 
 
 def _model_requests(session: ConsumerSession, queue: int, taken: list[int]) -> list[tuple[int, int]]:
@@ -68,7 +68,7 @@ def _model_requests(session: ConsumerSession, queue: int, taken: list[int]) -> l
 
 
 def _use_logged_times(logged_requests: list[tuple[int, int]], modelled: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The requests that the log tells; within the millisecond of each, when the client is known to have made it."""
+    """Return the logged requests; within the millisecond of each, at the modelled time if it is known."""
     at = [time for time, _ in modelled[: len(logged_requests)]] + [time for time, _ in logged_requests[len(modelled) :]]
     return [
         (min(max(time, logged), logged + MILLISECOND - 1), permits)
@@ -77,8 +77,8 @@ def _use_logged_times(logged_requests: list[tuple[int, int]], modelled: list[tup
 
 
 def _move_before_use(requests: list[tuple[int, int]], times: Records, messages: Records) -> Iterator[tuple[int, int]]:
-    """A broker hands out nothing without a permit: a request without which an entry could not have gone out was there
-    by then."""
+    """Move requests forward: a broker sends nothing without a permit, so a needed request arrived before that
+    dispatch."""
     used = np.cumsum(messages) - messages  # before each entry that went out
     total = 0
     for at, permits in requests:
@@ -90,7 +90,7 @@ def _move_before_use(requests: list[tuple[int, int]], times: Records, messages: 
 def _find_taken_times(
     recorded: RecordedDispatcher, sessions: ConsumerSessions, dispatched: Records, ordinals: Ordinals, messages: Records
 ) -> dict[int, list[int]]:
-    """When the application of each consumer took messages, in order; at once where the recording has no receipts."""
+    """Return when each consumer's application took messages, in order; at once if the recording has no receipts."""
     taken: dict[int, list[int]] = defaultdict(list)
     rows = list(zip(dispatched.ordinal.tolist(), dispatched.at.tolist(), dispatched.consumer.tolist(), strict=True))
     if not recorded.receipts:

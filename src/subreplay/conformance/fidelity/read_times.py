@@ -1,4 +1,4 @@
-"""When a recorded broker read each entry of its log."""
+"""The time at which a recorded broker read each entry of its log."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records
 from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
 
 READ_DELAY = 10 * MILLISECOND
-"""A read that waits at the end of the log looks for new entries after this (``managedLedgerNewEntriesCheckDelay``)."""
+"""How long a read that waits at the end of the log takes to look for new entries
+(``managedLedgerNewEntriesCheckDelay``)."""
 MAX_READ_DELAY = 2 * READ_DELAY
-"""A busy machine lets it look that late."""
+"""The largest delay of that look on a busy machine."""
 MAX_GAP_WITHIN_READ = MILLISECOND
 """Entries of one read are written closer together than this, each to the one before."""
 
@@ -22,31 +23,33 @@ Ints: TypeAlias = NDArray[np.int64]
 
 
 def find_latest_read_times(count: int, dispatched: Records) -> Ints:
-    """When each of ``count`` entries was read at the latest (ns): reads follow the log, so a later one that was
-    dispatched shows that it was."""
+    """Return the latest time (ns) at which each of ``count`` entries was read.
+
+    Reads follow the log, so the dispatch of a later entry shows that an earlier one was read.
+    """
     first = np.full(count, NEVER)
     np.minimum.at(first, dispatched.ordinal, dispatched.at)
     return np.minimum.accumulate(first[::-1])[::-1]
 
 
 def find_first_consumers(count: int, dispatched: Records) -> Ints:
-    """The consumer that got each of ``count`` entries first; ``NOBODY``: nobody did."""
+    """Return the first consumer of each of ``count`` entries, or ``NOBODY``."""
     first = np.full(count, NOBODY, np.int64)
     first[dispatched.ordinal[::-1]] = dispatched.consumer[::-1]
     return first
 
 
 def find_read_times(produced: Ints, latest: Ints, delayed: NDArray[np.bool_], turns: Ints | None = None) -> Ints:
-    """When each entry was there for the broker's reader (ns), in the order of the log.
+    """Return when each entry was available to the broker's reader (ns), in log order.
 
-    It is when the entry was read at the ``latest``, but no more than ``MAX_READ_DELAY`` after it was ``produced``: what
-    was not read by then was kept from the reader by something else, which the re-enactment has to find out. No dispatch
-    tells it of ``delayed`` entries, and the reader is modelled: it reads on at once where a read ended, or looks again
-    ``READ_DELAY`` later, or is woken by a new entry after that. What is produced by then comes with the same read.
+    That is the ``latest`` time of its read, but at most ``MAX_READ_DELAY`` after it was ``produced``. If it was not
+    read by then, something else delayed it, which the re-enactment has to find out. For ``delayed`` entries no dispatch
+    shows the read, so the reader is modelled. It continues at once after a read, or looks again ``READ_DELAY`` later,
+    or is woken by a later entry. Entries that exist by then come with the same read.
 
-    ``turns`` are the consumers that got the entries of a Shared subscription. A turn ends with its read, so what was
-    written to one consumer without a pause is of one read, which began when the last of it was there; so is what
-    followed it slowly. Whose turn comes next is left to the re-enactment.
+    ``turns`` are the consumers of a Shared subscription's entries. A turn ends with its read, so entries written to one
+    consumer without a pause belong to one read, which began when the last of them existed. The same holds for entries
+    that followed slowly. The re-enactment decides whose turn is next.
     """
     produced = np.minimum(produced, latest)  # a busy broker may note late what it stored
     gaps = np.diff(latest, prepend=NEVER)

@@ -1,4 +1,5 @@
-"""A recording of a real broker, dispatcher by dispatcher: its log, its consumers, what they did and what it did."""
+"""Read a recording of a real broker, dispatcher by dispatcher: its log, its consumers, their actions and the
+broker's."""
 
 from __future__ import annotations
 
@@ -45,16 +46,16 @@ from subreplay.simulation.pulsar.broker.dispatch_rules import Settings, settings
 from subreplay.simulation.pulsar.dispatcher_choice import options_of
 
 DEFAULT_QUEUE_SIZE = 1000
-"""A client's receiver queue, where the recording does not tell it (row D-FLOW-1)."""
+"""A client's receiver queue size if the recording does not contain it (row D-FLOW-1)."""
 
 
 @dataclass(frozen=True, eq=False)
 class RecordedDispatcher:
-    """One subscription on one topic or partition, as it was recorded.
+    """One subscription on one topic or partition, as recorded.
 
-    ``rows`` are canonical messages in log order, ``events`` the broker's own in its order, ``receipts`` what the
-    applications took; ``dead`` are the positions (ledger, entry) that arrived on the dead letter topic, once each time;
-    ``flows`` are the requests for permits that the broker's log tells, in its order.
+    ``rows`` are canonical messages in log order, ``events`` the broker's own events in order, and ``receipts`` the
+    messages that applications took. ``dead`` are the positions (ledger, entry) that arrived on the dead letter topic,
+    once per arrival. ``flows`` are the permit requests in the broker's log, in order.
     """
 
     subscription: str
@@ -75,7 +76,7 @@ class RecordedDispatcher:
 
 
 def find_recorded_profile(folder: Path) -> str:
-    """The profile of the version in ``scenario.json``, else of the folder that the recording lies in."""
+    """Return the profile of the version in ``scenario.json``, else of the recording's parent folder."""
     version = read_scenario(folder).version or folder.resolve().parent.name
     if not re.fullmatch(r"\d+(\.\d+)+", version):
         raise InputError(
@@ -85,9 +86,9 @@ def find_recorded_profile(folder: Path) -> str:
 
 
 def read_recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatcher]:
-    """Every dispatcher that a consumer was created at, in order of subscription and topic.
+    """Yield every dispatcher with a consumer, in order of subscription and topic.
 
-    Raises InputError where a needed file is missing or of another shape, ConfigError for a profile without the policy.
+    Raises InputError if a required file is missing or malformed, ConfigError for a profile without the policy.
     """
     messages = read_lines(folder, "messages", TypeAdapter(Message))
     lines: Any = read_lines(folder, "broker_events", TypeAdapter(BrokerEvent))
@@ -134,7 +135,7 @@ def _read_settings(folder: Path, scenario: Scenario) -> Settings:
 
 
 def _select_events(events: list[Any], subscription: str, topic: str) -> tuple[Any, ...]:
-    """The events that concern a dispatcher; those that name their connection only by the consumers created on it."""
+    """Return the events of a dispatcher; events with only a connection belong to the consumers created on it."""
     used = {e.cnx for e in events if isinstance(e, Created) and (e.topic, e.subscription) == (topic, subscription)}
     topic_events = [
         e for e in events if getattr(e, "topic", None) == topic or (isinstance(e, Disconnected) and e.cnx in used)

@@ -1,5 +1,4 @@
-"""What a re-enactment takes, from a recording: the log, the consumers' commands; and what the broker did, to
-compare."""
+"""The inputs of a re-enactment from a recording: the log and the consumers' commands, and the dispatches to compare."""
 
 from __future__ import annotations
 
@@ -33,9 +32,10 @@ _Row = tuple[int, int, ClientCommand, int, int, int]  # as in CLIENT_COMMANDS
 
 @dataclass(frozen=True, eq=False)
 class ReplayInputs:
-    """One dispatcher's streams: ``changes`` of its consumers, ``entries`` (``ENTRIES``), ``commands``
-    (``CLIENT_COMMANDS``), and what it ``dispatched`` (``DISPATCHED``) before ``until`` (ns). Consumers are numbered as
-    in the timeline, entries as in the log.
+    """The streams of one dispatcher before ``until`` (ns): ``changes`` of consumers, ``entries`` (``ENTRIES``),
+    ``commands`` (``CLIENT_COMMANDS``), and the ``dispatched`` entries (``DISPATCHED``).
+
+    Consumers are numbered as in the timeline, entries as in the log.
     """
 
     changes: tuple[Change, ...]
@@ -48,10 +48,10 @@ class ReplayInputs:
 
 
 def build_inputs(recorded: RecordedDispatcher) -> ReplayInputs:
-    """The streams of a dispatcher; what a recording does not tell is modelled.
+    """Build the streams of a dispatcher; a model supplies what the recording lacks.
 
-    * Entries are there when the broker read them, as far as its reader was free to (``find_read_times``).
-    * Permits are as the broker's log tells them, else as clients ask for them (``flows``).
+    * Entries exist when the broker read them, as far as its reader was free (``find_read_times``).
+    * Permits are those of the broker's log, else those of the client model (``list_permit_requests``).
     """
     log = RecordedLog(recorded)
     dispatched = list_recorded_dispatches(recorded, log)
@@ -97,7 +97,7 @@ class RecordedLog:
 def _find_start(
     recorded: RecordedDispatcher, positions: list[tuple[int, int]], times: dict[tuple[int, int], int]
 ) -> int:
-    """How many entries are before the subscription's first: older than its consumers, and never touched."""
+    """Count the entries before the subscription's first one: older than its consumers, and never dispatched."""
     touched = min(
         ((i[0], i[1]) for e in recorded.events for i in getattr(e, "ids", ())),
         default=(NEVER, NEVER),
@@ -110,7 +110,7 @@ def _find_start(
 
 
 def build_log_entries(recorded: RecordedDispatcher, log: RecordedLog) -> Records:
-    """The log as ``ENTRIES``, without the times."""
+    """Return the log as ``ENTRIES``, without the times."""
     rows = recorded.rows.take(log.heads)
     keys = outer_sticky_keys(rows, recorded.policy.profile).to_pylist()
     hashes = np.array([murmur3_32(key) for key in keys], np.uint32)
@@ -125,7 +125,7 @@ def build_log_entries(recorded: RecordedDispatcher, log: RecordedLog) -> Records
 
 
 def list_recorded_dispatches(recorded: RecordedDispatcher, log: RecordedLog) -> Records:
-    """What the broker dispatched, in its order. Raises InputError where it went to who never joined."""
+    """Return the broker's dispatches in order. Raises InputError if one went to a consumer that never joined."""
     sessions = ConsumerSessions(recorded.timeline)
     rows = [
         (
@@ -150,7 +150,7 @@ def list_recorded_dispatches(recorded: RecordedDispatcher, log: RecordedLog) -> 
 
 
 def _list_requests(recorded: RecordedDispatcher, log: RecordedLog) -> Iterator[_Row]:
-    """Acknowledgements and redelivery requests, as the broker got them."""
+    """Yield the acknowledgements and redelivery requests in the order in which the broker received them."""
     sessions = ConsumerSessions(recorded.timeline)
     pending: dict[int, int] = {}  # of entries acknowledged in part: a bit for each message that is not
     for event in recorded.events:
@@ -176,7 +176,7 @@ def _list_requests(recorded: RecordedDispatcher, log: RecordedLog) -> Iterator[_
 
 
 def _list_acks(event: Ack, log: RecordedLog, pending: dict[int, int]) -> Iterator[tuple[int, ClientCommand, int]]:
-    """Whole entries, or how many messages of one are newly acknowledged by what its bit set leaves out."""
+    """Yield acknowledged entries, or the number of newly acknowledged messages of an entry from its bit set."""
     for ledger, entry, bit_set in dict.fromkeys((i[0], i[1], tuple(i[2]) if len(i) > 2 else ()) for i in event.ids):
         ordinal = log.ordinals.get((ledger, entry))
         if ordinal is None:
@@ -193,7 +193,7 @@ def _list_acks(event: Ack, log: RecordedLog, pending: dict[int, int]) -> Iterato
 
 
 def _list_cumulative_acks(event: Ack, log: RecordedLog) -> Iterator[tuple[int, ClientCommand, int]]:
-    """Up to the entry it names, or the one before where messages of the batch are left."""
+    """Yield the last acknowledged entry: the named one, or the one before it if messages of the batch remain."""
     for identity in event.ids:
         ordinal = log.ordinals.get((identity[0], identity[1]))
         if ordinal is not None:

@@ -1,13 +1,11 @@
-"""How faithfully a Kafka group is replayed: recordings of real groups in, figures out.
+"""Measure how faithfully a Kafka group is replayed, from recordings of real groups.
 
-``reenact`` lets clients do what they did, with ``clients`` and ``coordinators``: the coordinator decides anew.
-``figures`` compares both sides, with ``instants``, which derives when each member hears, joins and takes from what was
-before; ``text`` puts the figures into words.
+``group_reenactment`` lets clients repeat their recorded actions, with ``recorded_members`` and
+``recorded_coordinators``; the coordinator decides anew. ``group_comparison`` compares both sides, with
+``derived_instants``, which derives when each member is notified, joins and takes partitions. ``group_text`` formats the
+figures. ``coordinator_decisions`` compares a coordinator's recorded decisions with those that its assignor must make.
 
-``decisions`` holds what a coordinator recorded that it decided beside what its assignor must decide.
-
-``plan`` makes the group to be predicted from a recorded scenario's plan: who comes, goes and does what when. ``owners``
-says who owned which partition when, by the consumers' callbacks and by the prediction. ``predicted`` compares both, and
-``chance`` many runs of one plan. Of what happened, a prediction is given the log only, and the names that a cluster
-draws at random.
+``planned_group`` builds the group of a recorded scenario's plan. ``partition_owners`` returns the owner of each
+partition over time, by callbacks and by prediction. ``group_prediction`` compares both, and ``run_agreement`` many runs
+of one plan. A prediction only uses the recorded log and the names that a cluster draws at random.
 """

@@ -1,8 +1,8 @@
-"""What a group's coordinator decided, beside what its assignor must decide: the membership folded again.
+"""Compare a group coordinator's decisions with those that its assignor must make, by folding the membership again.
 
-The classic protocol's leader computes a generation, the coordinator writes it into ``__consumer_offsets`` with its
-members; under the consumer protocol the coordinator computes the target of an epoch itself. Both are folded here from
-who was there: claims are the fold's own, never what a record says that was claimed.
+The classic protocol's leader computes a generation, and the coordinator writes it into ``__consumer_offsets`` with its
+members. Under the consumer protocol the coordinator computes the target of an epoch itself. Both are folded here from
+the members. The fold computes the claims itself and never uses recorded ones.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Row = Mapping[str, Any]
 class CoordinatorDecision:
     """A classic generation, or the target of an epoch: as the coordinator ``decided`` it, and as it is ``due``.
 
-    ``at`` is the time (µs) of the record that has it, ``offset`` its position. ``rebalanced``: members got new
-    partitions; a static member that came back quietly only takes over those of its former self.
+    ``at`` is the time (µs) of its record, ``offset`` the record's position. ``rebalanced`` is whether members got new
+    partitions; a static member that returns without a rebalance only takes over those of its former process.
     """
 
     generation: int
@@ -41,7 +41,7 @@ class CoordinatorDecision:
 
     @property
     def differences(self) -> tuple[DecisionDifference, ...]:
-        """The partitions that the coordinator gave to others than it must; nobody is None."""
+        """The partitions that the coordinator assigned to another member than it must; None is no member."""
         decided, due = _invert_owners(self.decided), _invert_owners(self.due)
         return tuple(
             DecisionDifference(self.generation, topic_partition, decided.get(topic_partition), due.get(topic_partition))
@@ -51,7 +51,7 @@ class CoordinatorDecision:
 
 
 class DecisionDifference(NamedTuple):
-    """A partition of a generation, who has it by the coordinator's record, and who must have it."""
+    """A partition of a generation, its owner by the coordinator's record, and its correct owner."""
 
     generation: int
     topic_partition: TopicPartition
@@ -62,7 +62,7 @@ class DecisionDifference(NamedTuple):
 def list_differences(
     decoded: Mapping[str, pa.Table], group: str, assignors: Mapping[str, Assignor], counts: Mapping[str, Sequence[int]]
 ) -> list[DecisionDifference]:
-    """Where the coordinator decided otherwise than the assignor must; arguments as for ``list_decisions``."""
+    """List where the coordinator's decisions differ from the assignor's; arguments as for ``list_decisions``."""
     return [
         topic_partition
         for decision in list_decisions(decoded, group, assignors, counts)
@@ -73,12 +73,12 @@ def list_differences(
 def list_decisions(
     decoded: Mapping[str, pa.Table], group: str, assignors: Mapping[str, Assignor], counts: Mapping[str, Sequence[int]]
 ) -> Iterator[CoordinatorDecision]:
-    """Every decision about a group, in order.
+    """Yield every decision about a group, in order.
 
-    ``decoded`` are the tables of ``kafka_group``; ``assignors`` are policies under the names that Kafka gives them in
-    the records (``range``, ``cooperative-sticky`` …, ``uniform``). ``counts`` are the numbers of partitions that a
-    topic ever had, ascending: of classic groups no record tells how many the leader knew, so it is the smallest that
-    has room for what it gave out. A group of an assignor that is not in ``assignors`` is passed over.
+    ``decoded`` are the tables of ``kafka_group``. ``assignors`` are policies by the names that Kafka uses in records
+    (``range``, ``cooperative-sticky`` …, ``uniform``). ``counts`` are the numbers of partitions that a topic ever had,
+    ascending. Records of classic groups do not contain the leader's number, so it is the smallest that includes all
+    assigned partitions. Groups with other assignors are skipped.
     """
     classic = _select_rows(decoded, "classic_groups", group)
     if any(row["members"] for row in classic):
@@ -96,7 +96,7 @@ def _invert_owners(owned: OwnedPartitions) -> dict[TopicPartition, str]:
 
 
 def _list_owned(group: ConsumerGroup) -> OwnedPartitions:
-    """What the members have by the last rebalance."""
+    """Return the members' partitions after the last rebalance."""
     return {m.member_id: frozenset(group.partitions.list_names(m.claim.partitions)) for m in group.assigned}
 
 
@@ -152,7 +152,7 @@ def _find_partition_counts(
 
 
 def _apply_members(group: ConsumerGroup, members: Sequence[Row], keep_assignment: bool) -> ConsumerGroup:
-    """The group with these members, in their order: that is the one in which the leader's map gets them."""
+    """Return the group with these members in their order, which is the order of the leader's map."""
     now = {row["member_id"]: _build_member(row) for row in members}
     gone = {m.member_id: m for m in group.members if m.member_id not in now}
     known = {m.member_id for m in group.members}
@@ -208,7 +208,7 @@ def _decide_server(
 
 
 class _ServerDecisions:
-    """Goes through the records of a group under the consumer protocol."""
+    """Processes the records of a group under the consumer protocol."""
 
     def __init__(self, assignors: Mapping[str, Assignor]) -> None:
         self.assignors = assignors
@@ -221,7 +221,7 @@ class _ServerDecisions:
         self.fresh: set[str] = set()  # members that came with the decision which is being written
 
     def apply(self, table: str, row: Row) -> CoordinatorDecision | None:
-        """The next record; the decision that it completes."""
+        """Apply the next record; return the decision that it completes."""
         if table == "topic_metadata":
             self.topics = {t["topic_id"]: (t["topic"], t["partitions"]) for t in row["topics"] or ()}
         elif table == "members" and row["tombstone"]:
@@ -262,7 +262,7 @@ class _ServerDecisions:
         )
 
     def _choose_assignor(self) -> str:
-        """Most members' choice; where they do not say, the server's default."""
+        """Return the choice of most members, or the server's default if they made none."""
         chosen = [row["server_assignor"] for row in self.members.values() if row["server_assignor"]]
         return max(sorted(set(chosen)), key=chosen.count) if chosen else "uniform"
 
@@ -297,11 +297,11 @@ class _ServerDecisions:
 
 
 def find_topic_ids(decoded: Mapping[str, pa.Table], group: str) -> dict[str, UUID]:
-    """The ids of a group's topics, as far as its records tell them (of the consumer protocol, up to Kafka 4.0)."""
+    """Return the ids of a group's topics that its records contain (consumer protocol, up to Kafka 4.0)."""
     rows = _select_rows(decoded, "topic_metadata", group)
     return {t["topic"]: decode_topic_id(t["topic_id"]) for row in rows for t in row["topics"] or ()}
 
 
 def decode_topic_id(topic_id: str) -> UUID:
-    """A topic id as Kafka writes it: 22 letters of base64."""
+    """Decode a topic id as Kafka writes it: 22 characters of base64."""
     return UUID(bytes=urlsafe_b64decode(topic_id + "=="))

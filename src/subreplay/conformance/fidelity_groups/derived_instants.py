@@ -1,9 +1,9 @@
-"""The rebalances of a recorded Kafka group, each derived from what was recorded before it.
+"""Derive the times of a recorded Kafka group's rebalances from earlier recorded events.
 
-Given is what there was when the rebalance began: who was in the group, the last heartbeat of each member, what began
-it, who joined when, and the batches on which applications worked. Derived is who hears of it when, when each rejoins,
-when the generation is there, and when each member has its partitions. Under the consumer protocol it is when each
-member hears of a target, gives up what it loses, and gets what is free.
+The inputs are the state when a rebalance began: the members, their last heartbeats, the trigger, the joins, and the
+batches on which applications worked. Derived are the times at which each member is notified, rejoins and has its
+partitions, and the time of the new generation. Under the consumer protocol they are the times at which each member is
+notified of a target, gives up partitions, and gets free ones.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from subreplay.conformance.fidelity_groups.planned_group import MS, SYNC_TIME
 
 InstantKind = Literal["told", "joined", "complete", "assigned", "revoked"]
 MAX_SIMULTANEOUS_GAP = 5 * MS
-"""What happens within this is one thing: who joins so soon after a rebalance began is who began it."""
+"""Events within this time are one: a member that joins so soon after the start of a rebalance triggered it."""
 
 
 class DerivedInstant(NamedTuple):
-    """An instant of a rebalance (ns): derived and recorded. ``consumer`` is empty for what is of the whole group."""
+    """An instant of a rebalance (ns): derived and recorded. ``consumer`` is empty for instants of the whole group."""
 
     generation: int
     consumer: str
@@ -37,14 +37,14 @@ class DerivedInstant(NamedTuple):
 
 @dataclass(frozen=True)
 class ApplicationBatch:
-    """An application's work on what one poll brought; it ends when its commit is answered."""
+    """An application's work on the records of one poll; it ends when its commit is answered."""
 
     start: int
     end: int
 
 
 def derive_instants(recording: Recording) -> list[DerivedInstant]:
-    """Every instant that can be derived."""
+    """Derive all instants that can be derived."""
     batches = find_batches(recording)
     protocol = (
         _derive_classic(recording, batches)
@@ -55,7 +55,7 @@ def derive_instants(recording: Recording) -> list[DerivedInstant]:
 
 
 def find_batches(recording: Recording) -> dict[str, list[ApplicationBatch]]:
-    """The batches of each consumer, in order."""
+    """Return the batches of each consumer, in order."""
     work: dict[str, dict[int, int]] = defaultdict(dict)
     for poll in recording.polls:
         if poll.processed_at is not None:
@@ -79,13 +79,13 @@ def find_batches(recording: Recording) -> dict[str, list[ApplicationBatch]]:
 
 
 def _find_free_time(batches: Sequence[ApplicationBatch], at: int) -> int:
-    """When an application that is told something at a time polls next: when its batch ends, at once if it is idle."""
+    """Return when an application polls next after a time: at the end of its batch, or at once if it is idle."""
     index = bisect_right(batches, at, key=lambda batch: batch.start) - 1
     return max(batches[index].end, at) if index >= 0 else at
 
 
 def _find_next_heartbeat(heartbeats: Sequence[int], interval: int, at: int) -> int | None:
-    """The next heartbeat after a time, by the last one before it."""
+    """Return the next heartbeat after a time, computed from the last one before it."""
     index = bisect_right(heartbeats, at) - 1
     if index < 0:
         return None
@@ -160,7 +160,7 @@ def _get_heartbeat_interval(application: Application) -> int:
 
 
 def _find_heartbeats(recording: Recording, apis: Iterable[str]) -> dict[str, list[int]]:
-    """From when each consumer's next heartbeat is counted: its heartbeats, and the answers to its joins."""
+    """Return the start times of heartbeat intervals: heartbeats, and answers to joins."""
     batches_by_consumer: dict[str, list[int]] = defaultdict(list)
     for row in recording.requests:
         if row.api in apis:
@@ -169,7 +169,7 @@ def _find_heartbeats(recording: Recording, apis: Iterable[str]) -> dict[str, lis
 
 
 def _find_first_completion(joins: Sequence[int], delay: int) -> int:
-    """When the first generation is complete: after a delay in which nobody came."""
+    """Return when the first generation is complete: after a delay without a join."""
     end = joins[0] + delay
     while any(end - delay < at <= end for at in joins[1:]):
         end += delay
@@ -252,13 +252,13 @@ def _derive_consumer_protocol(
 
 
 def _find_heartbeat_of_response(heartbeats: Sequence[int], interval: int, since: int, at: int) -> int | None:
-    """The heartbeat that tells a member: an acknowledgement of its own that was sent meanwhile, or the next one."""
+    """Return the heartbeat whose response notifies a member: an acknowledgement sent meanwhile, or the next one."""
     due = _find_next_heartbeat(heartbeats, interval, since)
     own = [beat for beat in heartbeats if since <= beat < at and (due is None or beat < due - interval // 10)]
     return own[0] if own else due
 
 
 def find_median_error(batches_by_consumer: Iterable[DerivedInstant], what: InstantKind, quantile: float = 0.5) -> float:
-    """How far (ms) derived instants are from the recorded ones; not a number if there are none."""
+    """Return the median (or another quantile) of the error of derived instants in ms, NaN if there are none."""
     errors = [abs(one.derived - one.recorded) for one in batches_by_consumer if one.what == what]
     return float(np.quantile(errors, quantile)) / 1e6 if errors else float("nan")

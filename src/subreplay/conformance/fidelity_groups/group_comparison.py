@@ -1,4 +1,4 @@
-"""What a recorded group did against its re-enactment, in figures."""
+"""Compare a recorded group with its re-enactment."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from subreplay.semantics.policies.kafka.assignor import TopicPartition
 
 CLASSIC_ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 REQUIRED_PERCENT: Final = 99.9
-"""Percent of records given to the same consumer."""
+"""The percentage of records that must be delivered to the same consumer."""
 RecordPosition = tuple[TopicPartition, int]
 
 
 class MatchCounts(NamedTuple):
-    """How many there are in the recording, in the replay, and in both."""
+    """The numbers in the recording, in the replay, and in both."""
 
     recorded: int
     replayed: int
@@ -47,13 +47,13 @@ class MatchCounts(NamedTuple):
 
 @dataclass(frozen=True)
 class GroupAgreement:
-    """A recording against its re-enactment.
+    """A recording compared with its re-enactment.
 
-    ``generations`` (targets of epochs, in the consumer protocol) are the same with the same number, members and
-    assignment. ``records`` are given to an application: the same by the same consumer, as often. ``commits`` are the
-    same with the same outcome. ``redelivered`` are records that were given once more: the same record, consumer and
-    cause. ``undelivered`` were never given. ``pauses`` are, for each consumer, for how long (ns) what it was given had
-    been nobody's: derived and recorded. ``errors`` (ns) tell how far the derived instant of each assignment is off.
+    ``generations`` (targets of epochs, in the consumer protocol) match in number, members and assignment. ``records``
+    match if the same consumer received them as often. ``commits`` match in their outcome. ``redelivered`` are records
+    that were delivered again; they match in record, consumer and cause. ``undelivered`` were never delivered.
+    ``pauses`` are, for each consumer, how long (ns) its new partitions had no owner: derived and recorded. ``errors``
+    (ns) are the errors of the derived times of assignments.
     """
 
     name: str
@@ -67,17 +67,17 @@ class GroupAgreement:
     errors: Sequence[int]
 
     def find_time_error(self, quantile: float) -> float:
-        """How far (ms) an assignment's derived instant is from the recorded one."""
+        """Return the quantile of the error (ms) of derived assignment times."""
         return float(np.quantile(np.abs(self.errors), quantile)) / 1e6 if self.errors else 0.0
 
     @property
     def same_consumer(self) -> float:
-        """Percent of the recorded records."""
+        """The percentage of recorded records with the same consumer."""
         return 100 * self.records.both / self.records.recorded if self.records.recorded else 100.0
 
     @property
     def passed(self) -> bool:
-        """Whether all is the same that has to be."""
+        """Whether everything that must match does."""
         whole = self.generations.same and self.redelivered.same and self.undelivered.same
         return whole and self.same_consumer >= REQUIRED_PERCENT
 
@@ -89,7 +89,7 @@ def measure_agreement(folder: Path) -> GroupAgreement:
 
 
 def compare_group(recording: Recording, reenactment: GroupReenactment) -> GroupAgreement:
-    """The figures of a recording and its re-enactment."""
+    """Compare a recording with its re-enactment."""
     polled = [(row.consumer, (TopicPartition(row.topic, row.partition), row.offset)) for row in recording.polls]
     delivered = [(row.consumer, (row.topic_partition, row.offset)) for row in reenactment.members.delivered]
     produced = {(TopicPartition(row.topic, row.partition), row.offset) for row in recording.records}
@@ -128,7 +128,7 @@ def _count_matches(recorded: Iterable[Any], replayed: Iterable[Any]) -> MatchCou
 
 
 def list_recorded_decisions(recording: Recording) -> Iterable[CoordinatorDecision]:
-    """The decisions that a recording tells of, without static members' quiet returns."""
+    """Return the decisions in a recording, without returns of static members that caused no rebalance."""
     classic = recording.scenario.protocol == "classic"
     names = CLASSIC_ASSIGNORS if classic else ("range", "uniform")
     assignors: dict[str, Any] = {
@@ -147,7 +147,7 @@ def list_recorded_decisions(recording: Recording) -> Iterable[CoordinatorDecisio
 
 
 def find_partition_counts(recording: Recording) -> dict[str, list[int]]:
-    """The numbers of partitions that each topic had, ascending."""
+    """Return the numbers of partitions that each topic had, ascending."""
     counts = {topic: [count] for topic, count in recording.scenario.topics.items()}
     for row in recording.happenings:
         if row.event == "partitions_grown" and row.topic is not None and row.to is not None:
@@ -176,7 +176,7 @@ def _list_replayed_generations(reenactment: GroupReenactment) -> Iterable[tuple[
 
 
 def find_recorded_causes(recording: Recording) -> Iterable[tuple[str, RecordPosition, RedeliveryCause]]:
-    """Every record that was given once more, to whom, and why: what its consumer before went through next."""
+    """Yield every redelivered record, its consumer, and the cause: how the ownership of its former consumer ended."""
     ends = _find_ends(recording.happenings)
     before: dict[RecordPosition, tuple[str, int]] = {}
     for row in sorted(recording.polls, key=lambda row: row.polled_at):
@@ -215,7 +215,7 @@ def _find_ends(events: Iterable[Happening]) -> Mapping[str, Sequence[_OwnershipE
 
 
 def _find_cause(ends: Sequence[_OwnershipEnd], record: RecordPosition, since: int, until: int) -> RedeliveryCause:
-    """The first end after a delivery; a rewind only where it was before the next one."""
+    """Return the cause of the first end after a delivery; a rewind only counts if it was before the next delivery."""
     topic_partition, offset = record
     for end in ends:
         rewound = end.cause != "rewind" or (end.at <= until and end.above <= offset)
@@ -225,7 +225,7 @@ def _find_cause(ends: Sequence[_OwnershipEnd], record: RecordPosition, since: in
 
 
 def _find_release_times(events: Iterable[Happening]) -> dict[tuple[str, int], int]:
-    """By consumer and time of its callback: since when the last of what it was given had been nobody's."""
+    """Return, by consumer and time of its callback, when the last of its new partitions lost its owner."""
     free: dict[TopicPartition, int] = {}
     owners: dict[TopicPartition, str] = {}
     release_times: dict[tuple[str, int], int] = {}

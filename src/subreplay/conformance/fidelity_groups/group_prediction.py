@@ -1,4 +1,4 @@
-"""How close the prediction of a Kafka group comes to what a real one did: a scenario's plan in, figures out."""
+"""Measure how close the prediction of a Kafka group is to a real one, from a scenario's plan."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from subreplay.conformance.fidelity_groups.run_agreement import RUN_COUNT, RunAg
 from subreplay.semantics.policies.kafka.assignor import TopicPartition
 
 GenerationKey = tuple[tuple[str, tuple[TopicPartition, ...]], ...]
-"""The members of a generation, by the names of their consumers, with what each has."""
+"""The members of a generation, by the names of their consumers, with their partitions."""
 
 
 @dataclass(frozen=True)
 class GroupPrediction:
-    """A recording against the prediction of its plan.
+    """A recording compared with the prediction of its plan.
 
-    ``recorded`` generations (targets, in the consumer protocol) have members; ``right`` of them are predicted with the
-    same members and the same partitions for each, in order; ``predicted`` are all. ``delays`` (ns) tells how much later
-    each of these is predicted. ``pauses`` are how long (ns) partitions were nobody's between two owners, on both sides.
-    ``redelivered`` counts the records that were given to an application more than once: recorded, predicted, both.
-    ``undelivered`` counts those that nobody was given, in the same way. Of ``polls`` records given to an application
-    ``at_owner`` were given to the one that owns the partition by the prediction; ``agreeing`` is the percentage of
-    partition-seconds in which the owner is the same. ``first`` tells how much later (ns) the first generation is
-    predicted, ``drained`` when (ns of the scenario) the last record was done, recorded and predicted.
+    ``recorded`` generations (targets, in the consumer protocol) have members. ``right`` of them are predicted with the
+    same members and partitions, in order; ``predicted`` are all. ``delays`` (ns) are how much later each of these is
+    predicted. ``pauses`` are how long (ns) partitions had no owner between two owners, on both sides. ``redelivered``
+    counts the records that were delivered more than once: recorded, predicted, both. ``undelivered`` counts those that
+    were never delivered, in the same way. Of ``polls`` delivered records, ``at_owner`` went to the predicted owner of
+    the partition. ``agreeing`` is the percentage of partition-seconds with the same owner. ``first`` is how much later
+    (ns) the first generation is predicted, and ``drained`` when (ns of the scenario) the last record was done, recorded
+    and predicted.
     """
 
     name: str
@@ -62,13 +62,13 @@ class GroupPrediction:
     drained: tuple[int, int]
 
     def find_time_error(self, quantile: float) -> float:
-        """How far (ms) a generation's time is from the recorded one."""
+        """Return the quantile of the error (ms) of a generation's time."""
         return float(np.quantile(np.abs(self.delays), quantile)) / 1e6 if self.delays else 0.0
 
 
 class PredictionResult(NamedTuple):
-    """A recording predicted from its ``plan`` alone, by the typical one of many runs; what ``chance`` allows that; and
-    predicted with the instants at which its consumers joined, and ran their first callbacks (``starts``)."""
+    """A recording predicted from its ``plan`` alone by the typical run, the variation between runs (``chance``), and
+    the prediction with recorded join and first callback times (``starts``)."""
 
     plan: GroupPrediction
     starts: GroupPrediction
@@ -88,7 +88,7 @@ def predict_group(folder: Path) -> PredictionResult:
 
 
 class PlayedPlan(NamedTuple):
-    """A plan that was played: the rows of its ``deliveries``, and its ``owners`` by time."""
+    """A played plan: the rows of its ``deliveries``, and its ``owners`` over time."""
 
     plan: PlannedGroup
     deliveries: list[Any]
@@ -106,7 +106,7 @@ def _find_end(recording: Recording) -> int:
 
 
 def compare_prediction(recording: Recording, run: PlayedPlan) -> GroupPrediction:
-    """The figures of a recording and a run of its plan."""
+    """Compare a recording with a run of its plan."""
     plan, delivery_rows, predicted = run
     topic_partitions = plan.partitions.list_names(np.arange(len(plan.partitions)))
     taken = [(topic_partitions[row.partition], int(row.entry)) for row in delivery_rows if row.delivered_at >= 0]
@@ -146,7 +146,7 @@ def compare_prediction(recording: Recording, run: PlayedPlan) -> GroupPrediction
 
 
 def _list_recorded(recording: Recording, decided: Iterable[CoordinatorDecision]) -> Iterator[tuple[GenerationKey, int]]:
-    """The generations by the names of consumers, and when each was there (ns)."""
+    """Yield the recorded generations by the names of consumers, with their times (ns)."""
     consumers = {row.member_id: row.consumer for row in recording.happenings if row.member_id and row.consumer}
     consumers |= {row["member_id"]: row["consumer"] for row in _list_member_ids(recording)}
     recorded_generations = {row["generation"]: row for row in recording.groups.generations.to_pylist()}
@@ -158,7 +158,7 @@ def _list_recorded(recording: Recording, decided: Iterable[CoordinatorDecision])
 
 
 def _list_predicted(plan: PlannedGroup, topic_partitions: list[TopicPartition]) -> Iterator[tuple[GenerationKey, int]]:
-    """The same of the prediction."""
+    """Yield the predicted generations in the same form."""
     names = [process.event.consumer for process in plan.replay.members.processes]
     for generation in plan.replay.generations():
         if generation.members:
@@ -170,7 +170,7 @@ def _list_predicted(plan: PlannedGroup, topic_partitions: list[TopicPartition]) 
 
 
 def _measure_delays(recorded: list[tuple[GenerationKey, int]], predicted: list[tuple[GenerationKey, int]]) -> list[int]:
-    """How much later each generation that is right is predicted."""
+    """Return how much later each matching generation is predicted."""
     matcher = SequenceMatcher(None, [key for key, _ in recorded], [key for key, _ in predicted], autojunk=False)
     return [
         predicted[block.b + n][1] - recorded[block.a + n][1]

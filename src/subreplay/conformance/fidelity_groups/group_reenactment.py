@@ -1,9 +1,8 @@
-"""A recorded group re-enacted: clients do what they did when they did it, and the coordinator decides anew.
+"""Re-enact a recorded group: clients repeat their actions at the recorded times, and the coordinator decides anew.
 
-Given are the requests by which members join, rejoin, ask for their assignment, send heartbeats and leave, when their
-callbacks ran, what was killed, what each poll and commit asked for, and the log. Decided are the generations with their
-members and assignments, evictions, which commits count, and so what each poll gives, what comes again and why, and what
-nobody is given.
+The inputs are the requests of members (join, rejoin, sync, heartbeat, leave), the times of callbacks, kills, polls and
+commits, and the log. The coordinator decides generations with members and assignments, evictions and accepted commits.
+From these follow the records of each poll, redelivered records with their cause, and undelivered ones.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from subreplay.simulation.kafka.group_members import Process
 from subreplay.simulation.kafka.simulation_parameters import SimulationParameters
 
 MAX_RACE_GAP = 5 * MS
-"""Requests that are so close may have arrived in either order."""
+"""Requests that are closer than this may have arrived in either order."""
 LEAVE_EPOCH, STATIC_LEAVE_EPOCH = -1, -2
 """Epochs of heartbeats that say farewell, for good and for a while."""
 
 
 @dataclass
 class GroupReenactment:
-    """A group and the coordinator that leads it; ``accepted`` says of each commit of a client whether it counts."""
+    """A group and its coordinator; ``accepted`` is whether each commit of a client counts."""
 
     recording: Recording
     members: RecordedMembers
@@ -45,7 +44,7 @@ class GroupReenactment:
     changing: dict[str, list[Request]] = field(default_factory=dict)  # a consumer's requests that change its standing
 
     def play(self) -> None:
-        """All that was recorded, in order of time."""
+        """Play all recorded events in order of time."""
         for row in self.recording.requests:
             if row.api in ("join_group", "consumer_group_heartbeat"):
                 self.changing.setdefault(row.consumer, []).append(row)
@@ -75,11 +74,11 @@ class GroupReenactment:
     # who a row is about
 
     def _find_member(self, member_id: str | None) -> Process | None:
-        """The member of that id, if it is in the group."""
+        """Return the member with that id, if it is in the group."""
         return next((p for p in self.coordinator.present.values() if p.event.alias == member_id), None)
 
     def _find_latest_process(self, consumer: str | None) -> Process | None:
-        """The latest process of a consumer."""
+        """Return the latest process of a consumer."""
         return next((p for p in reversed(self.members.processes) if p.event.consumer == consumer), None)
 
     def _handle_new_member(self, row: Request, member_id: str, instance: str | None) -> None:
@@ -92,7 +91,7 @@ class GroupReenactment:
         self.coordinator.last[self.members.processes[-1].index] = self.members.now
 
     def _handle_leave(self, process: Process) -> None:
-        """A member says that it leaves: it closes, or did not poll in time and does not know."""
+        """Handle a member's leave request: it closes, or it did not poll in time and does not know it."""
         if process.event.consumer in self.closing:
             self.members.release_cause = "closed"
             self.members.end(process.index)
@@ -190,8 +189,10 @@ class GroupReenactment:
         self.accepted.append((row, counts))
 
     def _has_race(self, row: Commit) -> bool:
-        """Whether a commit was under way beside a request of its member that may have changed its epoch: which of both
-        came first only its own answer tells."""
+        """Check whether a commit overlapped with a request of its member that may have changed its epoch.
+
+        Only the commit's answer shows which of the two came first.
+        """
         begin = row.done_at if row.at is None else row.at
         return any(
             begin - MAX_RACE_GAP <= (one.received_at if one.api == "join_group" else one.answered_at)
@@ -201,7 +202,7 @@ class GroupReenactment:
 
 
 def reenact_group(recording: Recording) -> GroupReenactment:
-    """The re-enactment of a recording, played to its end."""
+    """Re-enact a recording to its end."""
     scenario = recording.scenario
     first = scenario.consumers[0]
     policy: Any = build_policy(scenario)

@@ -1,4 +1,4 @@
-"""Who owned which partition when: by the callbacks of a recorded group's consumers, and by its prediction."""
+"""The owner of each partition over time: by the callbacks of a recorded group's consumers, and by its prediction."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ FetchIntervals: TypeAlias = Mapping[TopicPartition, Sequence[FetchInterval]]
 
 
 def build_recorded_intervals(events: Iterable[Happening], eager: bool, end: int) -> FetchIntervals:
-    """What consumers were told. An *eager* assignor's ``assigned`` lists all partitions of a consumer, others' only the
-    new ones. A killed process has none any more; what nobody gave up lasts to ``end``."""
+    """Build the intervals from callbacks. An *eager* assignor's ``assigned`` lists all partitions, others' only the new
+    ones.
+
+    A killed process loses its partitions. An interval without an end lasts to ``end``.
+    """
     open_intervals: dict[tuple[str, TopicPartition], int] = {}
     intervals_by_partition: dict[TopicPartition, list[FetchInterval]] = defaultdict(list)
 
@@ -55,8 +58,10 @@ def build_recorded_intervals(events: Iterable[Happening], eager: bool, end: int)
 
 
 def build_predicted_intervals(replay: GroupReplay, partitions: Partitions, end: int) -> FetchIntervals:
-    """What members fetched, and what an evicted one believed to have until it polled, or the next one had it; ask when
-    the deliveries are drawn."""
+    """Build the intervals of fetching members, and of evicted ones until they polled or the next owner started.
+
+    The deliveries must be drawn before.
+    """
     names = [process.event.consumer for process in replay.members.processes]
     open_intervals: dict[int, tuple[int, int]] = {}  # partition -> member, since
     intervals_by_partition: dict[int, list[FetchInterval]] = defaultdict(list)
@@ -80,7 +85,7 @@ def build_predicted_intervals(replay: GroupReplay, partitions: Partitions, end: 
 
 
 def _merge_adjacent(intervals: Sequence[FetchInterval]) -> list[FetchInterval]:
-    """Intervals of which none begins where the same consumer's ends."""
+    """Merge intervals of a consumer in which one begins where the other ends."""
     joined: list[FetchInterval] = []
     for one in intervals:
         if joined and joined[-1].consumer == one.consumer and joined[-1].end == one.start:
@@ -93,8 +98,8 @@ def _merge_adjacent(intervals: Sequence[FetchInterval]) -> list[FetchInterval]:
 def measure_agreement_time(
     recorded: FetchIntervals, predicted: FetchIntervals, start: int, end: int
 ) -> tuple[int, int]:
-    """Partition-nanoseconds between two times in which the predicted owner is one by the callbacks, or nobody is on
-    both sides; and all of them."""
+    """Return the partition-nanoseconds in which the predicted owner is a recorded one, or both have none; and the
+    total."""
     topic_partitions = {*recorded, *predicted}
     right = 0
     for which in topic_partitions:
@@ -111,7 +116,7 @@ def measure_agreement_time(
 
 
 def list_pauses(intervals: FetchIntervals) -> list[int]:
-    """How long (ns) partitions were nobody's between two intervals."""
+    """List how long (ns) partitions had no owner between two intervals."""
     return [
         two.start - one.end
         for own_partitions in intervals.values()
@@ -121,5 +126,5 @@ def list_pauses(intervals: FetchIntervals) -> list[int]:
 
 
 def find_owner(intervals: FetchIntervals, topic_partition: TopicPartition, at: int) -> str | None:
-    """Who fetches a partition at a time."""
+    """Return the consumer that fetches a partition at a time."""
     return next((one.consumer for one in intervals.get(topic_partition, ()) if one.start <= at < one.end), None)

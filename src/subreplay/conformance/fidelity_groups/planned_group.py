@@ -1,7 +1,7 @@
-"""A recorded scenario's plan as a group to be predicted: who comes, goes and does what when, and the clients' settings.
+"""Build the group of a recorded scenario's plan: joins, leaves, actions, and the clients' settings.
 
-Nothing is taken from what happened, but for the log (what was produced when) and names that a live cluster draws at
-random: member ids of the consumer protocol and topic ids, by which its assignors order members and topics.
+Nothing else of the recording is used, except the log (which record was produced when) and the names that a live cluster
+draws at random: member ids of the consumer protocol and topic ids, by which its assignors sort.
 """
 
 from __future__ import annotations
@@ -34,26 +34,28 @@ from subreplay.simulation.pulsar.broker.broker_records import Records, empty_rec
 
 MS, SECOND = 1_000_000, 1_000_000_000
 START_TIME = 25 * MS
-"""From the start of a consumer to its JoinGroup, or its first heartbeat: the client finds its coordinator (medians)."""
+"""The time from the start of a consumer to its JoinGroup or first heartbeat, while the client finds its coordinator
+(medians)."""
 EARLY_LIMIT = 1_500 * MS
-"""Of the consumers of one process those that start so soon load its code."""
+"""The consumers of one process that start within this time load its code."""
 EARLY_START_TIME = {"classic": 90 * MS, "consumer": 140 * MS}
 FIRST_START_TIME = {"classic": 170 * MS, "consumer": 325 * MS}
-"""For the first one ``__consumer_offsets`` is created, too."""
+"""The start time of the first consumer, for which ``__consumer_offsets`` is created, too."""
 PROCESS_START_TIME = {"classic": 300 * MS, "consumer": 600 * MS}
-"""The same for a consumer that has a process of its own, which loads the code anew."""
+"""The start time of a consumer with its own process, which loads the code anew."""
 MIN_JOIN_GAP = 50 * MS
-"""Of the consumers of one process each joins so much later than the one before, at least."""
+"""The smallest time between the joins of two consumers of one process."""
 WARM_UP_TIME = 300 * MS
-"""From the first heartbeat of the first consumer to its callbacks."""
+"""The time from the first heartbeat of the first consumer to its callbacks."""
 POLL_OVERHEAD = {"classic": 1 * MS, "consumer": 3 * MS}
-"""A poll that brings nothing lasts so much longer than its timeout (medians)."""
+"""How much longer than its timeout a poll without records lasts (medians)."""
 SYNC_TIME = 16 * MS
-"""From the last JoinGroup to the callbacks: the answers, SyncGroup and its answers (the recordings' README)."""
+"""The time from the last JoinGroup to the callbacks: the answers, SyncGroup and its answers (the recordings' README).
+"""
 FIRST_SYNC_TIME = 115 * MS
-"""The same for the first generation, for which the leader loads its assignor (median)."""
+"""The sync time of the first generation, for which the leader loads its assignor (median)."""
 DELAY_OVERHEAD = 20 * MS
-"""An initial delay of the coordinator lasts so much longer than it is set to (median)."""
+"""How much longer than its setting the coordinator's initial delay lasts (median)."""
 COMMON_DEVIATION, OWN_DEVIATION = 0.6, 0.45
 """How times of starting and loading vary from run to run: standard deviations of their logarithms, of what all times of
 a run have in common, and of each one. They are the host's matter: from a sixth to six times the medians here."""
@@ -61,22 +63,27 @@ a run have in common, and of each one. They are the host's matter: from a sixth 
 
 @dataclass(frozen=True)
 class PlannedGroup:
-    """A group with its log, ready to be replayed, and its partitions, with room for all that topics will have."""
+    """A group with its log, ready for replay, and its partitions, including those that topics will have later."""
 
     replay: GroupReplay
     partitions: Partitions
 
 
 def plan_group(recording: Recording, ids: bool = True, starts: bool = False) -> PlannedGroup:
-    """The replay of a scenario's plan; ``ids``: with the ids that the cluster drew, not with invented ones. ``starts``:
-    consumers join, and the first of them runs its callbacks, when they did: how long a client takes to start and to
-    load its code is the host's matter."""
+    """Build the replay of a scenario's plan.
+
+    With ``ids``, it uses the ids that the cluster drew, else derived ones. With ``starts``, consumers join, and the
+    first one runs its callbacks, at the recorded times.
+    """
     return next(list_runs(recording, 1, ids, starts))
 
 
 def list_runs(recording: Recording, count: int, ids: bool = True, starts: bool = False) -> Iterator[PlannedGroup]:
-    """So many replays of a scenario's plan: in the first one clients take a median time to start and to load their
-    code, in each of the others a drawn one. ``ids`` and ``starts`` as for ``plan_group``."""
+    """Yield so many replays of a scenario's plan: the first one with median start and load times, the others with
+    random ones.
+
+    ``ids`` and ``starts`` are as for ``plan_group``.
+    """
     scenario = recording.scenario
     partitions = build_partitions(recording, ids)
     members = find_member_ids(recording) if ids else {}
@@ -105,7 +112,7 @@ def list_runs(recording: Recording, count: int, ids: bool = True, starts: bool =
 
 
 def _draw_factors(run: int, count: int) -> Sequence[float]:
-    """By how much each time of a run is longer than its median."""
+    """Draw the ratio of each time of a run to its median."""
     if run == 0:
         return [1.0] * count
     common, *own = np.random.default_rng(run).normal(size=1 + count)
@@ -113,7 +120,7 @@ def _draw_factors(run: int, count: int) -> Sequence[float]:
 
 
 def build_partitions(recording: Recording, ids: bool = True) -> Partitions:
-    """The partitions at the beginning, numbered with room for all that topics will have; ``ids`` as for
+    """Return the initial partitions, numbered with space for those that topics will have; ``ids`` as for
     ``plan_group``."""
     counts = compute_final_counts(recording.scenario)
     known = find_topic_ids(recording.decoded, recording.scenario.group) if ids else {}
@@ -123,7 +130,7 @@ def build_partitions(recording: Recording, ids: bool = True) -> Partitions:
 
 
 def compute_final_counts(scenario: Scenario) -> dict[str, int]:
-    """How many partitions each topic has in the end."""
+    """Return the final number of partitions of each topic."""
     counts = dict(scenario.topics)
     for action in scenario.actions:
         if action.do == "grow" and action.topic is not None and action.to is not None:
@@ -132,7 +139,7 @@ def compute_final_counts(scenario: Scenario) -> dict[str, int]:
 
 
 def find_member_ids(recording: Recording) -> dict[str, str]:
-    """The first member id of each consumer."""
+    """Return the first member id of each consumer."""
     found_by_consumer: dict[str, str] = {}
     for row in recording.requests:
         member = row.request.get("memberId") or row.response.get("memberId")
@@ -142,7 +149,7 @@ def find_member_ids(recording: Recording) -> dict[str, str]:
 
 
 def find_start_times(recording: Recording) -> dict[str, int]:
-    """When each consumer joined first."""
+    """Return the time of each consumer's first join."""
     found_by_consumer: dict[str, int] = {}
     for row in sorted(recording.requests, key=lambda row: row.received_at):
         if (row.api == "join_group" and row.error == 0) or row.request.get("memberEpoch") == 0:
@@ -151,7 +158,7 @@ def find_start_times(recording: Recording) -> dict[str, int]:
 
 
 def measure_loading_time(recording: Recording) -> int:
-    """How long it took (ns) from the first answer to a join, or the first heartbeat, to that consumer's callbacks."""
+    """Measure the time (ns) from the first answer to a join, or the first heartbeat, to that consumer's callbacks."""
     first = min(
         (row for row in recording.requests if row.api == "join_group" and row.error == 0),
         key=lambda row: row.answered_at,
@@ -163,7 +170,7 @@ def measure_loading_time(recording: Recording) -> int:
 
 
 def build_log(records: Sequence[Record], partitions: Partitions) -> Records:
-    """What was produced, as a replay reads it: in order of time, within a partition in order of the log."""
+    """Return the produced records as input of a replay: in order of time, and within a partition in log order."""
     rows = empty_records(len(records), LOGGED)
     for row, record in zip(rows, records, strict=True):
         row.partition = partitions.find_number(Scope(record.topic, record.partition))
@@ -178,7 +185,7 @@ def build_log(records: Sequence[Record], partitions: Partitions) -> Records:
 
 
 def _get_client_setting(application: Application, name: str, default: int) -> int:
-    """A client's setting (ms) in ns."""
+    """Return a client's setting (ms) in ns."""
     return int(application.props.get(name, default)) * MS
 
 
@@ -187,7 +194,7 @@ def _get_broker_setting(scenario: Scenario, name: str, default: int) -> int:
 
 
 def build_policy(scenario: Scenario, late: int = 0) -> Any:
-    """The group's assignor with the settings of a scenario; initial delays end so ``late`` (ns)."""
+    """Return the group's assignor with the settings of a scenario; initial delays end ``late`` (ns) later."""
     first = scenario.consumers[0]
     if scenario.protocol == "consumer":
         session = _get_broker_setting(scenario, "group.consumer.session.timeout.ms", 45_000)
@@ -263,7 +270,7 @@ def _list_events(scenario: Scenario, members: Mapping[str, str], joins: Mapping[
 
 
 def _find_join_times(scenario: Scenario, factors: Sequence[float]) -> dict[str, int]:
-    """When each consumer joins; ``factors`` say by how much its start takes longer than the median."""
+    """Return when each consumer joins; ``factors`` are the ratios of its start time to the median."""
     found_by_consumer: dict[str, int] = {}
     before = scenario.t0
     for one, factor in sorted(zip(scenario.consumers, factors, strict=True), key=lambda it: it[0].start_s):

@@ -1,4 +1,4 @@
-"""The coordinators of both protocols, driven by the requests that clients sent: they decide, and ask nobody."""
+"""The coordinators of both protocols, driven by the recorded requests of clients."""
 
 from __future__ import annotations
 
@@ -9,43 +9,42 @@ from subreplay.simulation.kafka.server_protocol import ServerProtocol
 
 
 class RequestDrivenCoordinator(Coordinator):
-    """What is alike in both: a session runs from the last request, or commit, that counts for it."""
+    """The common part: a session starts again with each request, or commit, that counts."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)  # type: ignore[arg-type]
         self.last: dict[int, int] = {}
 
     def sign_of_life(self, process: Process) -> int:
-        """Its last request that counts."""
+        """Return the time of its last request that counts."""
         return self.last.get(process.index, process.joined_at)
 
     def goes_silent(self, process: Process) -> None:
-        """A static member closes, and says nothing, or that it is away for a while."""
+        """Handle a static member that closes without a message, or reports that it is away for a while."""
         self._silent(process, self.sign_of_life(process))
         self.members.end(process.index)
 
 
 class RequestDrivenClassic(RequestDrivenCoordinator, ClassicProtocol):
-    """Members rejoin, ask for their assignment and take it when they did."""
+    """The classic protocol: members rejoin, request their assignment and take it at their recorded times."""
 
     def rejoin(self, index: int) -> None:
-        """Nobody rejoins but by a request of its own (``handle_join_request``); who is about to cannot commit any
-        more."""
+        """Block commits of a member that will rejoin; it rejoins by its own recorded request."""
         self.members.block(index, True)
 
     def handle_join_request(self, process: Process, metadata_changed: bool) -> None:
-        """A member's JoinGroup; a leader may have seen new partitions."""
+        """Handle a member's JoinGroup; a leader may have seen new partitions."""
         if metadata_changed:
             self.growth.see()
         super().rejoin(process.index)
 
     def handle_sync_request(self, process: Process) -> None:
-        """A member's SyncGroup."""
+        """Handle a member's SyncGroup."""
         if self.stages.get(process.index) is Stage.ANSWERED:
             self.sync([process.index])
 
     def run_callbacks(self, process: Process) -> None:
-        """A member's callbacks run."""
+        """Run a member's callbacks."""
         if self.stages.get(process.index) is Stage.GIVEN:
             self.receive([process.index])
 
@@ -54,10 +53,10 @@ class RequestDrivenClassic(RequestDrivenCoordinator, ClassicProtocol):
 
 
 class RequestDrivenServer(RequestDrivenCoordinator, ServerProtocol):
-    """Members send heartbeats, give up and take when they did."""
+    """The consumer protocol: members send heartbeats, give up and take partitions at their recorded times."""
 
     def handle_heartbeat(self, process: Process, owned: bool) -> None:
-        """A member's heartbeat; ``owned``: it tells which partitions it has."""
+        """Handle a member's heartbeat; with ``owned``, it contains the member's partitions."""
         process.beat = self.now
         if owned and process.index not in self.told:
             self.acknowledges(process)
@@ -65,7 +64,7 @@ class RequestDrivenServer(RequestDrivenCoordinator, ServerProtocol):
             self.responds(process)
 
     def run_callbacks(self, process: Process) -> None:
-        """A member's callbacks run."""
+        """Run a member's callbacks."""
         if process.index in self.told:
             self.gives_up(process)
             self.takes(process)

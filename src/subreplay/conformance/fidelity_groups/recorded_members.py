@@ -1,7 +1,7 @@
-"""The members of a recorded group as the coordinator's re-enactment handles them: what their clients did is given.
+"""The members of a recorded group as the re-enacted coordinator sees them: their clients repeat recorded actions.
 
-A member polls when it did, and as many records of each partition as its fetches had brought; it commits the offsets
-that it did. Who has which partition, where it begins to read it, and so which records these are, is decided anew.
+A member polls at its recorded times, as many records of each partition as its fetches brought, and commits its recorded
+offsets. The partitions, the start offsets and so the records are decided anew.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from subreplay.simulation.kafka.simulation_parameters import SimulationParameter
 from subreplay.simulation.pulsar.broker.broker_records import NEVER
 
 RedeliveryCause = Literal["killed", "lost", "revoked", "closed", "rewind"]
-"""Why a record came again: what ended the time in which its consumer had the partition, or its application's rewind."""
+"""Why a record was redelivered: what ended its consumer's ownership, or the rewind of its application."""
 
 
 class DeliveredRecord(NamedTuple):
-    """A record that an application was given; ``redelivered``: why it came once more (None: for the first time)."""
+    """A record delivered to an application; ``redelivered`` is the cause if it was delivered before."""
 
     at: int
     consumer: str
@@ -37,7 +37,8 @@ class DeliveredRecord(NamedTuple):
 
 @dataclass
 class PartitionReader:
-    """Where a partition is read: ``position`` is the next offset, ``highest`` the first that nobody was given."""
+    """The read position of a partition: ``position`` is the next offset, ``highest`` the first one that was never
+    delivered."""
 
     end: NDArray[np.int64]  # when (ns) each record was there, ascending
     polled: list[tuple[int, int]] = field(default_factory=list)  # when which offsets were
@@ -49,7 +50,7 @@ class PartitionReader:
 
 
 class RecordedMembers(Members):
-    """Members over a log that nobody simulates: they never do anything by themselves."""
+    """Members over a recorded log; they never act by themselves."""
 
     def __init__(
         self, partitions: Partitions, parameters: SimulationParameters, records: Iterable[Record], polls: Iterable[Poll]
@@ -87,7 +88,7 @@ class RecordedMembers(Members):
         """Its action is recorded."""
 
     def block(self, index: int, blocked: bool) -> None:
-        """Whether the member's commits fail from now on."""
+        """Set whether the member's commits fail from now on."""
         (self.blocked.add if blocked else self.blocked.discard)(index)
 
     def polls(self, consumer: str, topic_partition: TopicPartition, count: int) -> None:
@@ -103,13 +104,14 @@ class RecordedMembers(Members):
         reader.highest = max(reader.highest, reader.position)
 
     def rewind_position(self, consumer: str, topic_partition: TopicPartition, to: int) -> None:
-        """The application seeks."""
+        """Rewind a partition as the application did."""
         number = self.partitions.find_number(Scope(*topic_partition))
         if self._find_fetcher(number) == consumer:
             self.readers[number].position, self.readers[number].redelivered = to, "rewind"
 
     def is_commit_accepted(self, index: int, kind: str) -> bool:
-        """Whether a member's commit counts: between its JoinGroup and its assignment only what its callbacks commit."""
+        """Check whether a member's commit counts: between its JoinGroup and its assignment only commits of its
+        callbacks do."""
         return index not in self.blocked or kind not in ("sync", "async")
 
     def commits(self, row: Commit) -> None:
@@ -118,7 +120,7 @@ class RecordedMembers(Members):
 
     @property
     def undelivered(self) -> set[tuple[TopicPartition, int]]:
-        """The records that nobody was given."""
+        """The records that were never delivered."""
         given = {(row.topic_partition, row.offset) for row in self.delivered}
         named = self.partitions.list_names(np.arange(len(self.partitions)))
         every = {(one, n) for one, reader in zip(named, self.readers, strict=True) for n in range(len(reader.end))}
@@ -129,7 +131,7 @@ class RecordedMembers(Members):
         return None if owner == NONE else self.processes[owner].event.consumer
 
     def _remember(self, which: NDArray[np.int64], owners: Owners) -> None:
-        """Partitions get other fetchers, who ask for the committed offsets."""
+        """Change the fetchers of partitions, which then read the committed offsets."""
         super()._remember(which, owners)
         for number, owner in zip(which.tolist(), owners.tolist(), strict=True):
             reader = self.readers[number]
@@ -141,8 +143,11 @@ class RecordedMembers(Members):
                 reader.redelivered = reader.ended
 
     def _find_reset_position(self, reader: PartitionReader) -> int:
-        """Where a partition of which no offset was committed is read from. When a client asks for the end of the log is
-        not recorded: between its callbacks and its first poll, as late as what that poll brought leaves room for."""
+        """Return the start position of a partition without a committed offset.
+
+        The time at which a client reads the end of the log is not recorded. It is between its callbacks and its first
+        poll, as late as the records of that poll allow.
+        """
         if self.parameters.reset == "earliest":
             return 0
         at, first = next((one for one in sorted(reader.polled) if one[0] >= self.now), (NEVER, len(reader.end)))

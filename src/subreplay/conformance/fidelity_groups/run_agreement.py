@@ -1,8 +1,8 @@
-"""What chance allows the prediction of a group: the same plan run many times, with other times of starting.
+"""How much the prediction of a group varies: the same plan, run many times with other start times.
 
-How long clients take to start and to load their code is the host's matter. It decides who joins first, and when each
-member's heartbeats come; so two runs of one plan differ. Of many runs the typical one is the prediction, and it cannot
-be expected to agree better with a recording than it agrees with the others.
+How long clients take to start and to load code depends on the machine. It decides which member joins first and when
+heartbeats are sent, so two runs of one plan differ. The typical run is the prediction. It cannot agree better with a
+recording than with the other runs.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 from subreplay.conformance.fidelity_groups.partition_owners import FetchIntervals, measure_agreement_time
 
 RUN_COUNT: Final = 21
-"""Runs of a plan: of all but one of them, one is a twentieth."""
+"""The number of runs of a plan; one of them is a twentieth of the others."""
 
 
 MAX_DIFFERENCE: Final = 0.5
-"""The first run, with median times, is typical if none agrees better with the others by so many percent."""
+"""The first run, with median times, is typical if no other run agrees better with the others by this percentage."""
 
 
 class RunAgreement(NamedTuple):
-    """Of several runs the ``typical`` one (its index among them) agrees best with the others, or nearly so.
+    """The ``typical`` run (its index) of several, which agrees best with the others, or nearly so.
 
-    It agrees in ``low`` percent of the partition-seconds or more with all but a twentieth of them, in ``high`` percent
-    or more with a twentieth.
+    It agrees with all but a twentieth of them in at least ``low`` percent of the partition-seconds, and with a
+    twentieth in at least ``high`` percent.
     """
 
     typical: int
@@ -35,7 +35,7 @@ class RunAgreement(NamedTuple):
 
 
 def compare_runs(runs: Sequence[FetchIntervals], start: int, end: int) -> RunAgreement:
-    """What the ``runs`` of a plan say of it, between two times; of one run alone, that it is typical."""
+    """Compare the ``runs`` of a plan between two times; a single run is typical."""
     shares = np.full((len(runs), len(runs)), 100.0)
     for one in range(len(runs)):
         for other in range(one):

@@ -1,4 +1,4 @@
-"""How long an application of a recorded scenario works on each record: its plan tells it by a seed."""
+"""The working time of a recorded scenario's application on each record, which its plan defines by a seed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from subreplay.adapters.kafka_recording.rows import Application
 from subreplay.simulation.pulsar.service_model import Empirical, InTurn, Service
 
 SLEEP_OVERHEAD = 157_000
-"""A sleep lasts so much longer (ns, the median of 60,000)."""
+"""How much longer a sleep lasts (ns, the median of 60,000)."""
 _MULTIPLIER, _INCREMENT, _MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1
 
 
 def build_service(one: Application, records: int) -> Service:
-    """Exponential times of the application's mean: those of its seed for so many records, else any such ones."""
+    """Return exponential times with the application's mean: those of its seed for so many records, else any."""
     mean = one.service_us * 1_000
     if one.seed is None or not records:
         return Empirical((*(-mean * math.log1p(-q / 1_000) for q in range(1_000)), mean * 9.2))
@@ -24,7 +24,7 @@ def build_service(one: Application, records: int) -> Service:
 
 
 def generate_java_doubles(seed: int) -> Iterator[float]:
-    """What ``java.util.Random(seed).nextDouble()`` gives, one after the other."""
+    """Yield the values of ``java.util.Random(seed).nextDouble()``."""
     state = (seed ^ _MULTIPLIER) & _MASK
     while True:
         high = (state := (state * _MULTIPLIER + _INCREMENT) & _MASK) >> 22

@@ -1,7 +1,8 @@
-"""Golden vectors: what real classes of Pulsar and Kafka answered, one case a line, against the classes used here.
+"""Golden vectors: results of real classes of Pulsar and Kafka, one case per line, compared with the classes of this
+package.
 
-``files`` finds and reads golden files and sends each case to the function for its kind. ``pulsar`` has those of hashes,
-routing and dispatch order, ``pulsar_selectors`` those of the Key_Shared selectors, ``pulsar_dispatch`` those of whole
-dispatchers, and ``kafka`` those of assignors and the partitioner. ``cases`` says what a case is and how answers are
-compared. Each function tells the first difference, or None.
+``golden_files`` finds and reads golden files and passes each case to the function for its kind. ``pulsar_cases`` has
+those of hashes, routing and dispatch order, ``selector_cases`` those of the Key_Shared selectors, ``dispatcher_cases``
+those of whole dispatchers, and ``kafka_cases`` those of assignors and the partitioner. ``golden_cases`` defines a case
+and the comparison. Each function returns the first difference, or None.
 """

@@ -1,4 +1,5 @@
-"""Golden vectors of the dispatchers: what each consumer was sent after each operation, and the state it left."""
+"""Golden vectors of the dispatchers: the entries sent to each consumer after each operation, and the resulting
+state."""
 
 from __future__ import annotations
 
@@ -42,18 +43,18 @@ POLICY_BY_NAME = {
     "auto_split_consistent_hashing": "pulsar.key_shared.consistent_hash",
     "sticky": "pulsar.key_shared.sticky",
 }
-"""The policy that a script's ``policy`` stands for."""
+"""The policy of a script's ``policy``."""
 MAX_TIMERS = 120
-"""How many timers the recorded brokers were let fire after each operation."""
+"""How many timers of the recorded brokers could fire after each operation."""
 
 
 def judge_shared_dispatch_case(case: Case, profile: str) -> str | None:
-    """One script for a Shared dispatcher."""
+    """Judge one script for a Shared dispatcher."""
     return find_first(_judge_steps(case, make_policy(POLICY_BY_NAME[case["policy"]], profile)))
 
 
 def judge_key_shared_dispatch_case(case: Case, profile: str) -> str | None:
-    """One script for a Key_Shared dispatcher."""
+    """Judge one script for a Key_Shared dispatcher."""
     policy = make_policy(POLICY_BY_NAME[case["policy"]], profile, allow_out_of_order=case["allow_out_of_order"])
     return find_first(_judge_steps(case, policy))
 
@@ -70,7 +71,7 @@ def _judge_steps(case: Case, policy: Policy) -> Iterator[str | None]:
 
 
 def _remove_connection(error: Case) -> Case:
-    """A recorded refusal without the subscription and connection of the consumer in the way."""
+    """Remove the subscription and connection of the conflicting consumer from a recorded rejection."""
     return error | {"message": _CONNECTION.sub("", error["message"])}
 
 
@@ -78,7 +79,7 @@ _CONNECTION = re.compile(r"subscription=sub, |, address=[^}]*")
 
 
 class _ScriptedDispatcher:
-    """A dispatcher under a recorded script."""
+    """A dispatcher that runs a recorded script."""
 
     def __init__(self, case: Case, policy: Policy) -> None:
         self.policy, self.producer = policy, case["producer_name"]
@@ -92,7 +93,7 @@ class _ScriptedDispatcher:
         self.members = policy.start(GOLDEN_SCOPE)
 
     def apply(self, event: Case) -> Case | None:
-        """Let an operation happen, and all that follows from it; tells why a join was refused."""
+        """Run an operation and everything that follows from it; return why a join was rejected."""
         error = None
         if event["op"] == "add":
             error = self._add(event)
@@ -158,7 +159,7 @@ class _ScriptedDispatcher:
         reject_all(self.broker, event["c"])
 
     def list_delivered(self) -> Case:
-        """What was sent since the last time, by consumer."""
+        """Return the entries sent since the last call, by consumer."""
         sent: Case = {}
         state = self.broker.state[0]
         rows = self.broker.dispatched[: state.dispatched][["consumer", "ordinal", "redeliveries"]]
@@ -168,7 +169,7 @@ class _ScriptedDispatcher:
         return sent
 
     def describe_state(self) -> Case:
-        """The dispatcher as the golden files show it."""
+        """Return the state of the dispatcher in the format of the golden files."""
         b, state = self.broker, self.broker.state[0]
         members = sorted(member.index for member in self.members.members)
         of_each = b.consumers[["permits", "unacked", "blocked"]].tolist()

@@ -1,4 +1,4 @@
-"""A golden case, and how what happened is compared with what the broker did."""
+"""A golden case, and the comparison of results with those of the broker."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from subreplay.rows.model.rows import Consumer, Scope
 Case: TypeAlias = dict[str, Any]
 
 GOLDEN_SCOPE = Scope("persistent://public/default/golden")
-"""The dispatcher of cases for which its topic does not matter."""
+"""The dispatcher of cases whose topic does not matter."""
 
 
 def format_error(rejection: ConsumerRejected | None) -> Case | None:
-    """A refusal as the golden files write it."""
+    """Format a rejection as the golden files do."""
     return {"class": rejection.kind, "message": rejection.reason} if rejection else None
 
 
 def apply_event(policy: Any, state: Any, event: Case) -> tuple[Any, ConsumerRejected | None]:
-    """The state after a join or leave, and why a join was refused."""
+    """Return the state after a join or leave, and the reason if a join was rejected."""
     if event["op"] == "remove":
         leaving = [member for member in state.members if member.index == event["c"]]
         return (policy.leave(state, leaving[0]) if leaving else state), None
@@ -37,7 +37,7 @@ def apply_event(policy: Any, state: Any, event: Case) -> tuple[Any, ConsumerReje
 
 
 def find_difference(where: str, expected: Case, actual: Case) -> str | None:
-    """The first of the ``actual`` values that is not as ``expected``, which may have fewer."""
+    """Return the first of the ``actual`` values that differs from ``expected``, which may have more values."""
     for name, value in actual.items():
         wanted = _simplify(name, expected[name]) if name in expected else value
         if wanted != value:
@@ -48,19 +48,19 @@ def find_difference(where: str, expected: Case, actual: Case) -> str | None:
 
 
 def _select_different(one: Any, other: Any) -> Any:
-    """Of a mapping, the entries that the other one does not have alike: what a reader looks for."""
+    """Return the entries of a mapping that differ from the other one."""
     if isinstance(one, dict) and isinstance(other, dict):
         return {name: value for name, value in one.items() if name not in other or other[name] != value}
     return one
 
 
 def _simplify(name: str, value: Any) -> Any:
-    """An error's Java class by its simple name."""
+    """Replace an error's Java class by its simple name."""
     if name == "error" and value:
         return value | {"class": value["class"].split("$")[-1].split(".")[-1]}
     return value
 
 
 def find_first(differences: Iterator[str | None]) -> str | None:
-    """The first real difference."""
+    """Return the first difference that is not None."""
     return next((text for text in differences if text), None)

@@ -1,4 +1,4 @@
-"""Golden files: what a real class answered, one case a line, judged against the classes that the pipeline uses."""
+"""Golden files: results of a real class, one case per line, judged against the classes that the pipeline uses."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from subreplay.conformance.golden.golden_cases import Case
 from subreplay.errors import InputError
 
 PROFILE_BY_VERSION = {**pulsar_cases.PROFILE_OF, **kafka_cases.PROFILE_OF}
-"""The profile that a version's golden files hold for, by the version as it names a folder."""
+"""The profile of a version's golden files, by the folder name of the version."""
 PROFILES = (*pulsar_cases.STICKY_HASH_RULES, *kafka_cases.PROFILE_OF.values())
-"""Every profile that golden files can be replayed under."""
+"""Every profile under which golden files can be replayed."""
 CASES: Mapping[str, Callable[[Case, str], str | None]] = {
     **pulsar_cases.CASES,
     "dispatch_shared": judge_shared_dispatch_case,
     "dispatch_key_shared": judge_key_shared_dispatch_case,
     **kafka_cases.CASES,
 }
-"""What replays a case, by the kind of its file."""
+"""The function that replays a case, by the kind of its file."""
 MAX_FAILURES_SHOWN = 5
-"""How many of a file's failures are told."""
+"""The largest number of failures that are shown per file."""
 
 
 class CaseFailure(NamedTuple):
-    """A case that came out otherwise, and the first difference in words."""
+    """A failed case with its first difference."""
 
     line: int
     case: str
@@ -41,7 +41,7 @@ class CaseFailure(NamedTuple):
 
 @dataclass(frozen=True)
 class FileJudgement:
-    """How the cases of one file came out; ``failures`` are the first few."""
+    """The results of the cases of one file; ``failures`` are the first few."""
 
     path: Path
     profile: str
@@ -51,7 +51,7 @@ class FileJudgement:
 
 
 def list_golden_files(paths: Iterable[Path]) -> list[Path]:
-    """The files among ``paths``, and every ``*.jsonl[.gz]`` in the folders; raises InputError for none."""
+    """Return the files among ``paths`` and every ``*.jsonl[.gz]`` in folders; raises InputError if there are none."""
     files: list[Path] = []
     for path in paths:
         files_in_path = (
@@ -66,10 +66,10 @@ def list_golden_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def judge_file(path: Path, profile: str | None = None) -> FileJudgement:
-    """Replay every case of a file, plain or gzip, under ``profile`` or the one its version folder stands for.
+    """Replay every case of a file, plain or gzip, under ``profile`` or that of its version folder.
 
-    The kind of its cases is the file's name up to the first dot. A case that raises has failed: nothing is skipped.
-    Raises InputError for a file of another kind, of unknown version, unreadable, empty or not JSON lines.
+    The kind of its cases is the file's name up to the first dot. A case that raises has failed; none is skipped. Raises
+    InputError for a file of another kind or an unknown version, and for an unreadable, empty or invalid file.
     """
     kind = path.name.split(".")[0]
     replay, effective_profile = _find_replay(path, kind), profile or _find_profile(path, kind)

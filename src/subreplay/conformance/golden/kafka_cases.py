@@ -1,7 +1,7 @@
 """Golden vectors of Kafka's assignors and its partitioner.
 
-Each generation is judged twice: assigned from the ``members`` and ``topics`` in the file, and reached by a group
-that is driven through the case by its ``events`` alone.
+Each generation is judged twice: assigned from the ``members`` and ``topics`` in the file, and reached by a group that
+only receives the ``events`` of the case.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PROFILE_OF = {"4.0.2": KAFKA_4_0}
 
 
 def judge_partitioner_case(case: Case, profile: str) -> str | None:
-    """The default partitioner: Murmur2 of a key, and its partition for each number of partitions."""
+    """Judge the default partitioner: Murmur2 of a key, and its partition for each number of partitions."""
     key = bytes.fromhex(case["key_hex"])
     unsigned = murmur2_32(key)
     actual = {
@@ -42,7 +42,7 @@ def judge_partitioner_case(case: Case, profile: str) -> str | None:
 
 
 def judge_assignor_case(case: Case, profile: str) -> str | None:
-    """The generations of a group under one assignor."""
+    """Judge the generations of a group under one assignor."""
     return find_first(_judge_generations(case, profile))
 
 
@@ -82,7 +82,7 @@ def _build_partitions(generation: Case, ids: Mapping[str, UUID]) -> Partitions:
 
 
 def _build_member(entry: Case, partitions: Partitions) -> GroupMember:
-    """A member with what it claims; on the server, its previous target."""
+    """Build a member with its claim; on the server that is its previous target."""
     user_data = entry.get("user_data") or {}
     generation: int = entry.get("generation", -1)
     claimed_since = user_data.get("generation", NO_GENERATION) if "user_data" in entry else generation
@@ -110,7 +110,7 @@ def _find_numbers(partitions: Partitions, named: Iterable[TopicPartition]) -> In
 
 
 def _build_attributes(generation: Case) -> dict[str, GroupMember]:
-    """What the members are, without what they hold: the events name them only."""
+    """Build the members without their partitions, because events only contain their names."""
     return {
         entry["member_id"]: GroupMember(
             entry["member_id"], frozenset(entry["topics"]), entry["instance_id"], entry.get("rack")
@@ -120,7 +120,7 @@ def _build_attributes(generation: Case) -> dict[str, GroupMember]:
 
 
 def _apply_topic_events(before: Mapping[str, int], events: list[Case]) -> dict[str, int]:
-    """Partitions by topic after the events."""
+    """Return the partitions by topic after the events."""
     topics = dict(before)
     for event in events:
         if event["type"] == "topic_deleted":
@@ -131,7 +131,7 @@ def _apply_topic_events(before: Mapping[str, int], events: list[Case]) -> dict[s
 
 
 def _apply_events(group: ConsumerGroup, events: list[Case], members_by_id: Mapping[str, GroupMember]) -> ConsumerGroup:
-    """The group after the events of one generation."""
+    """Return the group after the events of one generation."""
     for event in events:
         group = GROUP_CHANGES[event["type"]](group, event, members_by_id)
     return group
@@ -167,16 +167,17 @@ GROUP_CHANGES: Mapping[str, Callable[[ConsumerGroup, Case, Mapping[str, GroupMem
     "noop": _keep_group,
     "cooperative_followup": _keep_group,
 }
-"""What an event of a golden file does to a group."""
+"""The effect of each event of a golden file on a group."""
 
 
 def _find_member(members_by_id: Mapping[str, GroupMember], event: Case) -> GroupMember:
-    """The member an event is about; one that leaves before the rebalance is in no list and has no part in it."""
+    """Return the member of an event. A member that leaves before the rebalance is in no list and takes no part in
+    it."""
     return members_by_id.get(event["member"], GroupMember(event["member"], frozenset()))
 
 
 def _list_claims(assignor: Any, partitions: Partitions, members: Iterable[GroupMember]) -> dict[str, Any]:
-    """What each member brings to a rebalance, as far as its assignor reads it and the files have it."""
+    """Return each member's claims at a rebalance, as far as its assignor reads them and the files contain them."""
     claims_by_member: dict[str, Any] = {}
     for m in members:
         claimed = _format_names(partitions, m.claim.partitions)

@@ -1,6 +1,6 @@
-"""Pulsar's golden vectors: each function replays one case and tells the first difference, or None.
+"""Pulsar's golden vectors: each function replays one case and returns the first difference, or None.
 
-The vectors come from the brokers' own classes (3.2.3, 4.0.8, 4.2.4); a case is one line of a golden file.
+The vectors come from the brokers' own classes (3.2.3, 4.0.8, 4.2.4). A case is one line of a golden file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.pulsar.shared import choose_next_consumer
 
 PROFILE_OF = {"3.2.3": PULSAR_3_2, "4.0.8": PULSAR_4_0, "4.2.4": PULSAR_4_2}
-"""The profile that each version's golden files hold for."""
+"""The profile of each version's golden files."""
 
 
 STICKY_HASH_RULES: Mapping[str, Mapping[str, SlotRule]] = ProfileTable(
@@ -46,11 +46,11 @@ STICKY_HASH_RULES: Mapping[str, Mapping[str, SlotRule]] = ProfileTable(
         },
     }
 )
-"""What ``makeStickyKeyHash`` of each selector returns."""
+"""The result of ``makeStickyKeyHash`` of each selector."""
 
 
 def judge_hash_case(case: Case, profile: str) -> str | None:
-    """A key through Murmur3, Java's string hash, every selector's slot and the producers' routing."""
+    """Judge a key's Murmur3 hash, Java string hash, slots of every selector and producer routing."""
     key = base64.b64decode(case["key_b64"])
     text = decode_java_utf8(key)
     hash_ = murmur3_32(key)
@@ -77,7 +77,7 @@ def _compute_sticky_hashes(hash_: int, profile: str) -> dict[str, int]:
 
 
 def judge_sticky_key_case(case: Case, profile: str) -> str | None:
-    """A message's metadata to the sticky key, and that to every selector's slot."""
+    """Judge the sticky key of a message's metadata and its slot in every selector."""
     ordering = case["ordering_key_b64"]
     key = case["partition_key"]
     sticky_key = compute_sticky_key(
@@ -96,7 +96,7 @@ def judge_sticky_key_case(case: Case, profile: str) -> str | None:
 
 
 def judge_failover_case(case: Case, profile: str) -> str | None:
-    """Joins and leaves of the dispatcher with a single active consumer: Failover, or Exclusive."""
+    """Judge joins and leaves of the dispatcher with a single active consumer: Failover, or Exclusive."""
     if case["sub_type"] == "Exclusive":
         policy = make_policy("pulsar.exclusive", profile)
     else:
@@ -123,7 +123,7 @@ def _judge_failover_steps(policy: Any, scope: Scope, case: Case) -> Iterator[str
 
 
 def judge_shared_case(case: Case, profile: str) -> str | None:
-    """Joins, leaves, permits and blocks of a Shared dispatcher, and whom it serves; each pick costs one permit."""
+    """Judge joins, leaves, permits and blocks of a Shared dispatcher, and its choices; each choice costs one permit."""
     return find_first(_judge_shared_steps(make_policy("pulsar.shared", profile), case))
 
 

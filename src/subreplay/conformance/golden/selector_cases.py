@@ -32,17 +32,17 @@ Ranges: TypeAlias = dict[int, list[tuple[int, int]]]
 
 
 def judge_auto_split_case(case: Case, profile: str) -> str | None:
-    """Joins and leaves of the auto-split selector: tables, owners, impact."""
+    """Judge joins and leaves of the auto-split selector: tables, owners, impact."""
     return _judge_selector_case("pulsar.key_shared.auto_split", {"range_size": case["range_size"]}, case, profile)
 
 
 def judge_consistent_hash_case(case: Case, profile: str) -> str | None:
-    """Joins and leaves of the consistent-hashing selector."""
+    """Judge joins and leaves of the consistent-hashing selector."""
     return _judge_selector_case("pulsar.key_shared.consistent_hash", {"points": case["points"]}, case, profile)
 
 
 def judge_exclusive_case(case: Case, profile: str) -> str | None:
-    """Joins and leaves of the sticky (exclusive hash range) selector."""
+    """Judge joins and leaves of the sticky (exclusive hash range) selector."""
     return _judge_selector_case("pulsar.key_shared.sticky", {"range_size": case["range_size"]}, case, profile)
 
 
@@ -77,7 +77,7 @@ def _judge_selector_steps(policy: Any, case: Case) -> Iterator[str | None]:
 
 
 def _mark_dead_connection(state: Any, index: int | None) -> Any:
-    """``state`` with that consumer's connection dead, which the broker has not noticed yet."""
+    """Return ``state`` with a dead connection of that consumer, which the broker has not noticed yet."""
     if index is None:
         return state
     members = (replace(member, alive=member.alive and member.index != index) for member in state.members)
@@ -101,8 +101,8 @@ def _select_owners(policy: Any, state: Any, slots: NDArray[np.int64]) -> list[in
 
 
 def _compute_impacted(before: Ranges, after: Ranges) -> Case:
-    """``ImpactedConsumersResult`` of 4.x: what each consumer lost and won; ranges that touch are one, whoever has them
-    now or had them before."""
+    """Compute ``ImpactedConsumersResult`` of 4.x: the ranges that each consumer lost and won, adjacent ranges
+    merged."""
     removed: Ranges = {}
     added: Ranges = {}
     for move in RangeTable.of(before).diff(RangeTable.of(after)):
@@ -115,7 +115,7 @@ def _compute_impacted(before: Ranges, after: Ranges) -> Case:
 
 
 def _build_digest(ranges: Ranges) -> Case:
-    """The golden files' short form of a long table."""
+    """Build the golden files' short form of a long table."""
     listed = sorted(ranges.items())
     text = ";".join(f"{index}:" + ",".join(f"{start}-{end}" for start, end in owned) for index, owned in listed)
     return {
