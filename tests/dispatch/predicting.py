@@ -13,11 +13,11 @@ from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.simulation.pulsar.broker.broker_records import NEVER
-from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, Settings
-from subreplay.simulation.pulsar.clients.client_state import Outcome
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, DispatchSettings
+from subreplay.simulation.pulsar.clients.client_state import DeliveryOutcome
 from subreplay.simulation.pulsar.consumer_model import ConsumerModel, Prediction
 from subreplay.simulation.pulsar.service_model import Fixed
-from subreplay.simulation.pulsar.subscription_replay import Replay
+from subreplay.simulation.pulsar.subscription_replay import SubscriptionReplay
 from tests.support.joins import KIND, WORD
 from tests.support.log import log_of
 
@@ -46,7 +46,11 @@ class Delivery:
         """``row`` has plain values by name: of numpy each costs many times as much."""
         self.ordinal, self.index, self.redeliveries = row["ordinal"], row["index"], row["redeliveries"]
         self.consumer = names[row["consumer"]] if row["consumer"] >= 0 else None
-        self.outcome, self.settled, self.retries = Outcome(row["outcome"]).name, bool(row["settled"]), row["retries"]
+        self.outcome, self.settled, self.retries = (
+            DeliveryOutcome(row["outcome"]).name,
+            bool(row["settled"]),
+            row["retries"],
+        )
         for name in ("delivered_at", "received_at", "acked_at", "nacked_at"):
             setattr(self, name, ms(row[name]))
 
@@ -57,7 +61,7 @@ class Delivery:
 class Predicted:
     def __init__(self, replay, until):
         self.replay = replay
-        arrays = list(replay.deliveries(until))
+        arrays = list(replay.predict_deliveries(until))
         self.table = np.concatenate(arrays) if arrays else np.zeros(0)
         self.names = [consumer.name for consumer in replay.timeline.consumers]
         plain = (dict(zip(rows.dtype.names, row, strict=True)) for rows in arrays for row in rows.tolist())
@@ -78,7 +82,7 @@ class Predicted:
 
     def waits(self):
         """(consumer, blocker, start, end, entries) of every wait, by its start."""
-        rows = sorted(self.replay.waits().tolist())
+        rows = sorted(self.replay.collect_waits().tolist())
         named = [dict(zip(WAIT_NAMES, row, strict=True)) for row in rows]
         return [
             (self.names[w["consumer"]], self.names[w["blocker"]], ms(w["start"]), ms(w["end"]), w["entries"])
@@ -128,7 +132,7 @@ def predict(
     until=None,
     columns=None,
     cut=None,
-    settings=Settings(),
+    settings=DispatchSettings(),
     options=None,
     partition=-1,
     **prediction,
@@ -136,5 +140,5 @@ def predict(
     story = timeline(name, profile, members, partition, **(options or {}))
     rows = log(story.policy, keys, **(columns or {}))
     arrays = [rows] if cut is None else [rows[at : at + cut] for at in range(0, len(rows), cut)]
-    replay = Replay(story, arrays, Prediction(consumer=model, **prediction), settings)
+    replay = SubscriptionReplay(story, arrays, Prediction(consumer=model, **prediction), settings)
     return Predicted(replay, NEVER if until is None else round(until * MILLISECOND))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from subreplay.errors import ConfigError
-from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, Settings
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, DispatchSettings
 from subreplay.simulation.pulsar.consumer_model import SECOND, ConsumerModel, OnFailure, Prediction
 from subreplay.simulation.pulsar.service_model import Fixed
 from tests.dispatch.predicting import (
@@ -30,7 +30,7 @@ def test_d_flow_1_a_consumer_gets_no_more_than_its_permits_and_half_a_queue_agai
 
 
 @pytest.mark.row("D-FLOW-1")
-def test_d_flow_1_a_consumer_without_a_queue_asks_for_one_message_when_it_is_idle():
+def test_d_flow_1_a_consumer_without_a_queue_requests_one_message_when_idle():
     run = predict(SHARED, "documented", "+a", "k k k", consumer(receiver_queue_size=0))
     assert [row.delivered_at for row in run.rows] == [row.received_at for row in run.rows] == [0, 1, 2]
 
@@ -39,18 +39,18 @@ def test_d_flow_1_a_consumer_without_a_queue_asks_for_one_message_when_it_is_idl
 def test_d_flow_1_the_receiver_queue_defaults_to_1000():
     run = predict(SHARED, "documented", "+a", "k " * 1200, consumer(), until=1)
     assert sum(row.consumer == "a" for row in run.rows) == 1000
-    assert run.replay.backlog().published.sum() == 1200
+    assert run.replay.compute_backlog().published.sum() == 1200
 
 
-def test_an_infinitely_fast_consumer_does_all_at_once():
+def test_an_infinitely_fast_consumer_processes_all_messages_at_once():
     run = predict(SHARED, "documented", "+a", "k " * 3000, ConsumerModel(service=Fixed(0)))
     assert {row.acked_at for row in run.rows} == {0}
     assert len(run.rows) == 3000
 
 
 @pytest.mark.row("P-SH-1")
-def test_p_sh_1_consumers_share_the_work_and_what_a_leaver_held_goes_to_the_others():
-    run = predict(SHARED, "documented", "+a +b 2.5:-a", "k " * 8, consumer(), settings=Settings(max_turn=1))
+def test_p_sh_1_messages_of_a_leaving_consumer_go_to_the_others():
+    run = predict(SHARED, "documented", "+a +b 2.5:-a", "k " * 8, consumer(), settings=DispatchSettings(max_turn=1))
     assert run.taken("a")[:3] == [0, 2, 4]
     assert run.taken("b")[:3] == [1, 3, 5]
     assert run.outcomes(4) == ["a:RETURNED", "b:ACKED"]
@@ -84,7 +84,7 @@ def test_p_ks_bat_1_on_key_shared_a_cumulative_acknowledgement_does_nothing(prof
 
 
 @pytest.mark.row("D-NACK-1")
-def test_d_nack_1_on_shared_the_message_alone_comes_again_after_the_delay():
+def test_d_nack_1_on_shared_only_the_message_is_redelivered_after_the_delay():
     model = consumer(failure_rate=0.3, nack_delay=100 * MILLISECOND)
     run = predict(SHARED, "documented", "+a", "k " * 10, model, seed=3)
     again = [run.of(ordinal) for ordinal in range(10) if len(run.of(ordinal)) > 1]
@@ -96,9 +96,9 @@ def test_d_nack_1_on_shared_the_message_alone_comes_again_after_the_delay():
 
 @pytest.mark.row("D-NACK-1")
 @pytest.mark.parametrize("name", [EXCLUSIVE, FAILOVER])
-def test_d_nack_1_with_one_active_consumer_everything_unacknowledged_comes_again(name):
+def test_d_nack_1_with_one_active_consumer_everything_unacknowledged_is_redelivered(name):
     model = consumer(failure_rate=0.5, nack_delay=3 * MILLISECOND)
-    run = predict(name, "documented", "+a", "k " * 10, model, seed=5, settings=Settings(failover_delay=0))
+    run = predict(name, "documented", "+a", "k " * 10, model, seed=5, settings=DispatchSettings(failover_delay=0))
     assert any(row.outcome == "RETURNED" for row in run.rows)
     assert {row.redeliveries for row in run.rows} == {0}
     assert len({row.ordinal for row in run.rows if row.settled}) == 10
@@ -123,7 +123,7 @@ def test_in_4_0_a_rejected_message_may_come_early_with_others(rejected_at, comes
     assert [row.delivered_at for row in run.of(1)][:2] == [rejected_at, comes_again]
 
 
-def test_in_3_2_a_rejected_message_waits_for_the_next_look():
+def test_in_3_2_a_rejected_message_waits_for_the_next_check():
     model = consumer(100, failure_rate=1.0, nack_delay=300 * MILLISECOND)
     run = predict(SHARED, "pulsar-3.2", "+a", "k 30:k", model, until=700)
     assert run.of(0)[1].delivered_at == 400
@@ -135,7 +135,7 @@ def test_in_3_2_a_rejected_message_waits_for_the_next_look():
 
 
 @pytest.mark.row("D-TIMEOUT-1")
-def test_d_timeout_1_a_message_unacknowledged_for_that_long_comes_again_with_the_next_tick():
+def test_d_timeout_1_an_unacknowledged_message_is_redelivered_with_the_next_tick():
     model = consumer(failure_rate=1.0, on_failure=OnFailure.NOTHING, ack_timeout=3 * SECOND, ack_timeout_tick=SECOND)
     run = predict(SHARED, "documented", "+a", "500:k", model, until=6000)
     first, second = run.of(0)
@@ -146,7 +146,7 @@ def test_d_timeout_1_a_message_unacknowledged_for_that_long_comes_again_with_the
 @pytest.mark.row("D-TIMEOUT-1")
 def test_d_timeout_1_work_that_takes_longer_is_acknowledged_too_late():
     model = consumer(5_000, ack_timeout=3 * SECOND)
-    run = predict(SHARED, "documented", "+a +b", "k", model, settings=Settings(max_turn=1))
+    run = predict(SHARED, "documented", "+a +b", "k", model, settings=DispatchSettings(max_turn=1))
     assert run.outcomes(0) == ["a:ACKED", "b:RETURNED"] or len(run.of(0)) == 2
     assert sum(row.settled for row in run.of(0)) == 1
 
@@ -182,18 +182,18 @@ def test_d_retry_1_a_failed_message_comes_back_through_the_retry_letter_topic_an
     assert [row.redeliveries for row in run.of(0)] == [0, 0, 0]
     assert [row.delivered_at for row in run.of(0)] == [0, 5001, 10002]
     assert all(row.settled for row in run.of(0))
-    assert run.replay.backlog().published.sum() == 3
+    assert run.replay.compute_backlog().published.sum() == 3
 
 
 @pytest.mark.row("D-RETRY-1")
-def test_d_retry_1_without_a_limit_of_ones_own_it_is_retried_16_times():
+def test_d_retry_1_without_a_configured_limit_it_is_retried_16_times():
     model = consumer(failure_rate=1.0, on_failure=OnFailure.RETRY, retry_delay=SECOND)
     run = predict(SHARED, "documented", "+a", "k", model)
     assert run.outcomes(0) == ["a:RETRIED"] * 16 + ["a:DEAD_LETTERED"]
 
 
 @pytest.mark.row("D-RETRY-1")
-def test_d_retry_1_a_retry_letter_comes_behind_what_was_read_and_before_what_was_not():
+def test_d_retry_1_a_retry_letter_follows_read_entries_and_precedes_unread_ones():
     model = consumer(
         failure_rate=1.0, on_failure=OnFailure.RETRY, retry_delay=0, max_redeliver=1, receiver_queue_size=1
     )
@@ -219,7 +219,7 @@ def test_d_timeout_1_each_redelivery_may_double_the_timeout():
 
 
 @pytest.mark.parametrize("name", [SHARED, EXCLUSIVE])
-def test_a_prediction_ends_where_nothing_will_ever_be_settled(name):
+def test_a_prediction_ends_when_nothing_can_be_settled(name):
     run = predict(name, "pulsar-4.0", "+a", "k k", consumer(**FAILS))
     assert run.outcomes(0)[-1] == "a:PENDING" or run.outcomes(0)[-1] == "PENDING"
     assert 100 < len(run.rows) < 1_000
@@ -244,23 +244,25 @@ def test_delayed_messages_that_expire_are_tracked_until_they_are_due():
     assert len(run.replay.broker.log) < 2_500 <= len(run.replay.broker.delayed)
 
 
-def test_time_may_pass_by_centuries():
+def test_a_prediction_may_span_centuries():
     run = predict(SHARED, "documented", "+a", "k k", columns={"deliver_at": [200 * 365 * 86_400 * SECOND, 0]})
     assert run.outcomes(0) == ["a:ACKED"]
-    assert len(run.replay.backlog().starts) == 2
+    assert len(run.replay.compute_backlog().starts) == 2
 
 
 @pytest.mark.row("D-DISC-1")
 @pytest.mark.parametrize("name", [SHARED, FAILOVER, AUTO_SPLIT])
-def test_d_disc_1_what_a_leaver_held_goes_to_those_who_stay(name):
-    run = predict(name, "documented", "+a +b 2.5:-a", "k " * 6, consumer(), settings=Settings(failover_delay=0))
+def test_d_disc_1_messages_of_a_leaving_consumer_go_to_the_others(name):
+    run = predict(name, "documented", "+a +b 2.5:-a", "k " * 6, consumer(), settings=DispatchSettings(failover_delay=0))
     assert any(row.outcome == "RETURNED" and row.consumer == "a" for row in run.rows)
     assert {row.ordinal for row in run.rows if row.settled} == set(range(6))
 
 
 @pytest.mark.row("P-FO-6")
 def test_p_fo_6_the_next_consumer_starts_at_the_acknowledged_position():
-    run = predict(FAILOVER, "documented", "+a +b 4.5:-a", "k " * 8, consumer(), settings=Settings(failover_delay=0))
+    run = predict(
+        FAILOVER, "documented", "+a +b 4.5:-a", "k " * 8, consumer(), settings=DispatchSettings(failover_delay=0)
+    )
     assert run.taken("a") == [0, 1, 2, 3, 4]
     assert run.taken("b") == [4, 5, 6, 7]
     assert run.of(4)[1].delivered_at == 4.5
@@ -269,7 +271,13 @@ def test_p_fo_6_the_next_consumer_starts_at_the_acknowledged_position():
 @pytest.mark.row("P-FO-6")
 def test_p_fo_6_the_old_consumer_may_still_be_working_when_a_better_one_takes_over():
     run = predict(
-        FAILOVER, "pulsar-4.0", "+b@1 2.5:+a", "k " * 6, consumer(), settings=Settings(failover_delay=0), partition=0
+        FAILOVER,
+        "pulsar-4.0",
+        "+b@1 2.5:+a",
+        "k " * 6,
+        consumer(),
+        settings=DispatchSettings(failover_delay=0),
+        partition=0,
     )
     assert run.taken("b") == [0, 1, 2, 3, 4, 5]
     assert run.taken("a") == [2, 3, 4, 5]
@@ -291,7 +299,7 @@ KEYS = " ".join(f"k{i}" for i in range(40))
 
 
 @pytest.mark.row("P-KS-ORD-1")
-def test_p_ks_ord_1_in_3_x_a_newcomer_gets_nothing_until_all_before_it_is_acknowledged():
+def test_p_ks_ord_1_in_3_x_a_new_consumer_gets_nothing_until_all_before_it_is_acknowledged():
     keys = f"{KEYS} 100:{KEYS}"
     run = predict(AUTO_SPLIT, "pulsar-3.2", "+a +b 50:+c", keys, consumer(), others=STUCK)
     first = min(row.delivered_at for row in run.rows if row.consumer == "c")
@@ -303,7 +311,7 @@ def test_p_ks_ord_1_in_3_x_a_newcomer_gets_nothing_until_all_before_it_is_acknow
 
 @pytest.mark.row("P-KS-ORD-1")
 @pytest.mark.parametrize("profile", ["pulsar-4.0", "pulsar-4.2"])
-def test_p_ks_ord_1_in_4_x_only_hashes_wait_that_their_former_consumer_holds(profile):
+def test_p_ks_ord_1_in_4_x_only_hashes_in_flight_at_the_previous_consumer_wait(profile):
     keys = f"{KEYS} 100:{' '.join(f'n{i}' for i in range(40))} {KEYS}"
     run = predict(AUTO_SPLIT, profile, "+a +b 50:+c", keys, consumer(), others=STUCK)
     mine = [row for row in run.rows if row.consumer == "c"]
@@ -319,7 +327,7 @@ def test_p_ks_ord_1_in_4_x_only_hashes_wait_that_their_former_consumer_holds(pro
 
 @pytest.mark.row("P-KS-ORD-2")
 @pytest.mark.parametrize("profile", BROKERS)
-def test_p_ks_ord_2_a_stuck_consumer_blocks_newcomers_until_it_leaves(profile):
+def test_p_ks_ord_2_a_stuck_consumer_blocks_new_consumers_until_it_leaves(profile):
     others = {"a": ConsumerModel(service=SERVICE, stuck_from=0)}
     run = predict(AUTO_SPLIT, profile, "+a 50:+b 900:-a", f"{KEYS} 100:{KEYS}", consumer(), others=others)
     waits = [wait for wait in run.waits() if wait[:2] == ("b", "a")]
@@ -330,7 +338,7 @@ def test_p_ks_ord_2_a_stuck_consumer_blocks_newcomers_until_it_leaves(profile):
 
 @pytest.mark.row("P-KS-ORD-2")
 @pytest.mark.parametrize("profile", BROKERS)
-def test_p_ks_ord_2_an_acknowledgement_timeout_frees_them(profile):
+def test_p_ks_ord_2_an_acknowledgement_timeout_frees_new_consumers(profile):
     others = {"a": ConsumerModel(service=SERVICE, stuck_from=0, stuck_until=5 * SECOND, ack_timeout=SECOND)}
     run = predict(AUTO_SPLIT, profile, "+a 50:+b", f"{KEYS} 100:{KEYS}", consumer(), others=others)
     assert any(row.nacked_at for row in run.rows)
@@ -356,7 +364,7 @@ def test_p_ks_ord_3_out_of_order_delivery_lifts_the_wait(profile):
 
 
 @pytest.mark.row("P-KF-5")
-def test_p_kf_5_a_message_without_a_permit_waits_and_others_go_on_whatever_the_priority():
+def test_p_kf_5_a_message_without_a_permit_waits_regardless_of_priority():
     others = {"a": consumer(10, receiver_queue_size=1)}
     run = predict(KEY_FAILOVER, "documented", "+a@5 +b", KEYS, consumer(), others=others)
     ends = {name: max(row.acked_at for row in run.rows if row.consumer == name) for name in "ab"}
@@ -379,7 +387,7 @@ def test_p_kr_1_a_reader_skips_what_is_outside_its_ranges():
 
 def test_the_backlog_is_what_was_published_and_not_settled():
     run = predict(SHARED, "documented", "+a", "k " * 5 + "10:k k", consumer(2), interval=5 * MILLISECOND)
-    starts, published, settled = run.replay.backlog()
+    starts, published, settled = run.replay.compute_backlog()
     assert (starts // MILLISECOND).tolist() == [0, 5, 10]
     assert published.tolist() == [5, 0, 2]
     assert settled.tolist() == [2, 2, 3]

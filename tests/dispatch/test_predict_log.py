@@ -2,7 +2,7 @@
 
 import pytest
 
-from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, Settings
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, DispatchSettings
 from subreplay.simulation.pulsar.consumer_model import SECOND
 from tests.dispatch.predicting import AUTO_SPLIT, BROKERS, EXCLUSIVE, FAILOVER, SHARED, consumer, predict
 
@@ -13,11 +13,11 @@ def test_l_batch_1_a_batch_is_dispatched_whole_and_acknowledged_as_one_entry():
     run = predict(SHARED, "documented", "+a +b", "k k", consumer(receiver_queue_size=2), columns=columns)
     assert [(row.consumer, row.ordinal, row.index) for row in run.rows[:3]] == [("a", 0, 0), ("a", 0, 1), ("a", 0, 2)]
     assert [row.acked_at for row in run.of(0)] == [1, 2, 3]
-    assert run.replay.backlog().settled.sum() == 6
+    assert run.replay.compute_backlog().settled.sum() == 6
 
 
 @pytest.mark.row("L-BATCH-2")
-def test_l_batch_2_without_batch_index_acknowledgement_the_whole_batch_comes_again():
+def test_l_batch_2_without_batch_index_acknowledgement_the_whole_batch_is_redelivered():
     model = consumer(failure_rate=0.3, nack_delay=100 * MILLISECOND)
     run = predict(SHARED, "pulsar-4.0", "+a", "k", model, columns={"messages": 4}, seed=4)
     times = sorted({row.delivered_at for row in run.rows})
@@ -41,7 +41,7 @@ def test_l_batch_2_the_setting_decides_under_every_profile(profile, by_index):
 
 
 @pytest.mark.row("L-BATCH-2")
-def test_l_batch_2_with_it_only_what_is_not_acknowledged_comes_again():
+def test_l_batch_2_with_batch_index_acknowledgement_only_the_rest_is_redelivered():
     model = consumer(failure_rate=0.3, nack_delay=SECOND)
     run = predict(SHARED, "pulsar-4.2", "+a", "k", model, columns={"messages": 8}, seed=4)
     first, second, *_ = (
@@ -58,9 +58,9 @@ def chunks(of, ids, count):
 
 @pytest.mark.row("L-CHUNK-1")
 @pytest.mark.parametrize("name", [EXCLUSIVE, FAILOVER])
-def test_l_chunk_1_chunks_of_several_producers_interleave_and_each_message_is_taken_as_one(name):
+def test_l_chunk_1_interleaved_chunks_of_several_producers_form_whole_messages(name):
     columns = chunks([0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 1], 2) | {"producer": [0, 1, 2] * 2}
-    run = predict(name, "documented", "+a", "k " * 6, columns=columns, settings=Settings(failover_delay=0))
+    run = predict(name, "documented", "+a", "k " * 6, columns=columns, settings=DispatchSettings(failover_delay=0))
     taken = {number: {row.received_at for row in run.rows if row.ordinal % 3 == number} for number in range(3)}
     assert taken == {0: {0}, 1: {1}, 2: {2}}
     assert all(row.settled for row in run.rows)
@@ -104,7 +104,7 @@ def test_l_chunk_2_of_too_many_incomplete_messages_the_oldest_is_acknowledged_or
 
 @pytest.mark.row("L-DEDUP-1")
 @pytest.mark.parametrize("deduplicates", [True, False])
-def test_l_dedup_1_what_a_producer_sends_again_is_not_stored(deduplicates):
+def test_l_dedup_1_duplicates_of_a_producer_are_not_stored(deduplicates):
     columns = {"producer": [0, 0, 1, 0, 0], "sequence": [1, 2, 2, 2, 5], "highest": [1, 2, 2, 2, 5]}
     run = predict(SHARED, "documented", "+a", "k k k k k", columns=columns, deduplicates=deduplicates)
     assert [row.ordinal for row in run.rows if row.outcome == "DEDUPLICATED"] == ([3] if deduplicates else [])
@@ -112,13 +112,13 @@ def test_l_dedup_1_what_a_producer_sends_again_is_not_stored(deduplicates):
 
 
 @pytest.mark.row("L-TTL-1")
-def test_l_ttl_1_what_is_too_old_counts_as_acknowledged_and_is_not_delivered():
+def test_l_ttl_1_expired_messages_count_as_acknowledged_and_are_not_delivered():
     run = predict(SHARED, "documented", "5000:+a", "k 1500:k 3500:k", ttl=2 * SECOND, ttl_check=SECOND)
     assert [run.outcomes(ordinal) for ordinal in range(3)] == [["EXPIRED"], ["EXPIRED"], ["a:ACKED"]]
 
 
 @pytest.mark.row("L-TTL-1")
-def test_l_ttl_1_a_consumer_may_still_hold_what_expires():
+def test_l_ttl_1_a_message_may_expire_at_a_consumer():
     run = predict(SHARED, "documented", "+a", "k", consumer(5_000), ttl=2 * SECOND, ttl_check=SECOND)
     assert run.outcomes(0) == ["a:ACKED", "EXPIRED"]
     assert [row.settled for row in run.of(0)] == [False, True]

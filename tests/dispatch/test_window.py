@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from subreplay.simulation.pulsar.broker.broker_state import with_window
+from subreplay.simulation.pulsar.broker.broker_state import grow_window
 from tests.dispatch.stage import AUTO_SPLIT, SHARED, Stage
 
 
@@ -17,7 +17,7 @@ def test_memory_does_not_grow_with_the_log():
     assert len(stage.broker.log) == 64
 
 
-def test_what_waits_is_found_after_the_window_grew():
+def test_waiting_entries_survive_a_growing_window():
     stage = Stage(SHARED, "pulsar-3.2", max_read=1_000)
     stage.join("a", permits=40), stage.publish("k " * 40)
     stage.ack(*range(30))
@@ -38,7 +38,7 @@ def answers(seed, wide):
     rng = np.random.default_rng(seed)
     stage = Stage(AUTO_SPLIT, "pulsar-4.0", max_read=10, look_ahead_per_consumer=40)
     if wide:
-        stage.broker = with_window(stage.broker, 8_192)
+        stage.broker = grow_window(stage.broker, 8_192)
     told = [stage.join("a", permits=20), stage.join("b", permits=5)]
     held = []
     for _ in range(300):

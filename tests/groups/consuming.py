@@ -17,9 +17,9 @@ from subreplay.semantics.timelines.group_timeline import GroupTimeline
 from subreplay.simulation.kafka.group_simulation import GroupReplay
 from subreplay.simulation.kafka.group_state import LOGGED
 from subreplay.simulation.kafka.simulation_parameters import MemberModel, SimulationParameters
-from subreplay.simulation.pulsar.broker.broker_records import NEVER, empty_records
+from subreplay.simulation.pulsar.broker.broker_records import NEVER, create_records
 from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
-from subreplay.simulation.pulsar.clients.client_state import Outcome
+from subreplay.simulation.pulsar.clients.client_state import DeliveryOutcome
 from subreplay.simulation.pulsar.service_model import Fixed
 
 TOPIC = "persistent://public/default/t"
@@ -60,7 +60,7 @@ def log(words, size=100):
             offset = ends.get(partition, 0)
             ends[partition] = offset + 1
             rows.append((at, at, 0, offset, -1, int(partition), size))
-    return np.array(rows, LOGGED).view(np.recarray) if rows else empty_records(0, LOGGED)
+    return np.array(rows, LOGGED).view(np.recarray) if rows else create_records(0, LOGGED)
 
 
 class Delivery:
@@ -72,7 +72,7 @@ class Delivery:
     def __init__(self, row, names):
         self.partition, self.offset, self.redeliveries, self.member, outcome, *times = row
         self.consumer = names[self.member] if self.member >= 0 else None
-        self.outcome = Outcome(outcome).name
+        self.outcome = DeliveryOutcome(outcome).name
         self.delivered_at, self.received_at, self.processed_at, self.acked_at = map(ms, times)
 
     def __repr__(self):
@@ -88,13 +88,13 @@ def _order(row):
 class Consumed:
     def __init__(self, replay, partitions):
         self.replay = replay
-        arrays = list(replay.deliveries())
-        self.lags = list(replay.lags())
+        arrays = list(replay.predict_deliveries())
+        self.lags = list(replay.take_lags())
         self.table = np.concatenate(arrays) if arrays else np.zeros(0)
         self.names = [process.event.consumer for process in replay.members.processes]
         rows = [Delivery(row, self.names) for rows in arrays for row in rows[[*Delivery.COLUMNS]].tolist()]
         self.rows = sorted(rows, key=_order)
-        self.timeline = GroupTimeline.from_rebalances(replay.coordinator.policy, partitions, replay.story())
+        self.timeline = GroupTimeline.from_rebalances(replay.coordinator.policy, partitions, replay.list_rebalances())
 
     def of(self, partition, offset):
         """The deliveries of one record, in order."""
@@ -109,14 +109,14 @@ class Consumed:
         named = [*self.names, None]
         return [
             (int(p.partition), named[p.member], named[p.blocker], ms(p.start), ms(p.end), int(p.records))
-            for p in sorted(self.replay.pauses(), key=lambda p: (p.start, p.partition))
+            for p in sorted(self.replay.collect_pauses(), key=lambda p: (p.start, p.partition))
         ]
 
     def generations(self):
         """(number, at, the partitions of each member by name) of every generation or target."""
         return [
             (g.number, ms(g.at), {self.names[m]: np.flatnonzero(g.owners == m).tolist() for m in g.members})
-            for g in self.replay.generations()
+            for g in self.replay.list_generations()
         ]
 
     def fetched_from(self, partition):
@@ -124,17 +124,33 @@ class Consumed:
         named = [*self.names, None]
         return [
             (ms(at), named[owners[which == partition][0]])
-            for at, which, owners in self.replay.fetchers()
+            for at, which, owners in self.replay.iterate_fetchers()
             if (which == partition).any()
         ]
 
     def rounds(self):
         """(since, at) of every decision."""
-        return [(ms(r.since), ms(r.at)) for r in self.replay.story()]
+        return [(ms(r.since), ms(r.at)) for r in self.replay.list_rebalances()]
 
 
-def consume(name, members, records, model=MODEL, *, partitions=4, instances=(), cut=None, profile="kafka-4.0",
-            options=None, size=100, others=None, further=(), at_first=None, topics=None, **parameters):  # fmt: skip
+def consume(
+    name,
+    members,
+    records,
+    model=MODEL,
+    *,
+    partitions=4,
+    instances=(),
+    cut=None,
+    profile="kafka-4.0",
+    options=None,
+    size=100,
+    others=None,
+    client_actions=(),
+    at_first=None,
+    topics=None,
+    **parameters,
+):
     options = {"initial_rebalance_delay_us": 0} | (options or {})
     counts = topics or {TOPIC: partitions}
     numbered = Partitions.from_counts(counts, topic_ids=derive_topic_ids(counts))
@@ -145,6 +161,6 @@ def consume(name, members, records, model=MODEL, *, partitions=4, instances=(), 
     parameters = {"heartbeat_interval": 10 * MILLISECOND} | parameters
     replay = GroupReplay(
         make_policy(name, profile, **options), numbered, list(story(members, instances)), arrays,
-        SimulationParameters(member=model, others=others or {}, **parameters), further, remembers=True,
+        SimulationParameters(member=model, others=others or {}, **parameters), client_actions, keeps_history=True,
     )  # fmt: skip
     return Consumed(replay, numbered)

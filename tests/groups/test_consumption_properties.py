@@ -130,7 +130,7 @@ def _one_member_at_a_time(found):
     delays,
 )
 @examples(50)
-def test_if_members_only_leave_no_record_comes_twice(name, history, log, model, assumed, delay):
+def test_if_members_only_leave_no_record_is_redelivered(name, history, log, model, assumed, delay):
     # a cooperative one that closes while its join waits cannot commit (``test_measured_facts``)
     found = run(name, history, log, model, assumed | {"max_poll_interval": 10**15}, delay)
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from subreplay.rows.model.words import KeyWords
-from subreplay.whatif.traffic.profile_builder import Profiler
-from subreplay.whatif.traffic.traffic_profile import TrafficProfile, joined
+from subreplay.whatif.traffic.profile_builder import ProfileBuilder
+from subreplay.whatif.traffic.traffic_profile import TrafficProfile, join_profiles
 
 TOPIC = "persistent://public/default/flights"
 
@@ -52,4 +52,4 @@ def profile(key: str) -> TrafficProfile:
             "size": pa.array(np.full(number, 200)),
         }
     )
-    return joined(list(Profiler(KeyWords.of(False, "subreplay")).profiles(table.to_batches())))
+    return join_profiles(list(ProfileBuilder(KeyWords.of(False, "subreplay")).build_profiles(table.to_batches())))

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.rows.model.words import KeyWords
-from subreplay.whatif.traffic.profile_builder import Profiler
+from subreplay.whatif.traffic.profile_builder import ProfileBuilder
 from subreplay.whatif.traffic.traffic_profile import TrafficProfile
 
 TOPIC = "persistent://t/ns/orders"
@@ -32,7 +32,7 @@ def traffic_of(keys: ArrayLike, partitions: int = 1, every: int = 1, sizes: Arra
         "sequence_id": pa.array(np.arange(rows)),
         "size": pa.array(np.broadcast_to(np.asarray(sizes, np.int64), rows)),
     }
-    return Profiler(KeyWords.of(False, "subreplay")).profile(pa.table(columns))
+    return ProfileBuilder(KeyWords.of(False, "subreplay")).build_profile(pa.table(columns))
 
 
 def group_story(scope: Scope, second: int = 10**9) -> tuple[MembershipEvent, ...]:

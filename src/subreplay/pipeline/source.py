@@ -136,7 +136,7 @@ class Source:
         messages, and is here, is it known that none has."""
         if self.config.date is not None:
             return True
-        return self.profiled.here is None or self.profiled.here.scattered
+        return self.profiled.here is None or self.profiled.here.has_scattered_keys
 
     @property
     def partitioned(self) -> bool:

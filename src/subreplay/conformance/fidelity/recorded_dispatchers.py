@@ -41,8 +41,8 @@ from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.membership import build_dispatcher_events
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.simulation.pulsar.broker.broker_state import DispatcherOptions
-from subreplay.simulation.pulsar.broker.dispatch_rules import Settings, settings_of
-from subreplay.simulation.pulsar.dispatcher_choice import options_of
+from subreplay.simulation.pulsar.broker.dispatch_rules import DispatchSettings, parse_settings
+from subreplay.simulation.pulsar.dispatcher_choice import build_options
 
 DEFAULT_QUEUE_SIZE = 1000
 """A client's receiver queue, where the recording does not tell it (row D-FLOW-1)."""
@@ -114,7 +114,7 @@ def read_recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDi
             scope,
             request.type,
             _build_timeline(policy, scope, dispatcher_events),
-            options_of(policy, settings, batch_index_acks=True),  # as the recorded brokers are set
+            build_options(policy, settings, batch_index_acks=True),  # as the recorded brokers are set
             table.filter((pc.field("topic") == scope.topic) & (pc.field("partition") == scope.partition)),
             dispatcher_events,
             tuple(r for r in receipts if r.topic == topic and r.subscription == subscription),
@@ -124,9 +124,9 @@ def read_recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDi
         )
 
 
-def _read_settings(folder: Path, scenario: Scenario) -> Settings:
+def _read_settings(folder: Path, scenario: Scenario) -> DispatchSettings:
     try:
-        return settings_of(scenario.broker_settings.by_name)
+        return parse_settings(scenario.broker_settings.by_name)
     except ConfigError as error:
         raise InputError(
             f"{folder / 'scenario.json'}: broker_settings: {error}. Correct the setting, or remove it."

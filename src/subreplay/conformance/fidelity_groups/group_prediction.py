@@ -97,7 +97,7 @@ class PlayedPlan(NamedTuple):
 
 def play_plan(recording: Recording, plan: PlannedGroup) -> PlayedPlan:
     """Play the plan of a recording."""
-    deliveries = [row for rows in plan.replay.deliveries() for row in rows]
+    deliveries = [row for rows in plan.replay.predict_deliveries() for row in rows]
     return PlayedPlan(plan, deliveries, build_predicted_intervals(plan.replay, plan.partitions, _find_end(recording)))
 
 
@@ -160,7 +160,7 @@ def _list_recorded(recording: Recording, decided: Iterable[CoordinatorDecision])
 def _list_predicted(plan: PlannedGroup, topic_partitions: list[TopicPartition]) -> Iterator[tuple[GenerationKey, int]]:
     """The same of the prediction."""
     names = [process.event.consumer for process in plan.replay.members.processes]
-    for generation in plan.replay.generations():
+    for generation in plan.replay.list_generations():
         if generation.members:
             owned: dict[str, set[TopicPartition]] = {names[m]: set() for m in generation.members}
             for number, owner in enumerate(generation.owners.tolist()):

@@ -21,8 +21,8 @@ from subreplay.conformance.fidelity_groups.recorded_coordinators import RequestD
 from subreplay.conformance.fidelity_groups.recorded_members import RecordedMembers
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies.kafka.assignor import TopicPartition
-from subreplay.simulation.kafka.coordinator_timers import Agenda
-from subreplay.simulation.kafka.group_members import Process
+from subreplay.simulation.kafka.coordinator_timers import TimerQueue
+from subreplay.simulation.kafka.group_members import MemberProcess
 from subreplay.simulation.kafka.simulation_parameters import SimulationParameters
 
 MAX_RACE_GAP = 5 * MS
@@ -38,7 +38,7 @@ class GroupReenactment:
     recording: Recording
     members: RecordedMembers
     coordinator: RequestDrivenClassic | RequestDrivenServer
-    agenda: Agenda
+    timers: TimerQueue
     accepted: list[tuple[Commit, bool]] = field(default_factory=list)
     closing: set[str] = field(default_factory=set)
     topics: dict[str, tuple[str, ...]] = field(default_factory=dict)  # that a consumer subscribes to
@@ -50,9 +50,9 @@ class GroupReenactment:
             if row.api in ("join_group", "consumer_group_heartbeat"):
                 self.changing.setdefault(row.consumer, []).append(row)
         for at, action in sorted(self._list_actions(), key=lambda one: one[0]):
-            self.agenda.enter(at, action)
-        while self.agenda:
-            at, action = self.agenda.pop()
+            self.timers.add(at, action)
+        while self.timers:
+            at, action = self.timers.pop()
             self.members.at(at)
             action()
 
@@ -66,7 +66,7 @@ class GroupReenactment:
         for request in recording.requests:
             yield request.received_at, partial(handle, request)
         for row in recording.happenings:
-            yield row.at, partial(self._handle_event, row)
+            yield row.at, partial(self._apply_event, row)
         for (at, consumer), rows in groupby(recording.polls, lambda row: (row.polled_at, row.consumer)):
             yield at, partial(self._handle_polls, consumer, list(rows))
         for commit in recording.commits:
@@ -74,11 +74,11 @@ class GroupReenactment:
 
     # who a row is about
 
-    def _find_member(self, member_id: str | None) -> Process | None:
+    def _find_member(self, member_id: str | None) -> MemberProcess | None:
         """The member of that id, if it is in the group."""
         return next((p for p in self.coordinator.present.values() if p.event.alias == member_id), None)
 
-    def _find_latest_process(self, consumer: str | None) -> Process | None:
+    def _find_latest_process(self, consumer: str | None) -> MemberProcess | None:
         """The latest process of a consumer."""
         return next((p for p in reversed(self.members.processes) if p.event.consumer == consumer), None)
 
@@ -88,19 +88,19 @@ class GroupReenactment:
             Scope(""), "join", row.consumer, now, now, instance_id=instance, topics=self.topics[row.consumer],
             alias=member_id,
         )  # fmt: skip
-        self.coordinator.came(event, len(self.members.processes))
+        self.coordinator.start_process(event, len(self.members.processes))
         self.coordinator.last[self.members.processes[-1].index] = self.members.now
 
-    def _handle_leave(self, process: Process) -> None:
+    def _handle_leave(self, process: MemberProcess) -> None:
         """A member says that it leaves: it closes, or did not poll in time and does not know."""
         if process.event.consumer in self.closing:
             self.members.release_cause = "closed"
-            self.members.end(process.index)
+            self.members.end_process(process.index)
         else:
             self.members.release_cause = "lost"
             self.members.evict(process.index)
         self.members.release_cause = "revoked"
-        self.coordinator.depart(process, "leave", self.members.now)
+        self.coordinator.remove_process(process, "leave", self.members.now)
 
     # what a request brings
 
@@ -139,35 +139,40 @@ class GroupReenactment:
         elif process is not None:
             coordinator.last[process.index] = self.members.now
             if (topics := row.request["subscribedTopicNames"]) is not None:
-                coordinator.subscribes(process, tuple(topics))
+                coordinator.change_subscription(process, tuple(topics))
             coordinator.handle_heartbeat(process, row.request["topicPartitions"] is not None)
 
     # what an application does
 
-    def _handle_event(self, row: Happening) -> None:
+    def _apply_event(self, row: Happening) -> None:
         process = self._find_latest_process(row.consumer)
         if row.event in ("subscribe", "subscription_changed"):
             self.topics[row.consumer or ""] = row.topics or ()
             self.closing.discard(row.consumer or "")
             if row.event == "subscription_changed" and isinstance(self.coordinator, RequestDrivenClassic) and process:
-                self.coordinator.subscribes(process, row.topics or ())
+                self.coordinator.change_subscription(process, row.topics or ())
         elif row.event == "assigned" and process is not None:
             self.coordinator.run_callbacks(process)
         elif row.event == "close_begin":
             self.closing.add(row.consumer or "")
-        elif row.event == "close_end" and process is not None and process.static and self.members.runs(process.index):
+        elif (
+            row.event == "close_end"
+            and process is not None
+            and process.static
+            and self.members.is_running(process.index)
+        ):
             self.members.release_cause = "closed"
             self.coordinator.goes_silent(process)
             self.members.release_cause = "revoked"
         elif row.event == "killed" and process is not None:
             self.members.release_cause = "killed"
-            self.coordinator.crashes(process)
+            self.coordinator.crash(process)
             self.members.release_cause = "revoked"
         elif row.event == "rewind":
             for seek in row.seeks:
                 self.members.rewind_position(row.consumer or "", TopicPartition(seek.topic, seek.partition), seek.to)
         elif row.event == "partitions_grown" and row.topic is not None and row.to is not None:
-            self.coordinator.grows(row.topic, row.to)
+            self.coordinator.grow_topic(row.topic, row.to)
 
     def _handle_polls(self, consumer: str, rows: list[Poll]) -> None:
         counts: dict[TopicPartition, int] = {}
@@ -205,13 +210,13 @@ def reenact_group(recording: Recording) -> GroupReenactment:
     scenario = recording.scenario
     first = scenario.consumers[0]
     policy: Any = build_policy(scenario)
-    partitions, agenda = build_partitions(recording), Agenda()
+    partitions, timers = build_partitions(recording), TimerQueue()
     parameters = SimulationParameters(
         max_poll_interval=int(first.props.get("max.poll.interval.ms", 300_000)) * MS,
         reset=first.props.get("auto.offset.reset", "latest"),
     )
     members = RecordedMembers(partitions, parameters, recording.records, recording.polls)
     kind = RequestDrivenServer if policy.rebalance == "server" else RequestDrivenClassic
-    reenactment = GroupReenactment(recording, members, kind(policy, partitions, members, agenda), agenda)
+    reenactment = GroupReenactment(recording, members, kind(policy, partitions, members, timers), timers)
     reenactment.play()
     return reenactment

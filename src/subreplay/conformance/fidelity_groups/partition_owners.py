@@ -60,7 +60,7 @@ def build_predicted_intervals(replay: GroupReplay, partitions: Partitions, end: 
     names = [process.event.consumer for process in replay.members.processes]
     open_intervals: dict[int, tuple[int, int]] = {}  # partition -> member, since
     intervals_by_partition: dict[int, list[FetchInterval]] = defaultdict(list)
-    for at, which, owners in replay.fetchers():
+    for at, which, owners in replay.iterate_fetchers():
         for number, owner in zip(which.tolist(), owners.tolist(), strict=True):
             before = open_intervals.pop(number, None)
             if before is not None and before[1] < at:
@@ -69,7 +69,7 @@ def build_predicted_intervals(replay: GroupReplay, partitions: Partitions, end: 
                 open_intervals[number] = owner, at
     for number, (owner, since) in open_intervals.items():
         intervals_by_partition[number].append(FetchInterval(since, end, names[owner]))
-    for start, stop, owner, which in replay.believed():
+    for start, stop, owner, which in replay.iterate_stale_assignments():
         for number in which.tolist():
             after = min((one.start for one in intervals_by_partition[number] if one.start >= start), default=end)
             intervals_by_partition[number].append(FetchInterval(start, min(stop, after, end), names[owner]))

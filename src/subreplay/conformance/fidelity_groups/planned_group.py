@@ -30,7 +30,7 @@ from subreplay.simulation.kafka.simulation_parameters import (
     SimulationParameters,
     Stall,
 )
-from subreplay.simulation.pulsar.broker.broker_records import Records, empty_records
+from subreplay.simulation.pulsar.broker.broker_records import Records, create_records
 
 MS, SECOND = 1_000_000, 1_000_000_000
 START_TIME = 25 * MS
@@ -99,7 +99,7 @@ def list_runs(recording: Recording, count: int, ids: bool = True, starts: bool =
             [log.copy().view(np.recarray)],
             _build_parameters(scenario, events[0].consumer, 2 * len(log), loading),
             list(_list_further_actions(scenario)),
-            remembers=True,
+            keeps_history=True,
         )
         yield PlannedGroup(replay, partitions)
 
@@ -164,7 +164,7 @@ def measure_loading_time(recording: Recording) -> int:
 
 def build_log(records: Sequence[Record], partitions: Partitions) -> Records:
     """What was produced, as a replay reads it: in order of time, within a partition in order of the log."""
-    rows = empty_records(len(records), LOGGED)
+    rows = create_records(len(records), LOGGED)
     for row, record in zip(rows, records, strict=True):
         row.partition = partitions.find_number(Scope(record.topic, record.partition))
         row.at = record.produced_at

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from subreplay.adapters.kafka_recording.rows import Application
-from subreplay.simulation.pulsar.service_model import Empirical, InTurn, Service
+from subreplay.simulation.pulsar.service_model import Empirical, Service, TimesInOrder
 
 SLEEP_OVERHEAD = 157_000
 """A sleep lasts so much longer (ns, the median of 60,000)."""
@@ -20,7 +20,7 @@ def build_service(one: Application, records: int) -> Service:
     if one.seed is None or not records:
         return Empirical((*(-mean * math.log1p(-q / 1_000) for q in range(1_000)), mean * 9.2))
     times = (-math.log(1 - value) * mean + SLEEP_OVERHEAD for value in generate_java_doubles(one.seed))
-    return InTurn(tuple(islice(times, records)))
+    return TimesInOrder(tuple(islice(times, records)))
 
 
 def generate_java_doubles(seed: int) -> Iterator[float]:

@@ -15,10 +15,15 @@ from subreplay.reports.assemble.loads import messages_by_window
 from subreplay.reports.data import Flow, ScenarioConsumer, ScenarioView, WindowLoad
 from subreplay.reports.figures import DispatchFigures, Figures, Row
 from subreplay.rows.model.words import instant
-from subreplay.whatif.fair_share import connected, even_share, even_shares, most_connected
-from subreplay.whatif.handovers import changes, handovers
-from subreplay.whatif.idle_consumers import idle, unowned
-from subreplay.whatif.message_assignment import Plan
+from subreplay.whatif.fair_share import (
+    compute_fair_share,
+    compute_fair_shares,
+    count_most_connected,
+    find_connected_intervals,
+)
+from subreplay.whatif.handovers import find_handovers, group_changes
+from subreplay.whatif.idle_consumers import explain_idle_consumers, explain_unowned_messages
+from subreplay.whatif.message_assignment import ScenarioPlan
 
 TELLING = 10  # messages for each connected consumer; a window with fewer tells nothing about balance
 FLOWS = 60  # of a scenario
@@ -28,7 +33,7 @@ NO_TRAFFIC: Final[Row] = {"messages": 0, "keys": 0, "messages_moved": 0, "keys_m
 
 
 def scenario_views(
-    plans: Iterable[Plan], figures: Figures, replayed: Iterable[DispatchFigures] = ()
+    plans: Iterable[ScenarioPlan], figures: Figures, replayed: Iterable[DispatchFigures] = ()
 ) -> tuple[ScenarioView, ...]:
     """Scenarios side by side. Of one whose dispatch was ``replayed``, consumers have what they took in the replay."""
     by_plan: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
@@ -38,18 +43,20 @@ def scenario_views(
     return tuple(_view(plan, by_plan[plan.name], figures, replays.get(plan.name)) for plan in plans)
 
 
-def _view(plan: Plan, rows: dict[str, list[Row]], figures: Figures, replay: DispatchFigures | None) -> ScenarioView:
+def _view(
+    plan: ScenarioPlan, rows: dict[str, list[Row]], figures: Figures, replay: DispatchFigures | None
+) -> ScenarioView:
     extent, width, hottest = figures.extent, figures.width, figures.hottest
     if replay is not None:
         rows = rows | _taken(rows, replay)
         extent = {**extent, "last": replay.end}
         width = next((row["width"] for row in replay.taken if row["window"] is not None), width)
     first, last = extent["first"], extent["last"] + 1
-    intervals = connected(plan.timelines.values(), last)
+    intervals = find_connected_intervals(plan.timelines.values(), last)
     served = [row for row in rows["window"] if row["consumer"] is not None]
     sums = messages_by_window(served)
-    shares = even_shares(intervals, sums, width)
-    even = even_share(shares, sums)
+    shares = compute_fair_shares(intervals, sums, width)
+    even = compute_fair_share(shares, sums)
     whole = rows["scenario"][0] if rows["scenario"] else NO_TRAFFIC
     messages, owned = whole["messages"], sum(sums.values())
     consumers = _consumers(plan, rows["consumer"], owned, even, extent, replay)
@@ -65,7 +72,7 @@ def _view(plan: Plan, rows: dict[str, list[Row]], figures: Figures, replay: Disp
         name=plan.name,
         policy=plan.policy.name,
         profile=plan.policy.profile,
-        consumers=most_connected(intervals, first, last),
+        consumers=count_most_connected(intervals, first, last),
         messages=messages,
         max_share=max_share,
         even_share=even,
@@ -79,7 +86,7 @@ def _view(plan: Plan, rows: dict[str, list[Row]], figures: Figures, replay: Disp
         traffic_moved=(whole["messages_moved"] / messages if messages else 0.0) if owns else None,
         keys_moved=whole["keys_moved"] if owns else 0,
         unowned=messages - owned if replay is None else never,
-        unowned_why=_never(never) if replay is not None else unowned(plan, rows["move"]),
+        unowned_why=_never(never) if replay is not None else explain_unowned_messages(plan, rows["move"]),
         per_consumer=consumers,
         replayed=replay is not None,
         note="; ".join(filter(None, notes)),
@@ -125,7 +132,7 @@ def _load(
 
 
 def _consumers(
-    plan: Plan, rows: Iterable[Row], owned: int, even: float, extent: Row, replay: DispatchFigures | None
+    plan: ScenarioPlan, rows: Iterable[Row], owned: int, even: float, extent: Row, replay: DispatchFigures | None
 ) -> tuple[ScenarioConsumer, ...]:
     """What each consumer would have got; those that would have got nothing come last, with the reason."""
     given = [
@@ -136,7 +143,7 @@ def _consumers(
         if r["consumer"] is not None
     ]
     dispatched = None if replay is None else max((row["delivered_until"] for row in replay.taken), default=0)
-    reasons = idle(plan, {one.consumer for one in given}, extent["first"], extent["last"], dispatched)
+    reasons = explain_idle_consumers(plan, {one.consumer for one in given}, extent["first"], extent["last"], dispatched)
     return (*given, *(ScenarioConsumer(name, 0, 0, 0, 0.0, 0.0, why) for name, why in reasons.items()))
 
 
@@ -149,15 +156,15 @@ def _telling_skews(served: Iterable[Row], sums: Mapping[int, int], even: Mapping
     ]
 
 
-def _moved(plan: Plan, first: int, last: int) -> tuple[int, float, tuple[Flow, ...]]:
+def _moved(plan: ScenarioPlan, first: int, last: int) -> tuple[int, float, tuple[Flow, ...]]:
     """Changes of the members while there was traffic, of the dispatcher with the most; how much of the space changed
     hands at one of them, on average over changes and dispatchers; and from whom to whom, the most first."""
     low, high = plan.policy.space
     most, of_all = 0, 0
     passed_on: dict[tuple[str, str], int] = defaultdict(int)
     for timeline in plan.timelines.values():
-        among = [change[-1].index for change in changes(timeline) if first < change[0].start.at < last]
-        passed = handovers(timeline)
+        among = [change[-1].index for change in group_changes(timeline) if first < change[0].start.at < last]
+        passed = find_handovers(timeline)
         taken, named = np.isin(passed.epoch, among), len(passed.names)
         pairs, number = np.unique((passed.before * named + passed.after)[taken], return_inverse=True)
         sums = np.bincount(number, passed.slots[taken], len(pairs)).astype(np.int64)
@@ -171,7 +178,7 @@ def _moved(plan: Plan, first: int, last: int) -> tuple[int, float, tuple[Flow, .
     return most, sum(passed_on.values()) / space / max(1, of_all), flows
 
 
-def _producers(plan: Plan, rows: Mapping[str, list[Row]]) -> str:
+def _producers(plan: ScenarioPlan, rows: Mapping[str, list[Row]]) -> str:
     """Other partitions, and what is sent elsewhere."""
     if plan.routing is None:
         return ""
@@ -184,7 +191,7 @@ def _producers(plan: Plan, rows: Mapping[str, list[Row]]) -> str:
     )
 
 
-def _retained(plan: Plan, rows: Mapping[str, list[Row]]) -> str:
+def _retained(plan: ScenarioPlan, rows: Mapping[str, list[Row]]) -> str:
     """What retention would have kept when the last message came, partition by partition."""
     if plan.retention is None:
         return ""
@@ -198,7 +205,7 @@ def _retained(plan: Plan, rows: Mapping[str, list[Row]]) -> str:
     return f"retention keeps {messages:,} messages, {size:,} bytes ({'; '.join(kept[:PARTITIONS])}{more})"
 
 
-def _assumed(plan: Plan, lacking: Collection[Need]) -> str:
+def _assumed(plan: ScenarioPlan, lacking: Collection[Need]) -> str:
     """What is assumed of messages without a key, where the data do not tell what spreads them."""
     if Need.STICKY_KEYS not in lacking or plan.policy.routing != "slot" or not has_keyless_spread(plan.policy.profile):
         return ""
@@ -208,7 +215,7 @@ def _assumed(plan: Plan, lacking: Collection[Need]) -> str:
     )
 
 
-def _rejected(plan: Plan) -> str:
+def _rejected(plan: ScenarioPlan) -> str:
     reasons = {
         f"{epoch.cause.label}: {epoch.rejected.reason}"
         for timeline in plan.timelines.values()

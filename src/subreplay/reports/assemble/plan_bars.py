@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from subreplay.reports import words
 from subreplay.reports.plan_data import FrontPoint, PlanBar, PlanBars
-from subreplay.whatif.planning.questions.answer import Answer, Question
-from subreplay.whatif.planning.questions.policy_loads import names
+from subreplay.whatif.planning.questions.answer import PlanAnswer, Question
+from subreplay.whatif.planning.questions.policy_loads import name_consumers
 from subreplay.whatif.planning.questions.size_questions import ConsumerFigures
 
 MOST_BARS = 12
@@ -27,7 +27,7 @@ class _Drawn(NamedTuple):
     bound: bool = False
 
 
-def plan_bars(answer: Answer, amount: Callable[[float | None, str], str]) -> PlanBars | None:
+def plan_bars(answer: PlanAnswer, amount: Callable[[float | None, str], str]) -> PlanBars | None:
     """The picture of an answer, with ``amount`` for a figure in words; None where it has none."""
     if answer.question not in _BARS:
         return None
@@ -57,15 +57,15 @@ def _drawable(value: float | None) -> float | None:
 _Picture = tuple[_Drawn, str, Iterable[_Row]]
 
 
-def _capacity(answer: Answer) -> _Picture:
-    found = answer.found
-    every = sorted(zip(found.worst, found.mean, names(len(found.mean)), strict=True), key=lambda row: -row[0])
+def _capacity(answer: PlanAnswer) -> _Picture:
+    found = answer.figures
+    every = sorted(zip(found.worst, found.mean, name_consumers(len(found.mean)), strict=True), key=lambda row: -row[0])
     rows = [_Row(name, worst, mean) for worst, mean, name in every]
     return _Drawn("Utilisation", "in the worst window", "on average", 1.0, "all that it can do:"), "share", rows
 
 
-def _consumers(answer: Answer) -> _Picture:
-    found: ConsumerFigures = answer.found
+def _consumers(answer: PlanAnswer) -> _Picture:
+    found: ConsumerFigures = answer.figures
     rows = [
         _Row(
             f"{one.policy}, {words.plural(one.consumers, 'consumer') if one.consumers else 'no number is enough'}",
@@ -79,36 +79,36 @@ def _consumers(answer: Answer) -> _Picture:
     return drawn, "share" if kind == "utilisation" else "ns", rows
 
 
-def _partitions(answer: Answer) -> _Picture:
+def _partitions(answer: PlanAnswer) -> _Picture:
     rows = [
         _Row(words.plural(one.partitions, "partition"), float(one.worst), float(one.bound),
              f"{one.partitions:,} partitions" == answer.best)
-        for one in answer.found
+        for one in answer.figures
     ]  # fmt: skip
     return _Drawn("The busiest partition", "in its worst window", "at least, with any routing"), answer.unit, rows
 
 
-def _rollout(answer: Answer) -> _Picture:
-    ways = answer.found.ways
+def _rollout(answer: PlanAnswer) -> _Picture:
+    ways = answer.figures.ways
     rows = [_Row(way.name, way.handed_over, way.unowned, way is ways[0]) for way in ways]
     title = "What is handed over, in parts of the traffic"
     drawn = _Drawn(title, "handed over", "without an owner meanwhile", answer.bound, "at least", bound=True)
     return drawn, "times", rows
 
 
-def _upgrade(answer: Answer) -> _Picture:
-    rows = [_Row(row.profile, row.traffic) for row in answer.found[1:] if not row.refused]
-    return _Drawn("Traffic that gets another owner", f"elsewhere than under {answer.found[0].profile}"), "share", rows
+def _upgrade(answer: PlanAnswer) -> _Picture:
+    rows = [_Row(row.profile, row.traffic) for row in answer.figures[1:] if not row.refused]
+    return _Drawn("Traffic that gets another owner", f"elsewhere than under {answer.figures[0].profile}"), "share", rows
 
 
-def _static(answer: Answer) -> _Picture:
-    found = answer.found
+def _static(answer: PlanAnswer) -> _Picture:
+    found = answer.figures
     rows = [_Row(f"{one.timeout / 1e9:g} s", float(one.rebalances), float(one.moved)) for one in found.timeouts]
     limit = float(found.before.rebalances)
     return _Drawn("Rebalances by session timeout", "rebalances", "partitions moved", limit, "as recorded:"), "", rows
 
 
-_BARS: Mapping[Question, Callable[[Answer], _Picture]] = {
+_BARS: Mapping[Question, Callable[[PlanAnswer], _Picture]] = {
     "capacity": _capacity,
     "consumers": _consumers,
     "partitions": _partitions,
@@ -118,11 +118,11 @@ _BARS: Mapping[Question, Callable[[Answer], _Picture]] = {
 }
 
 
-def front_points(answer: Answer) -> tuple[FrontPoint, ...]:
+def front_points(answer: PlanAnswer) -> tuple[FrontPoint, ...]:
     """Policies by balance and moves, of the question that compares them."""
     if answer.question != "policy":
         return ()
-    rows, front = answer.found.rows, answer.found.front
+    rows, front = answer.figures.rows, answer.figures.front
     return tuple(
         FrontPoint(row.policy, row.skew, row.moves, row.ordered, best) for row, best in zip(rows, front, strict=True)
     )

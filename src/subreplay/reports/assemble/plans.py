@@ -11,18 +11,18 @@ from subreplay.reports.assemble.plan_bars import front_points, plan_bars
 from subreplay.reports.plan_data import PlanTable, PlanText, PlanView
 from subreplay.rows.model.words import instant
 from subreplay.whatif.planning import client_code
-from subreplay.whatif.planning.questions.answer import Answer, Question
-from subreplay.whatif.planning.questions.policy_loads import names
-from subreplay.whatif.planning.questions.size_questions import ConsumerFigures, Fragility, Wanted
+from subreplay.whatif.planning.questions.answer import PlanAnswer, Question
+from subreplay.whatif.planning.questions.policy_loads import name_consumers
+from subreplay.whatif.planning.questions.size_questions import ConsumerFigures, Fragility, SizingTarget
 from subreplay.whatif.planning.rollout import Rollout
-from subreplay.whatif.planning.sensitivity import OtherDay
+from subreplay.whatif.planning.sensitivity import DayCheck
 
 MOST_ROWS = 200
 _LEAST_SHOWN = 12
 """Ways of a rollout that a report shows."""
 
 
-def plan_view(answer: Answer) -> PlanView:
+def plan_view(answer: PlanAnswer) -> PlanView:
     """The answer as a report shows it."""
     tables, texts = _TABLES[answer.question](answer)
     second = answer.runner_up
@@ -88,9 +88,9 @@ def _table(
                      max(len(every) - MOST_ROWS, 0))  # fmt: skip
 
 
-def _ranges(answer: Answer) -> Shown:
-    found = answer.found
-    called, total = names(len(found.ranges)), max(sum(found.loads), 1)
+def _ranges(answer: PlanAnswer) -> Shown:
+    found = answer.figures
+    called, total = name_consumers(len(found.ranges)), max(sum(found.loads), 1)
     table = _table(
         "Ranges",
         {"consumer": False, "first slot": True, "last slot": True, "weight": True, "share": True},
@@ -101,16 +101,16 @@ def _ranges(answer: Answer) -> Shown:
         ),
     )  # fmt: skip
     texts = (
-        PlanText("Java client", client_code.java(called, found.ranges)),
-        PlanText("Python client", client_code.python(called, found.ranges)),
-        PlanText("Members of a scenario", client_code.run_file(called, found.ranges)),
+        PlanText("Java client", client_code.format_java(called, found.ranges)),
+        PlanText("Python client", client_code.format_python(called, found.ranges)),
+        PlanText("Members of a scenario", client_code.format_run_file(called, found.ranges)),
         PlanText("Broker", client_code.SETTINGS),
     )
     return (table,), texts
 
 
-def _consumers(answer: Answer) -> Shown:
-    found: ConsumerFigures = answer.found
+def _consumers(answer: PlanAnswer) -> Shown:
+    found: ConsumerFigures = answer.figures
     unit = "share" if found.wanted.kind == "utilisation" else "ns"
     table = _table(
         f"The fewest consumers with {_limit(found.wanted)}",
@@ -133,7 +133,7 @@ def _consumers(answer: Answer) -> Shown:
     return (table, hot), ()
 
 
-def _limit(wanted: Wanted) -> str:
+def _limit(wanted: SizingTarget) -> str:
     if wanted.kind == "latency":
         return f"{words.percent(wanted.share)} of the messages done within {words.nanos(round(wanted.most))}"
     if wanted.kind == "drain":
@@ -141,7 +141,7 @@ def _limit(wanted: Wanted) -> str:
     return f"utilisation up to {words.percent(wanted.most)} in {words.percent(wanted.share)} of the windows"
 
 
-def _partitions(answer: Answer) -> Shown:
+def _partitions(answer: PlanAnswer) -> Shown:
     table = _table(
         "Numbers of partitions",
         {"number": True, "worst": True, "bound": True, "share": True, "keys moved": True, "traffic moved": True,
@@ -150,15 +150,15 @@ def _partitions(answer: Answer) -> Shown:
             (f"{one.partitions:,}", _bare(one.worst, answer.unit), _bare(one.bound, answer.unit),
              words.percent(one.share), words.count(one.keys_moved), words.percent(one.moved), words.count(one.empty),
              words.count(one.idle))
-            for one in answer.found
+            for one in answer.figures
         ),
-        (f"{one.partitions:,} partitions" == answer.best for one in answer.found),
+        (f"{one.partitions:,} partitions" == answer.best for one in answer.figures),
     )  # fmt: skip
     return (table,), ()
 
 
-def _policy(answer: Answer) -> Shown:
-    rows = answer.found.rows
+def _policy(answer: PlanAnswer) -> Shown:
+    rows = answer.figures.rows
     table = _table(
         "Policies; those marked are on the front of balance, moves and order",
         {"policy": False, "profile": False, "worst window": True, "bound": True, "moves on a join": True,
@@ -168,13 +168,13 @@ def _policy(answer: Answer) -> Shown:
              words.percent(row.left), "kept" if row.ordered else "not kept", words.count(row.idle))
             for row in rows
         ),
-        answer.found.front,
+        answer.figures.front,
     )  # fmt: skip
     return (table,), ()
 
 
-def _rollout(answer: Answer) -> Shown:
-    ways: tuple[Rollout, ...] = answer.found.ways
+def _rollout(answer: PlanAnswer) -> Shown:
+    ways: tuple[Rollout, ...] = answer.figures.ways
     named = [way for way in ways if not way.name.startswith("one by one, ") or "first" in way.name]
     shown = [*ways[:_LEAST_SHOWN], *(way for way in named if way not in ways[:_LEAST_SHOWN])]
     table = _table(
@@ -190,7 +190,7 @@ def _rollout(answer: Answer) -> Shown:
     return (table,), ()
 
 
-def _upgrade(answer: Answer) -> Shown:
+def _upgrade(answer: PlanAnswer) -> Shown:
     table = _table(
         "Profiles beside the present one, which is marked",
         {"profile": False, "keys elsewhere": True, "traffic elsewhere": True, "busiest": True, "refused joins": True,
@@ -200,22 +200,28 @@ def _upgrade(answer: Answer) -> Shown:
             if row.refused
             else (row.profile, f"{row.keys:,} of {row.of:,}", words.percent(row.traffic), words.percent(row.busiest),
                   words.count(row.rejected), row.waits)
-            for row in answer.found
+            for row in answer.figures
         ),
-        (number == 0 for number, _ in enumerate(answer.found)),
+        (number == 0 for number, _ in enumerate(answer.figures)),
     )  # fmt: skip
     return (table,), ()
 
 
-def _static(answer: Answer) -> Shown:
-    found = answer.found
+def _static(answer: PlanAnswer) -> Shown:
+    found = answer.figures
     rows = [("as recorded", words.count(found.before.rebalances), words.MISSING, words.count(found.before.moved),
              words.MISSING, words.MISSING)]  # fmt: skip
     rows += [
-        (words.nanos(one.timeout), words.count(one.rebalances), words.count(found.spared(one)), words.count(one.moved),
-         words.nanos(one.away), words.nanos(one.longest))
+        (
+            words.nanos(one.timeout),
+            words.count(one.rebalances),
+            words.count(found.count_spared(one)),
+            words.count(one.moved),
+            words.nanos(one.away),
+            words.nanos(one.longest),
+        )
         for one in found.timeouts
-    ]  # fmt: skip
+    ]
     table = _table(
         "Session timeouts of static members",
         {"timeout": False, "rebalances": True, "spared": True, "partitions moved": True, "members away": True,
@@ -225,14 +231,14 @@ def _static(answer: Answer) -> Shown:
     return (table,), ()
 
 
-def _capacity(answer: Answer) -> Shown:
-    found = answer.found
+def _capacity(answer: PlanAnswer) -> Shown:
+    found = answer.figures
     busy = _table(
         "Utilisation",
         {"consumer": False, "on average": True, "worst window": True},
         (
             (name, words.percent(mean), words.percent(worst))
-            for name, mean, worst in zip(names(len(found.mean)), found.mean, found.worst, strict=True)
+            for name, mean, worst in zip(name_consumers(len(found.mean)), found.mean, found.worst, strict=True)
         ),
     )
     if found.fit is None:
@@ -252,7 +258,7 @@ def _capacity(answer: Answer) -> Shown:
     return (busy, model, goodness), ()
 
 
-_TABLES: Mapping[Question, Callable[[Answer], Shown]] = {
+_TABLES: Mapping[Question, Callable[[PlanAnswer], Shown]] = {
     "ranges": _ranges,
     "consumers": _consumers,
     "partitions": _partitions,
@@ -264,10 +270,10 @@ _TABLES: Mapping[Question, Callable[[Answer], Shown]] = {
 }
 
 
-def _fragile(answer: Answer) -> Iterable[str]:
-    known: Any = answer.fragile
+def _fragile(answer: PlanAnswer) -> Iterable[str]:
+    known: Any = answer.sensitivity
     if isinstance(known, Fragility):
-        unit = "share" if answer.found.wanted.kind == "utilisation" else "ns"
+        unit = "share" if answer.figures.wanted.kind == "utilisation" else "ns"
         for other in known.traffic:
             kept = "still kept" if other.kept else "no longer kept"
             yield f"With {words.percent(other.times)} of the traffic: {amount(other.measured, unit)}, {kept}."
@@ -275,7 +281,7 @@ def _fragile(answer: Answer) -> Iterable[str]:
             kept = "still kept" if known.lost.kept else "no longer kept"
             yield f"With the worst consumer lost: {amount(known.lost.measured, unit)}, {kept}."
     elif known:
-        days: tuple[OtherDay, ...] = known
+        days: tuple[DayCheck, ...] = known
         worst = max(days, key=lambda day: day.regret)
         yield (
             f"Judged on {words.plural(len(days), 'day')} that it was not made from: on the worst of them, "
