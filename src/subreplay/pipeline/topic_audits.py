@@ -82,38 +82,37 @@ class AuditTopics:
             try:
                 kept = engine.tables(None)
                 result = story.audit(engine, run.config, tables=kept, given=given, shown_engine=self.engine)
-                delay = _worst_delay(result.tables["violations"])
-                row = overview_row(result.report, run.owner, EXIT[result.verdict], delay)
-                report, page = to_json(result.report), to_html(result.report)
+                audited = finished_row(run, result)
             except Exception as error:
-                yield "audits", audit_row(failed_row(run, error))
+                yield "audits", failed_row(run, error)
                 return
             for name, dataset in result.tables.items():
                 assert isinstance(dataset, LocalDataset)
                 yield from ((name, batch) for batch in Chain(tuple(dataset.tasks())).batches())
-            yield "audits", audit_row(row, report, page)
+            yield "audits", audited
 
 
-def failed_row(run: SubscriptionRun, error: Exception) -> OverviewRow:
-    """The row of a subscription whose audit ended with an error."""
+def finished_row(run: SubscriptionRun, result: story.Result) -> pa.RecordBatch:
+    """The row of ``AUDITS`` of a subscription whose audit has a result."""
+    waited = result.tables["violations"].where(field("verdict") == "invalid").select(["waited"]).table()["waited"]
+    longest = pc.max(waited).as_py()
+    delay = None if longest is None else int(longest) * 1_000
+    row = overview_row(result.report, run.owner, EXIT[result.verdict], delay)
+    return _audit_row(row, to_json(result.report), to_html(result.report))
+
+
+def failed_row(run: SubscriptionRun, error: Exception) -> pa.RecordBatch:
+    """The same of a subscription whose audit ended with an error."""
     found: SubreplayError | None = failures.explain_failure(error)
     if found is None:
         found = EnvironmentFailed(f"a fault of subreplay, please report it: {type(error).__name__}: {error}")
-    return OverviewRow(run.name, run.topic, run.owner, FAILED, found.exit_code, str(found))
+    return _audit_row(OverviewRow(run.name, run.topic, run.owner, FAILED, found.exit_code, str(found)))
 
 
-def audit_row(row: OverviewRow, report: str | None = None, page: str | None = None) -> pa.RecordBatch:
-    """One row of ``AUDITS``."""
+def _audit_row(row: OverviewRow, report: str | None = None, page: str | None = None) -> pa.RecordBatch:
     texts = [None if text is None else text.encode() for text in (report, page)]
     values = [[ROW.dump_json(row)], [texts[0]], [texts[1]]]
     return pa.RecordBatch.from_arrays([pa.array(value, pa.binary()) for value in values], schema=AUDITS)
-
-
-def _worst_delay(violations: Any) -> int | None:
-    """The longest that a message waited past due, of findings that fail, ns."""
-    waited = violations.where(field("verdict") == "invalid").select(["waited"]).table()["waited"]
-    longest = pc.max(waited).as_py()
-    return None if longest is None else int(longest) * 1_000
 
 
 class _Rows:

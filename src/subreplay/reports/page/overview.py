@@ -18,7 +18,7 @@ COLUMNS: Final = (
     ("waiting", "Waiting", "Messages that waited too long, or were never delivered"),
     ("worst_delay", "Worst delay", "The longest that a message waited past due, of those findings"),
     ("redelivery_rate", "Redelivered", "Redeliveries of all deliveries"),
-    ("skew", "Skew", "The largest share of a consumer over an even share"),
+    ("skew", "Skew", "The largest share of a consumer over a fair share"),
     ("deliveries", "Deliveries", ""),
     ("owner", "Owner", ""),
 )
