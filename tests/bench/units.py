@@ -1,10 +1,10 @@
 """What many small units cost: ``python -m tests.bench.units [deliveries]`` prints a table.
 
-The same deliveries lie in 8, 1,000 and 5,000 topic partitions, and go to 1,000 consumers instead of eight. They also lie
-in 64 topics of one table, which one run audits as 64 subscriptions, and in the 64 partitions of one topic. Each audit
-is a program of its own on the local engine. It runs once before it is measured, so that compiled code is there. Counted
-are CPU seconds of the program and of the processes that it has started. The last column is how many times as many they
-are as those of another row: of 8 partitions, and of 64 topics those of 64 partitions.
+The same deliveries lie in 8, 1,000 and 5,000 topic partitions, and go to 1,000 consumers instead of eight. They also
+lie in 64 topics of one table, which one run audits as 64 subscriptions, and in the 64 partitions of one topic. Each
+audit is a program of its own on the local engine. It runs once before it is measured, so that compiled code is there.
+Counted are CPU seconds of the program and of the processes that it has started. The last column is how many times as
+many they are as those of another row: of 8 partitions, and of 64 topics those of 64 partitions.
 """
 
 from __future__ import annotations
