@@ -30,12 +30,12 @@ FAILS = {"failure_rate": 1.0, "nack_delay": 100 * MILLISECOND}
 WAIT_NAMES = ("start", "end", "hash", "consumer", "blocker", "entries")
 
 
-def consumer(service_ms=1, **settings):
+def build_consumer(service_ms=1, **settings):
     """A consumer that works for so long on each message."""
     return ConsumerModel(service=Fixed(service_ms * MILLISECOND), **settings)
 
 
-def ms(time):
+def to_ms(time):
     return None if time < 0 else time / MILLISECOND
 
 
@@ -52,7 +52,7 @@ class Delivery:
             row["retries"],
         )
         for name in ("delivered_at", "received_at", "acked_at", "nacked_at"):
-            setattr(self, name, ms(row[name]))
+            setattr(self, name, to_ms(row[name]))
 
     def __repr__(self):
         return f"{self.consumer}:{self.ordinal} {self.outcome} {self.delivered_at} {self.received_at} {self.acked_at}"
@@ -85,12 +85,12 @@ class Predicted:
         rows = sorted(self.replay.collect_waits().tolist())
         named = [dict(zip(WAIT_NAMES, row, strict=True)) for row in rows]
         return [
-            (self.names[w["consumer"]], self.names[w["blocker"]], ms(w["start"]), ms(w["end"]), w["entries"])
+            (self.names[w["consumer"]], self.names[w["blocker"]], to_ms(w["start"]), to_ms(w["end"]), w["entries"])
             for w in named
         ]
 
 
-def timed(words):
+def parse_timed(words):
     """(word, ns) of words such as ``20:-a``."""
     at, found = 0, []
     for word in words.split():
@@ -101,10 +101,10 @@ def timed(words):
     return found
 
 
-def timeline(name, profile, members, partition=-1, **options):
+def build_timeline(name, profile, members, partition=-1, **options):
     scope = Scope("persistent://public/default/t", partition)
     events = []
-    for seq, (word, at) in enumerate(timed(members)):
+    for seq, (word, at) in enumerate(parse_timed(members)):
         sign, who, priority, ranges = WORD.fullmatch(word).groups()
         pairs = None if ranges is None else tuple(tuple(map(int, r.split("-"))) for r in ranges.split(",") if r)
         instant = Instant(at, seq)
@@ -112,9 +112,9 @@ def timeline(name, profile, members, partition=-1, **options):
     return Timeline.fold(make_policy(name, profile, **options), scope, events)
 
 
-def log(policy, keys, **columns):
+def build_log(policy, keys, **columns):
     """Entries; ``columns`` give a value for all, or one each."""
-    words = timed(keys)
+    words = parse_timed(keys)
     hashes = np.array([murmur3_32(key.encode()) for key, _ in words], np.uint32)
     rows = log_of(policy, np.array([at for _, at in words], np.int64), hashes)
     for name, values in columns.items():
@@ -137,8 +137,8 @@ def predict(
     partition=-1,
     **prediction,
 ):
-    story = timeline(name, profile, members, partition, **(options or {}))
-    rows = log(story.policy, keys, **(columns or {}))
+    story = build_timeline(name, profile, members, partition, **(options or {}))
+    rows = build_log(story.policy, keys, **(columns or {}))
     arrays = [rows] if cut is None else [rows[at : at + cut] for at in range(0, len(rows), cut)]
     replay = SubscriptionReplay(story, arrays, Prediction(consumer=model, **prediction), settings)
     return Predicted(replay, NEVER if until is None else round(until * MILLISECOND))

@@ -60,8 +60,8 @@ class Stage:
 
     def publish(self, keys, messages=1, deliver_at=0, chunked=NO_CHUNK, chunk_id=0, chunks=0):
         """One entry a key; ``deliver_at`` in ms."""
-        held = self.broker.state[0].end - self.broker.state[0].start
-        self.broker = grow_window(self.broker, int(held) + len(keys.split()))
+        window_size = self.broker.state[0].end - self.broker.state[0].start
+        self.broker = grow_window(self.broker, int(window_size) + len(keys.split()))
         for key in keys.split():
             hash_ = murmur3_32(key.encode())
             slot = int(self.policy.compute_slots(np.array([hash_], np.uint32))[0])

@@ -185,13 +185,13 @@ def test_permits_equal_the_free_space_of_the_queue(name, profile, members, log, 
     """What the broker has left, what is queued, and what was taken and not asked for again are the whole queue."""
     keys, columns = log[0], log[1] | {"chunked": NO_CHUNK}  # chunks give theirs back as they come
     members, topic = members_for(name, members), possible(topic, model)
-    queued, end = [], SubscriptionReplay._end
+    queued, end = [], SubscriptionReplay._finish
 
     def count_and_end(replay):
         queued.extend(queue_lengths(replay.clients))
         return end(replay)
 
-    with patch.object(SubscriptionReplay, "_end", count_and_end):
+    with patch.object(SubscriptionReplay, "_finish", count_and_end):
         run = predict(name, profile, members, keys, model, until=100, columns=columns, settings=broker, **topic)
     consumers, clients = run.replay.broker.consumers, run.replay.clients
     for index, it in enumerate(clients.clients):

@@ -39,19 +39,19 @@ def answers(seed, wide):
     stage = Stage(AUTO_SPLIT, "pulsar-4.0", max_read=10, look_ahead_per_consumer=40)
     if wide:
         stage.broker = grow_window(stage.broker, 8_192)
-    told = [stage.join("a", permits=20), stage.join("b", permits=5)]
-    held = []
+    outputs = [stage.join("a", permits=20), stage.join("b", permits=5)]
+    in_flight = []
     for _ in range(300):
         command = rng.integers(5)
         if command == 0:
-            told.append(stage.publish(" ".join(f"k{k}" for k in rng.integers(12, size=9))))
+            outputs.append(stage.publish(" ".join(f"k{k}" for k in rng.integers(12, size=9))))
         elif command == 1:
-            told.append(stage.flow("ab"[rng.integers(2)], int(rng.integers(1, 12))))
-        elif command == 2 and held:
-            told.append(stage.ack(*[held.pop(0) for _ in range(min(len(held), 6))]))
-        elif command == 3 and held:
-            told.append(stage.nack("a", held[rng.integers(len(held))]))
+            outputs.append(stage.flow("ab"[rng.integers(2)], int(rng.integers(1, 12))))
+        elif command == 2 and in_flight:
+            outputs.append(stage.ack(*[in_flight.pop(0) for _ in range(min(len(in_flight), 6))]))
+        elif command == 3 and in_flight:
+            outputs.append(stage.nack("a", in_flight[rng.integers(len(in_flight))]))
         else:
-            told.append(stage.wait(20))
-        held += [int(part) for word in told[-1].split() for part in word.split(":")[1].split(",")]
-    return told
+            outputs.append(stage.wait(20))
+        in_flight += [int(part) for word in outputs[-1].split() for part in word.split(":")[1].split(",")]
+    return outputs

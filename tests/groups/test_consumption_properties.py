@@ -89,8 +89,8 @@ def test_every_record_is_committed_once_or_pending_and_comes_in_order(name, hist
         assert rows[-1].outcome in ("ACKED", "PENDING")
         assert [row.redeliveries for row in rows if row.consumer] == list(range(len([r for r in rows if r.consumer])))
         for row in rows:
-            told = [t for t in (row.delivered_at, row.received_at, row.processed_at) if t is not None]
-            assert told == sorted(told)
+            times = [t for t in (row.delivered_at, row.received_at, row.processed_at) if t is not None]
+            assert times == sorted(times)
             assert row.acked_at is None or row.acked_at >= row.processed_at
     _in_order(found)
     _one_member_at_a_time(found)

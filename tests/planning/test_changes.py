@@ -91,13 +91,13 @@ def test_the_pareto_front_has_the_rows_that_no_row_dominates(rows: list[tuple[in
 def test_a_policy_is_never_better_balanced_than_its_bound(policy: str) -> None:
     row = evaluate_policy(policy, "pulsar-4.0", True, even(200, 3), members(policy), 4)
     assert 1 <= row.bound <= row.skew
-    assert 0 < row.joined < 0.6
-    assert 0 < row.left < 0.9
+    assert 0 < row.moved_on_join < 0.6
+    assert 0 < row.moved_on_leave < 0.9
 
 
 def test_a_hash_ring_moves_only_the_keys_of_the_new_consumer() -> None:
     row = evaluate_policy(SELECTORS[0], "pulsar-4.0", True, even(200), members(SELECTORS[0]), 4)
-    assert row.joined == pytest.approx(1 / 5, abs=0.12)
+    assert row.moved_on_join == pytest.approx(1 / 5, abs=0.12)
 
 
 @pytest.mark.parametrize("policy", SELECTORS)

@@ -10,17 +10,17 @@ from subreplay.config.run import parse
 from subreplay.pipeline.plan_questions import Given, answer
 from subreplay.reports.assemble.plans import plan_view
 from subreplay.whatif.planning.questions.answer import PlanAnswer, Question
-from tests.support.flights import profile
-from tests.support.planning import no_fit
+from tests.support.flights import build_profile
+from tests.support.planning import refuse_fit
 
 
 def ask(question: Question, key: str, **plan: Any) -> PlanAnswer:
-    traffic = profile(key)
+    traffic = build_profile(key)
     run = {
         "subscription": {"policy": "pulsar.key_shared.consistent_hash"},
         "plan": {"window": "1h", "service": {"model": "fixed", "time": "60s"}} | plan,
     }
-    return answer(Given(parse(run, "here"), traffic, dict.fromkeys(traffic.scopes, ()), no_fit), question)
+    return answer(Given(parse(run, "here"), traffic, dict.fromkeys(traffic.scopes, ()), refuse_fit), question)
 
 
 def needed(found: PlanAnswer) -> dict[str, int]:

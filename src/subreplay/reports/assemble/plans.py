@@ -164,8 +164,8 @@ def _policy(answer: PlanAnswer) -> Shown:
         {"policy": False, "profile": False, "worst window": True, "bound": True, "moves on a join": True,
          "moves on a leave": True, "order": False, "idle": True},
         (
-            (row.policy, row.profile, words.times(row.skew), words.times(row.bound), words.percent(row.joined),
-             words.percent(row.left), "kept" if row.ordered else "not kept", words.count(row.idle))
+            (row.policy, row.profile, words.times(row.skew), words.times(row.bound), words.percent(row.moved_on_join),
+             words.percent(row.moved_on_leave), "kept" if row.ordered else "not kept", words.count(row.idle))
             for row in rows
         ),
         answer.figures.front,

@@ -1,7 +1,13 @@
 """The event loop of a prediction: the dispatcher, the clients and their timers under one clock.
 
-Events at the same instant happen in this order: the dispatcher's timers; joins and leaves; time to live; the clients'
-timers and the ends of work (by ``ClientEvent``, then by consumer, then in the order they were set); publications.
+Events at the same instant happen in this order:
+
+* the dispatcher's timers;
+* joins and leaves;
+* time to live;
+* the clients' timers and the ends of work, by ``ClientEvent``, then by consumer, then in the order they were set;
+* publications.
+
 Everything that follows from an event, such as dispatches and receipts, comes before the next event.
 """
 

@@ -60,8 +60,8 @@ CLIENT_COMMANDS = np.dtype(
 """Commands of clients to the broker, in order of time (ns), a row for each entry.
 
 ``amount`` is a number of permits or messages. A client acknowledges or rejects several entries with one ``command``,
-which takes effect as a whole: its rows have the same number, follow each other at the same time, and are in one array.
-0: the row is a command of its own.
+which takes effect as a whole. The rows of a command have its number, follow each other at the same time, and are in one
+array. Number 0 means that the row is a command of its own.
 """
 
 
@@ -97,9 +97,9 @@ def iterate_changes(timeline: Timeline) -> Iterator[MemberChange]:
     """Yield the joins and leaves of a timeline in order, without rejected joins."""
     state = timeline.policy.start(timeline.scope)
     for epoch in timeline.epochs:
-        for leaver in epoch.left:
-            state = timeline.policy.leave(state, leaver)
-            yield MemberChange(epoch.start.at, leaver, False, state)
+        for leaving_consumer in epoch.left:
+            state = timeline.policy.leave(state, leaving_consumer)
+            yield MemberChange(epoch.start.at, leaving_consumer, False, state)
         if epoch.joined:
             state = timeline.policy.join(state, epoch.joined)
             yield MemberChange(epoch.start.at, epoch.joined, True, state)

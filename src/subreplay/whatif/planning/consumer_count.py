@@ -1,8 +1,8 @@
 """Find the smallest number of consumers that keeps a limit under each policy, and where the hottest key is the limit.
 
 Counts are tried one by one from the lower bound, because under consistent hashing one more consumer may be worse. The
-lower bound is the count of an ideal policy that shares all work evenly, except for what cannot be divided: a key has
-one owner under Key_Shared, a partition has one owner under Failover and in a group.
+lower bound is the count of an ideal policy that shares all divisible work evenly. Some work cannot be divided: a key
+has one owner under Key_Shared, and a partition has one owner under Failover and in a group.
 """
 
 from __future__ import annotations

@@ -91,12 +91,12 @@ class _DispatcherMembership:
 
     def change_members(self, leaving: Sequence[int], joining: Sequence[int]) -> None:
         for number in leaving:
-            leaver = self.members.pop(number)
-            self.states = [self.policy.leave(state, leaver) for state in self.states]
+            leaving_consumer = self.members.pop(number)
+            self.states = [self.policy.leave(state, leaving_consumer) for state in self.states]
         for number in joining:
-            self.members[number] = newcomer = Consumer(len(self.joins), self.name_of(number))
+            self.members[number] = new_consumer = Consumer(len(self.joins), self.name_of(number))
             self.joins.append(number)
-            self.states = [self.policy.join(state, newcomer) for state in self.states]
+            self.states = [self.policy.join(state, new_consumer) for state in self.states]
 
     def find_owners(self) -> Ints:
         join_indexes = np.empty((len(self.states), len(self.slots)), np.int64)

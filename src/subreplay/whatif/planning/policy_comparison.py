@@ -22,9 +22,9 @@ class PolicyRow:
     """A policy with a number of consumers over the traffic.
 
     ``skew`` is the busiest consumer's load in its worst window divided by the fair share of the busiest window.
-    ``bound`` is the skew that no assignment can beat if it does not divide what the policy does not divide. ``joined``
-    and ``left`` are the parts of the traffic that change owners when one more consumer joins, and when the busiest one
-    leaves.
+    ``bound`` is the skew that no assignment can beat if it does not divide what the policy does not divide.
+    ``moved_on_join`` and ``moved_on_leave`` are the parts of the traffic that change owners when one more consumer
+    joins, and when the busiest one leaves.
     """
 
     policy: str
@@ -32,14 +32,14 @@ class PolicyRow:
     ordered: bool
     skew: float
     bound: float
-    joined: float
-    left: float
+    moved_on_join: float
+    moved_on_leave: float
     idle: int
 
     @property
     def moves(self) -> float:
         """The parts of the traffic moved by one join and one leave, added up."""
-        return self.joined + self.left
+        return self.moved_on_join + self.moved_on_leave
 
     @property
     def measures(self) -> tuple[float, float, float]:
@@ -56,12 +56,12 @@ def evaluate_policy(
     before = members.find_owners()
     loads_by_consumer = loads.sum_by_owner(before, consumers)
     members.change_members((), (consumers,))
-    joined = measure_handed_over(loads, before, members.find_owners())
+    moved_on_join = measure_handed_over(loads, before, members.find_owners())
     members.change_members((consumers,), ())
     before = members.find_owners()  # some policies do not restore it exactly
     busiest = int(np.argmax(loads.sum_by_owner(before, consumers).sum(axis=1)))
     members.change_members((busiest,), ())
-    left = measure_handed_over(loads, before, members.find_owners())
+    moved_on_leave = measure_handed_over(loads, before, members.find_owners())
     fair_share = float(loads.by_window.max()) / consumers
     return PolicyRow(
         policy,
@@ -69,8 +69,8 @@ def evaluate_policy(
         ordered,
         float(loads_by_consumer.max()) / fair_share,
         max(float(loads.hottest.max()) / fair_share, 1.0),
-        joined,
-        left,
+        moved_on_join,
+        moved_on_leave,
         int((loads_by_consumer.sum(axis=1) == 0).sum()),
     )
 

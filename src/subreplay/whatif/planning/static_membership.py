@@ -100,15 +100,15 @@ def _count_moved(timeline: GroupTimeline) -> int:
 
 def _measure_absences(events: Iterable[MembershipEvent]) -> list[int]:
     """Return how long (ns) each member was away before it came back; a very long time if it never did."""
-    left_at: dict[str, int] = {}
+    departed_at: dict[str, int] = {}
     absences = []
     for event in events:
         name = _identify(event)
         if event.event in ("leave", "crash"):
-            left_at[name] = event.at.at
-        elif event.event == "join" and name in left_at:
-            absences.append(event.at.at - left_at.pop(name))
-    return [*absences, *(2**62 for _ in left_at)]
+            departed_at[name] = event.at.at
+        elif event.event == "join" and name in departed_at:
+            absences.append(event.at.at - departed_at.pop(name))
+    return [*absences, *(2**62 for _ in departed_at)]
 
 
 def _identify(event: MembershipEvent) -> str:

@@ -92,8 +92,8 @@ class Evaluation:
 
         Columns that a level sums over are null. Rows with zero messages are left out.
         """
-        nobody = len(self.consumers)
-        names = [(nobody, None), *enumerate(self.consumers)]
+        no_owner = len(self.consumers)
+        names = [(no_owner, None), *enumerate(self.consumers)]
         by_consumer = self.by_window.sum(axis=1)
         by_consumer[[2, 4]] = self.keys_of_all
         for i, name in names:

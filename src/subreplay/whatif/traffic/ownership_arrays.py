@@ -1,9 +1,9 @@
 """The owners over time under one plan, as the flat arrays that an evaluation reads.
 
 The slots of each dispatcher are cut into segments. Each segment has *states* in order of time: its owner from an
-instant on. A state is a list of consumers, of which ``number % length`` picks one: no owner, one owner, the consumers
-that share a point of the hash ring (``number`` is then the hash), or all consumers in Shared's round robin (``number``
-is then the entry).
+instant on. A state is a list of consumers, of which ``number % length`` picks one. The list has no consumer, one owner,
+or several consumers. Several consumers share a point of the hash ring (``number`` is then the hash), or take part in
+Shared's round robin (``number`` is then the entry).
 """
 
 from __future__ import annotations

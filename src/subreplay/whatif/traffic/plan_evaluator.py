@@ -163,7 +163,7 @@ def _count_runs(
     """
     by_entry, reports_all = flags[0], flags[1]
     size = counts.consumer_tallies.shape[0]
-    nobody = size - 1
+    no_owner = size - 1
     last_key = last_moved = np.int64(_NEVER_SEEN)
     for run in range(len(cells.key)):
         key, scope, number = cells.key[run], cells.scope[run], cells.hash[run] & MASK_31
@@ -179,15 +179,15 @@ def _count_runs(
             if state + 1 < past and owned.since[state + 1] <= now:
                 state = count_up_to(owned.since, now, state + 1, past) - 1
             bound = owned.since[state + 1] if state + 1 < past else NEVER
-            length, before, round_robin = owned.length[state], nobody, False
-            consumer = _pick_consumer(owned, state, number, nobody)
+            length, before, round_robin = owned.length[state], no_owner, False
+            consumer = _pick_consumer(owned, state, number, no_owner)
             if by_entry:
                 round_robin = length > 1
             if not round_robin and owned.until[state] > owned.since[state] and now < owned.until[state]:
                 bound = min(bound, owned.until[state])
-                before = _pick_consumer(owned, state - 1, number, nobody) if state > first_state else nobody
-            moved = before not in (nobody, consumer)
-            reports_piece = consumer == nobody or (moved and reports_all)
+                before = _pick_consumer(owned, state - 1, number, no_owner) if state > first_state else no_owner
+            moved = before not in (no_owner, consumer)
+            reports_piece = consumer == no_owner or (moved and reports_all)
             if moved and key != last_moved:
                 last_moved = key
                 counts.total_counts[1] += 1
@@ -260,11 +260,11 @@ def _find_remainder(number: Any, by: Any) -> Any:  # pragma: no cover - compiled
 
 
 @hot
-def _pick_consumer(owned: Ownership, state: int, number: int, nobody: int) -> int:  # pragma: no cover - compiled
+def _pick_consumer(owned: Ownership, state: int, number: int, no_owner: int) -> int:  # pragma: no cover - compiled
     """Return the consumer of a state that receives messages of a number."""
     length = owned.length[state]
     if length == 0:
-        return nobody
+        return no_owner
     return owned.members[owned.first[state] + (number % length if length > 1 else 0)]
 
 

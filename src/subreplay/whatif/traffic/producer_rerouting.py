@@ -36,14 +36,14 @@ class PartitionRouting:
     """How producers choose one of ``partitions`` partitions: by a ``scheme``, or by ``parts``.
 
     ``parts`` describe the recorded producers: each message follows the part that explains its recorded partition.
-    ``doubt`` is evidence in the messages against the scheme.
+    ``counter_evidence`` is evidence in the messages against the scheme.
     """
 
     partitions: int
     scheme: str
     keyless: Keyless
     parts: tuple[Part, ...] = ()
-    doubt: str = ""
+    counter_evidence: str = ""
 
 
 def reroute(profile: TrafficProfile, routing: PartitionRouting) -> TrafficProfile:

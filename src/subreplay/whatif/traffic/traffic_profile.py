@@ -103,9 +103,9 @@ class TrafficProfile:
     """What was published to topic partitions: one element of ``at``, ``entry`` and ``size`` for each message.
 
     ``at`` is when it was published, ns. ``entry`` is the number of its entry in its ledger, or its offset; messages of
-    a batch share it. ``size`` is in bytes, 0 if unknown. ``spread`` is the hash (of producer and sequence id) by which
-    a broker of ``pulsar-4.0`` spreads messages without a sticky key; 0 for all other messages, empty if all have one.
-    ``secret`` is the digest of nothing under the run's secret (``KeyWords.check``).
+    a batch share it. ``size`` is in bytes, 0 if unknown. ``spread`` is the hash by which a broker of ``pulsar-4.0``
+    spreads messages without a sticky key. It is made of producer and sequence id, 0 for all other messages, and empty
+    if all have a key. ``secret`` is the digest of nothing under the run's secret (``KeyWords.check``).
     """
 
     scopes: tuple[Scope, ...]

@@ -1,7 +1,7 @@
 """Key_Shared of 3.x: a new consumer receives nothing from its position on (``recentlyJoinedConsumers``).
 
-See rows P-KS-ORD-1 to 3. The rule that keeps order is coarse: a consumer's part of a normal read waits as a whole if
-any of its hashes does, and of what may be sent only the first entries are.
+See rows P-KS-ORD-1 to 3. The rule that keeps order is coarse. A consumer's part of a normal read waits as a whole if
+any of its hashes does. Of what may be sent, only the first entries are.
 """
 
 from __future__ import annotations
@@ -105,13 +105,13 @@ def release_joined(b: Broker) -> bool:
 
 
 @inlined
-def forget_joined(b: Broker, leaver: int) -> None:
+def forget_joined(b: Broker, leaving_consumer: int) -> None:
     """Remove a leaving consumer from the recently joined ones, and also the last one that remains."""
     state = b.state[0]
     kept = 0
     for at in range(state.joined):
         consumer = b.consumers[at].joined
-        if consumer == leaver or state.members == 1:
+        if consumer == leaving_consumer or state.members == 1:
             b.consumers[consumer].joined_at = NOBODY
         else:
             b.consumers[kept].joined = consumer
