@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from subreplay.adapters import ADAPTERS, Adapter, FileCount, Ingested, Reason, Rejected
+from subreplay.adapters import ADAPTERS, Adapter, FileCount, Reason, RejectedRow, SourceTables
 from subreplay.cli import main
 from subreplay.config.run import load
 from subreplay.pipeline import engines, ingest, sources
 from subreplay.pipeline.sources import Read
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
 ROOT = Path(__file__).parents[1]
 
@@ -26,22 +26,22 @@ def nobody_has_a_session(monkeypatch):
 def in_one_go(engine, name, path, options):
     """What an adapter reads, as ``sources.read`` has it, without its rows."""
     adapter = ADAPTERS[name]
-    found = whole(name, path, options) if adapter.read is None else adapter(path, options)
-    return Read({}, None, found.told)
+    found = read_at_once(name, path, options) if adapter.read is None else adapter(path, options)
+    return Read({}, None, found.summary)
 
 
 @pytest.fixture
 def some_rows(monkeypatch, tmp_path):
     """An adapter that reads a dozen wrong rows; what would be written is kept."""
     rejected = tuple(
-        Rejected("messages", "m.jsonl", row, "{}", (Reason("key", "7", "a string", "quote it"),))
+        RejectedRow("messages", "m.jsonl", row, "{}", (Reason("key", "7", "a string", "quote it"),))
         for row in range(1, 13)
     )
     table = pa.table({"entry": list(range(1_500))})
     counts = (FileCount("m.jsonl", 1_512, 12),)
     run = {"subscription": {"name": "подписка", "policy": "pulsar.shared"}}
     told = Adapter(
-        "pulsar-recording", read=lambda folder, options: Ingested({"messages": table}, rejected, counts, run)
+        "pulsar-recording", read=lambda folder, options: SourceTables({"messages": table}, rejected, counts, run)
     )
     monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
     monkeypatch.setattr(sources, "read", in_one_go)

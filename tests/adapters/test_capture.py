@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay import capture
-from subreplay.adapters.base import Ingested
-from subreplay.capture.events import KAFKA, METADATA, PULSAR, VERSION
+from subreplay.adapters.base import SourceTables
+from subreplay.capture.file_format import KAFKA, METADATA, PULSAR, VERSION
 from subreplay.errors import InputError
 from subreplay.rows.model.tables import INPUTS
 from tests.support import consumers as fakes
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
-read = partial(whole, "capture")
+read = partial(read_at_once, "capture")
 MARKED = capture.EVENTS.with_metadata({METADATA: json.dumps({"version": VERSION}).encode()})
 
 T0 = 1_700_000_000_000_000_000
@@ -61,7 +61,7 @@ def of_kafka(
     return event(kind, seq, **(place | (told if kind == "receive" else {}) | {"library": KAFKA} | columns))
 
 
-def ingested(events: Iterable[dict[str, Any]]) -> Ingested:
+def ingested(events: Iterable[dict[str, Any]]) -> SourceTables:
     """What is read of a file with these events."""
     with TemporaryDirectory() as folder:
         pq.write_table(pa.Table.from_pylist(list(events), schema=MARKED), f"{folder}/captured.parquet")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from subreplay.adapters.source.file_formats import detect_format, require_format
+from subreplay.adapters.source.file_formats import detect_table_format, require_format
 from subreplay.errors import EnvironmentFailed, InputError
 
 
@@ -98,4 +98,4 @@ def test_the_format_of_a_file_without_an_ending_is_known_by_its_content(
     content: bytes, form: str | None, tmp_path: Path
 ) -> None:
     (tmp_path / "dump").write_bytes(content)
-    assert detect_format(tmp_path / "dump") == form
+    assert detect_table_format(tmp_path / "dump") == form

@@ -93,7 +93,7 @@ def test_a_rejected_row_tells_of_its_key_the_length_only_and_is_cut_with_its_len
     assert json.loads(first)["ordering_key"] == "(6 bytes)"
     assert second.endswith(" characters)")
     assert 2_000 < len(second) < 2_100
-    assert (third, fourth) == ("(17 characters that are no JSON)", "(8 characters that are no object)")
+    assert (third, fourth) == ("(17 characters that are not JSON)", "(8 characters that are not a JSON object)")
     assert not [rejected for rejected in made.rejected if "secret" in repr(rejected) or "hidden" in repr(rejected)]
 
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from subreplay.adapters.files import lines_of
-from subreplay.adapters.otlp.lines import parse
+from subreplay.adapters.input_files import read_line_batches
+from subreplay.adapters.otlp.otlp_json import parse_lines
 from subreplay.errors import InputError
 from tests.adapters.otlp_exports import BEGIN, balanced, export, kafka, line, nanos, only, rows, tell_from
 from tests.support.spans import spans
@@ -115,16 +115,18 @@ def test_blocks_end_anywhere(tmp_path, monkeypatch):
     path = tmp_path / "traces.jsonl"
     path.write_text("".join(line(kafka(offset)) + "\n" for offset in range(20)).rstrip("\n"))
     whole = rows(spans(path))
-    monkeypatch.setattr("subreplay.adapters.files.BLOCK", 1_000)
+    monkeypatch.setattr("subreplay.adapters.input_files.BLOCK_BYTES", 1_000)
     assert rows(spans(path)) == whole
-    assert [number for batch in lines_of(path) for number in batch.column("line").to_pylist()] == [*range(1, 21)]
+    assert [number for batch in read_line_batches(path) for number in batch.column("line").to_pylist()] == [
+        *range(1, 21)
+    ]
 
 
 def test_a_batch_is_parsed_by_itself(tmp_path):
     path = tmp_path / "traces.jsonl"
     path.write_text(line(kafka(5)))
-    (batch,) = lines_of(path, "named.jsonl")
-    parsed = parse(batch)
+    (batch,) = read_line_batches(path, "named.jsonl")
+    parsed = parse_lines(batch)
     assert parsed.spans.select(["file", "line", "offset"]).to_pylist() == [
         {"file": "named.jsonl", "line": 1, "offset": "5"}
     ]

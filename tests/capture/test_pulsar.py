@@ -128,7 +128,7 @@ def test_what_cannot_be_recorded_is_told_when_it_is_wrapped(tmp_path: Path) -> N
         async def receive(self) -> None: ...
         async def acknowledge(self, message: Any) -> None: ...
 
-    with pytest.raises(TypeError, match="coroutines"):
+    with pytest.raises(TypeError, match="coroutine methods"):
         capture.wrap(Asynchronous(), tmp_path)
     with pytest.raises(TypeError, match="no consumer"):
         capture.wrap(object(), tmp_path)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from subreplay.adapters import ADAPTERS, Adapter, Ingested, Options
+from subreplay.adapters import ADAPTERS, Adapter, Options, SourceTables
 from subreplay.cli.main import main
 from subreplay.config import run as config
 from subreplay.engine.local.engine import LocalEngine
@@ -266,7 +266,7 @@ def test_tables_are_read_straight_from_an_adapters_source_once_with_its_options(
     real, log = ADAPTERS["pulsar-recording"], tmp_path / "asked"
     read = real(copy)
 
-    def reading(path: Path, options: Options) -> Ingested:
+    def reading(path: Path, options: Options) -> SourceTables:
         with log.open("a") as file:
             print(path, options.topic, file=file)
         return real(path)

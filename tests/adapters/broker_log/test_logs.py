@@ -14,7 +14,7 @@ from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP
 from tests.adapters.broker_log.test_lines import TOPIC, acked, join, line, removed, sending
 from tests.adapters.topic_polls import AT as POLLED
 from tests.adapters.topic_polls import SECOND, consumer, poll
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
 DATA = Path(__file__).parents[2] / "data"
 LOGS = {
@@ -25,7 +25,7 @@ FAILOVER = DATA / "broker_log/3.2.3-l06_failover_partitioned_priority.log.gz"
 LATE = 60_000
 """Between an event and its line (µs), at most, on a busy machine."""
 each = pytest.mark.parametrize("name", LOGS)
-read = partial(whole, "pulsar-broker-log")
+read = partial(read_at_once, "pulsar-broker-log")
 
 
 def balanced(found):

@@ -17,9 +17,9 @@ from tests.adapters.kafka_group.scenarios import records
 from tests.adapters.topic_polls import AT as POLLED
 from tests.adapters.topic_polls import consumer as shown
 from tests.adapters.topic_polls import poll
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
-read = partial(whole, "kafka-group")
+read = partial(read_at_once, "kafka-group")
 CRASH = "k06_crash"
 BUSY = "k26_close_no_commit"  # its commits are bundled, too
 
@@ -148,9 +148,13 @@ def test_a_table_of_another_topic_is_refused(tmp_path):
 
 def test_of_a_delta_table_the_files_of_its_latest_version_are_read(tmp_path):
     """A night's copy that was written again is there twice, and counts once."""
-    whole = records(CRASH)
-    half, added = len(whole) // 2, []
-    for name, rows in (("first", whole.slice(0, half)), ("again", whole.slice(0, half)), ("rest", whole.slice(half))):
+    every = records(CRASH)
+    half, added = len(every) // 2, []
+    for name, rows in (
+        ("first", every.slice(0, half)),
+        ("again", every.slice(0, half)),
+        ("rest", every.slice(half)),
+    ):
         pq.write_table(rows.append_column("run", pa.array([name] * len(rows))), tmp_path / f"{name}.parquet")
         added.append(delta_logs.add(f"{name}.parquet"))
     delta_logs.committed(
@@ -159,7 +163,7 @@ def test_of_a_delta_table_the_files_of_its_latest_version_are_read(tmp_path):
     found = read(tmp_path)
     assert {count.file: count.others for count in found.counts} == {"again.parquet": 0, "rest.parquet": 0}
     (tmp_path / "plain").mkdir()
-    pq.write_table(whole, tmp_path / "plain/all.parquet")
+    pq.write_table(every, tmp_path / "plain/all.parquet")
     assert found.tables == read(tmp_path / "plain").tables
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
-from subreplay.adapters.kafka_group.protocol_bytes import Malformed
-from subreplay.adapters.kafka_group.records import decode
+from subreplay.adapters.kafka_group.group_records import decode_record
+from subreplay.adapters.kafka_group.protocol_bytes import MalformedBytes
 from subreplay.errors import InputError
 from tests.adapters.kafka_group import encoding as encode
 from tests.adapters.kafka_group.copies import decoded
@@ -63,8 +63,8 @@ def test_columns_and_single_records_are_read_alike(pairs, changes):
     rows = {row["record_offset"]: row for row in plain(found.tables["offset_commits"])}
     for offset, (name, value) in enumerate(pairs):
         try:
-            _, row = decode(name, value)
-        except Malformed:
+            _, row = decode_record(name, value)
+        except MalformedBytes:
             assert offset not in rows
         else:
             assert {column: rows[offset][column] for column in row} == row

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from subreplay.adapters.pulsar_recording.scenario import PlannedConsumer, read_scenario
+from subreplay.adapters.pulsar_recording.recording_scenario import PlannedConsumer, read_scenario
 from subreplay.conformance.fidelity.read_times import Ints
 from subreplay.conformance.fidelity.recorded_dispatchers import (
     DEFAULT_QUEUE_SIZE,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from subreplay.adapters.pulsar_recording.rows import Ack, Dispatch, Produced, Redeliver
+from subreplay.adapters.pulsar_recording.recorded_events import Ack, Dispatch, Produced, Redeliver
 from subreplay.conformance.fidelity.consumer_sessions import ConsumerSessions
 from subreplay.conformance.fidelity.membership_changes import list_recorded_changes
 from subreplay.conformance.fidelity.permit_requests import list_permit_requests

@@ -14,8 +14,8 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from subreplay.adapters.kafka_recording.adapter import Recording
-from subreplay.adapters.kafka_recording.rows import Commit, Happening, Poll, Request
+from subreplay.adapters.kafka_recording.kafka_recording_adapter import KafkaRecording
+from subreplay.adapters.kafka_recording.recording_rows import ClientCommit, ClientEvent, GroupRequest, PolledRecord
 from subreplay.conformance.fidelity_groups.planned_group import MS, build_partitions, build_policy
 from subreplay.conformance.fidelity_groups.recorded_coordinators import RequestDrivenClassic, RequestDrivenServer
 from subreplay.conformance.fidelity_groups.recorded_members import RecordedMembers
@@ -35,14 +35,16 @@ LEAVE_EPOCH, STATIC_LEAVE_EPOCH = -1, -2
 class GroupReenactment:
     """A group and the coordinator that leads it; ``accepted`` says of each commit of a client whether it counts."""
 
-    recording: Recording
+    recording: KafkaRecording
     members: RecordedMembers
     coordinator: RequestDrivenClassic | RequestDrivenServer
     timers: TimerQueue
-    accepted: list[tuple[Commit, bool]] = field(default_factory=list)
+    accepted: list[tuple[ClientCommit, bool]] = field(default_factory=list)
     closing: set[str] = field(default_factory=set)
     topics: dict[str, tuple[str, ...]] = field(default_factory=dict)  # that a consumer subscribes to
-    changing: dict[str, list[Request]] = field(default_factory=dict)  # a consumer's requests that change its standing
+    changing: dict[str, list[GroupRequest]] = field(
+        default_factory=dict
+    )  # a consumer's requests that change its standing
 
     def play(self) -> None:
         """All that was recorded, in order of time."""
@@ -65,7 +67,7 @@ class GroupReenactment:
         )
         for request in recording.requests:
             yield request.received_at, partial(handle, request)
-        for row in recording.happenings:
+        for row in recording.client_events:
             yield row.at, partial(self._apply_event, row)
         for (at, consumer), rows in groupby(recording.polls, lambda row: (row.polled_at, row.consumer)):
             yield at, partial(self._handle_polls, consumer, list(rows))
@@ -82,7 +84,7 @@ class GroupReenactment:
         """The latest process of a consumer."""
         return next((p for p in reversed(self.members.processes) if p.event.consumer == consumer), None)
 
-    def _handle_new_member(self, row: Request, member_id: str, instance: str | None) -> None:
+    def _handle_new_member(self, row: GroupRequest, member_id: str, instance: str | None) -> None:
         now = Instant(self.members.now)
         event = MembershipEvent(
             Scope(""), "join", row.consumer, now, now, instance_id=instance, topics=self.topics[row.consumer],
@@ -104,7 +106,7 @@ class GroupReenactment:
 
     # what a request brings
 
-    def _handle_classic_request(self, row: Request) -> None:
+    def _handle_classic_request(self, row: GroupRequest) -> None:
         coordinator, process = self.coordinator, self._find_member(row.request.get("memberId"))
         assert isinstance(coordinator, RequestDrivenClassic)
         if row.api == "leave_group":
@@ -122,7 +124,7 @@ class GroupReenactment:
         elif row.api == "sync_group":
             coordinator.handle_sync_request(process)
 
-    def _handle_heartbeat_request(self, row: Request) -> None:
+    def _handle_heartbeat_request(self, row: GroupRequest) -> None:
         coordinator, process = self.coordinator, self._find_member(row.request.get("memberId"))
         assert isinstance(coordinator, RequestDrivenServer)
         if row.api != "consumer_group_heartbeat":
@@ -144,7 +146,7 @@ class GroupReenactment:
 
     # what an application does
 
-    def _apply_event(self, row: Happening) -> None:
+    def _apply_event(self, row: ClientEvent) -> None:
         process = self._find_latest_process(row.consumer)
         if row.event in ("subscribe", "subscription_changed"):
             self.topics[row.consumer or ""] = row.topics or ()
@@ -174,7 +176,7 @@ class GroupReenactment:
         elif row.event == "partitions_grown" and row.topic is not None and row.to is not None:
             self.coordinator.grow_topic(row.topic, row.to)
 
-    def _handle_polls(self, consumer: str, rows: list[Poll]) -> None:
+    def _handle_polls(self, consumer: str, rows: list[PolledRecord]) -> None:
         counts: dict[TopicPartition, int] = {}
         for row in rows:
             topic_partition = TopicPartition(row.topic, row.partition)
@@ -182,7 +184,7 @@ class GroupReenactment:
         for topic_partition, count in counts.items():
             self.members.polls(consumer, topic_partition, count)
 
-    def _handle_commit(self, row: Commit) -> None:
+    def _handle_commit(self, row: ClientCommit) -> None:
         process = self._find_latest_process(row.consumer)
         is_present = process is not None and process.index in self.coordinator.present
         counts = process is not None and is_present and self.members.is_commit_accepted(process.index, row.kind)
@@ -194,7 +196,7 @@ class GroupReenactment:
                 self.coordinator.last[process.index] = self.members.now
         self.accepted.append((row, counts))
 
-    def _has_race(self, row: Commit) -> bool:
+    def _has_race(self, row: ClientCommit) -> bool:
         """Whether a commit was under way beside a request of its member that may have changed its epoch: which of both
         came first only its own answer tells."""
         begin = row.done_at if row.at is None else row.at
@@ -205,7 +207,7 @@ class GroupReenactment:
         )
 
 
-def reenact_group(recording: Recording) -> GroupReenactment:
+def reenact_group(recording: KafkaRecording) -> GroupReenactment:
     """The re-enactment of a recording, played to its end."""
     scenario = recording.scenario
     first = scenario.consumers[0]

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from subreplay.adapters.kafka_recording.rows import Happening
+from subreplay.adapters.kafka_recording.recording_rows import ClientEvent
 from subreplay.semantics.policies.kafka.assignor import Partitions, TopicPartition
 from subreplay.simulation.kafka.group_simulation import GroupReplay
 
@@ -25,7 +25,7 @@ class FetchInterval(NamedTuple):
 FetchIntervals: TypeAlias = Mapping[TopicPartition, Sequence[FetchInterval]]
 
 
-def build_recorded_intervals(events: Iterable[Happening], eager: bool, end: int) -> FetchIntervals:
+def build_recorded_intervals(events: Iterable[ClientEvent], eager: bool, end: int) -> FetchIntervals:
     """What consumers were told. An *eager* assignor's ``assigned`` lists all partitions of a consumer, others' only the
     new ones. A killed process has none any more; what nobody gave up lasts to ``end``."""
     open_intervals: dict[tuple[str, TopicPartition], int] = {}

@@ -12,8 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from subreplay.adapters.kafka_recording.adapter import Recording
-from subreplay.adapters.kafka_recording.rows import Action, Application, Record, Scenario
+from subreplay.adapters.kafka_recording.kafka_recording_adapter import KafkaRecording
+from subreplay.adapters.kafka_recording.recording_rows import (
+    GroupScenario,
+    PlannedAction,
+    PlannedApplication,
+    ProducedRecord,
+)
 from subreplay.conformance.fidelity_groups.coordinator_decisions import find_topic_ids
 from subreplay.conformance.fidelity_groups.service_times import build_service
 from subreplay.hashing.profiles import LATEST_PROFILES
@@ -67,14 +72,14 @@ class PlannedGroup:
     partitions: Partitions
 
 
-def plan_group(recording: Recording, ids: bool = True, starts: bool = False) -> PlannedGroup:
+def plan_group(recording: KafkaRecording, ids: bool = True, starts: bool = False) -> PlannedGroup:
     """The replay of a scenario's plan; ``ids``: with the ids that the cluster drew, not with invented ones. ``starts``:
     consumers join, and the first of them runs its callbacks, when they did: how long a client takes to start and to
     load its code is the host's matter."""
     return next(list_runs(recording, 1, ids, starts))
 
 
-def list_runs(recording: Recording, count: int, ids: bool = True, starts: bool = False) -> Iterator[PlannedGroup]:
+def list_runs(recording: KafkaRecording, count: int, ids: bool = True, starts: bool = False) -> Iterator[PlannedGroup]:
     """So many replays of a scenario's plan: in the first one clients take a median time to start and to load their
     code, in each of the others a drawn one. ``ids`` and ``starts`` as for ``plan_group``."""
     scenario = recording.scenario
@@ -112,7 +117,7 @@ def _draw_factors(run: int, count: int) -> Sequence[float]:
     return [float(np.exp(COMMON_DEVIATION * common + OWN_DEVIATION * one)) for one in own]
 
 
-def build_partitions(recording: Recording, ids: bool = True) -> Partitions:
+def build_partitions(recording: KafkaRecording, ids: bool = True) -> Partitions:
     """The partitions at the beginning, numbered with room for all that topics will have; ``ids`` as for
     ``plan_group``."""
     counts = compute_final_counts(recording.scenario)
@@ -122,7 +127,7 @@ def build_partitions(recording: Recording, ids: bool = True) -> Partitions:
     return Partitions(whole.topics, begin, whole.bounds, whole.racks, whole.topic_ids)
 
 
-def compute_final_counts(scenario: Scenario) -> dict[str, int]:
+def compute_final_counts(scenario: GroupScenario) -> dict[str, int]:
     """How many partitions each topic has in the end."""
     counts = dict(scenario.topics)
     for action in scenario.actions:
@@ -131,7 +136,7 @@ def compute_final_counts(scenario: Scenario) -> dict[str, int]:
     return counts
 
 
-def find_member_ids(recording: Recording) -> dict[str, str]:
+def find_member_ids(recording: KafkaRecording) -> dict[str, str]:
     """The first member id of each consumer."""
     found_by_consumer: dict[str, str] = {}
     for row in recording.requests:
@@ -141,7 +146,7 @@ def find_member_ids(recording: Recording) -> dict[str, str]:
     return found_by_consumer
 
 
-def find_start_times(recording: Recording) -> dict[str, int]:
+def find_start_times(recording: KafkaRecording) -> dict[str, int]:
     """When each consumer joined first."""
     found_by_consumer: dict[str, int] = {}
     for row in sorted(recording.requests, key=lambda row: row.received_at):
@@ -150,7 +155,7 @@ def find_start_times(recording: Recording) -> dict[str, int]:
     return found_by_consumer
 
 
-def measure_loading_time(recording: Recording) -> int:
+def measure_loading_time(recording: KafkaRecording) -> int:
     """How long it took (ns) from the first answer to a join, or the first heartbeat, to that consumer's callbacks."""
     first = min(
         (row for row in recording.requests if row.api == "join_group" and row.error == 0),
@@ -158,11 +163,13 @@ def measure_loading_time(recording: Recording) -> int:
         default=None,
     )
     begin = first.answered_at if first is not None else min(find_start_times(recording).values())
-    called = (row.at for row in recording.happenings if row.event == "assigned" and row.partitions and row.at > begin)
+    called = (
+        row.at for row in recording.client_events if row.event == "assigned" and row.partitions and row.at > begin
+    )
     return min(called, default=begin) - begin
 
 
-def build_log(records: Sequence[Record], partitions: Partitions) -> Records:
+def build_log(records: Sequence[ProducedRecord], partitions: Partitions) -> Records:
     """What was produced, as a replay reads it: in order of time, within a partition in order of the log."""
     rows = create_records(len(records), LOGGED)
     for row, record in zip(rows, records, strict=True):
@@ -177,16 +184,16 @@ def build_log(records: Sequence[Record], partitions: Partitions) -> Records:
     return rows[np.argsort(rows.ready, kind="stable")].view(np.recarray)
 
 
-def _get_client_setting(application: Application, name: str, default: int) -> int:
+def _get_client_setting(application: PlannedApplication, name: str, default: int) -> int:
     """A client's setting (ms) in ns."""
     return int(application.props.get(name, default)) * MS
 
 
-def _get_broker_setting(scenario: Scenario, name: str, default: int) -> int:
+def _get_broker_setting(scenario: GroupScenario, name: str, default: int) -> int:
     return int(scenario.broker.get(name, default)) * MS
 
 
-def build_policy(scenario: Scenario, late: int = 0) -> Any:
+def build_policy(scenario: GroupScenario, late: int = 0) -> Any:
     """The group's assignor with the settings of a scenario; initial delays end so ``late`` (ns)."""
     first = scenario.consumers[0]
     if scenario.protocol == "consumer":
@@ -201,7 +208,7 @@ def build_policy(scenario: Scenario, late: int = 0) -> Any:
     )
 
 
-def _build_parameters(scenario: Scenario, first_to_join: str, records: int, loading: int) -> SimulationParameters:
+def _build_parameters(scenario: GroupScenario, first_to_join: str, records: int, loading: int) -> SimulationParameters:
     first = scenario.consumers[0]
     warm_up = {first_to_join: loading if scenario.protocol == "consumer" else 0}
     if scenario.protocol == "consumer":
@@ -224,7 +231,7 @@ def _build_parameters(scenario: Scenario, first_to_join: str, records: int, load
     )
 
 
-def _build_member_model(one: Application, scenario: Scenario, warm_up: int, records: int) -> MemberModel:
+def _build_member_model(one: PlannedApplication, scenario: GroupScenario, warm_up: int, records: int) -> MemberModel:
     return MemberModel(
         service=build_service(one, records),
         stalls=tuple(
@@ -241,11 +248,13 @@ def _build_member_model(one: Application, scenario: Scenario, warm_up: int, reco
     )
 
 
-def _get_action_time(action: Action, t0: int) -> int:
+def _get_action_time(action: PlannedAction, t0: int) -> int:
     return t0 + round(action.at_s * SECOND)
 
 
-def _list_events(scenario: Scenario, members: Mapping[str, str], joins: Mapping[str, int]) -> Iterator[MembershipEvent]:
+def _list_events(
+    scenario: GroupScenario, members: Mapping[str, str], joins: Mapping[str, int]
+) -> Iterator[MembershipEvent]:
     actions_in_order = []
     for one in scenario.consumers:
         actions_in_order.append((joins[one.name], "join", one))
@@ -262,7 +271,7 @@ def _list_events(scenario: Scenario, members: Mapping[str, str], joins: Mapping[
         )  # fmt: skip
 
 
-def _find_join_times(scenario: Scenario, factors: Sequence[float]) -> dict[str, int]:
+def _find_join_times(scenario: GroupScenario, factors: Sequence[float]) -> dict[str, int]:
     """When each consumer joins; ``factors`` say by how much its start takes longer than the median."""
     found_by_consumer: dict[str, int] = {}
     before = scenario.t0
@@ -274,7 +283,7 @@ def _find_join_times(scenario: Scenario, factors: Sequence[float]) -> dict[str, 
     return found_by_consumer
 
 
-def _find_start_time(scenario: Scenario, one: Application) -> int:
+def _find_start_time(scenario: GroupScenario, one: PlannedApplication) -> int:
     begin = min(other.start_s for other in scenario.consumers)
     if one.process:
         return PROCESS_START_TIME[scenario.protocol]
@@ -283,7 +292,7 @@ def _find_start_time(scenario: Scenario, one: Application) -> int:
     return EARLY_START_TIME[scenario.protocol] if (one.start_s - begin) * SECOND < EARLY_LIMIT else START_TIME
 
 
-def _list_further_actions(scenario: Scenario) -> Iterator[Rewind | Resubscription | Enlargement]:
+def _list_further_actions(scenario: GroupScenario) -> Iterator[Rewind | Resubscription | Enlargement]:
     for one in scenario.consumers:
         for action in one.actions:
             if action.do == "rewind":

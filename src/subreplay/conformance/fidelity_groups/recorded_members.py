@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.adapters.kafka_recording.rows import Commit, Poll, Record
+from subreplay.adapters.kafka_recording.recording_rows import ClientCommit, PolledRecord, ProducedRecord
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies.kafka.assignor import Partitions, TopicPartition
 from subreplay.simulation.kafka.group_members import GroupMembers, Owners
@@ -52,7 +52,11 @@ class RecordedMembers(GroupMembers):
     """Members over a log that nobody simulates: they never do anything by themselves."""
 
     def __init__(
-        self, partitions: Partitions, parameters: SimulationParameters, records: Iterable[Record], polls: Iterable[Poll]
+        self,
+        partitions: Partitions,
+        parameters: SimulationParameters,
+        records: Iterable[ProducedRecord],
+        polls: Iterable[PolledRecord],
     ) -> None:
         super().__init__(len(partitions), parameters, keeps_history=True)
         self.partitions = partitions
@@ -112,7 +116,7 @@ class RecordedMembers(GroupMembers):
         """Whether a member's commit counts: between its JoinGroup and its assignment only what its callbacks commit."""
         return index not in self.blocked or kind not in ("sync", "async")
 
-    def commits(self, row: Commit) -> None:
+    def commits(self, row: ClientCommit) -> None:
         """A commit counts."""
         self.readers[self.partitions.find_number(Scope(row.topic, row.partition))].committed = row.offset
 

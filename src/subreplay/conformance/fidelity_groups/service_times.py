@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import islice
 
-from subreplay.adapters.kafka_recording.rows import Application
+from subreplay.adapters.kafka_recording.recording_rows import PlannedApplication
 from subreplay.simulation.pulsar.service_model import Empirical, Service, TimesInOrder
 
 SLEEP_OVERHEAD = 157_000
@@ -14,7 +14,7 @@ SLEEP_OVERHEAD = 157_000
 _MULTIPLIER, _INCREMENT, _MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1
 
 
-def build_service(one: Application, records: int) -> Service:
+def build_service(one: PlannedApplication, records: int) -> Service:
     """Exponential times of the application's mean: those of its seed for so many records, else any such ones."""
     mean = one.service_us * 1_000
     if one.seed is None or not records:
