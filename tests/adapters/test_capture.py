@@ -249,8 +249,9 @@ def test_a_message_is_told_once_and_its_batch_by_the_first_of_it() -> None:
 def test_messages_of_two_contents_are_rejected_and_stay_deliveries() -> None:
     found = ingested([received(0, 1), received(1, 1, key=b"other"), received(2, 2)])
     assert [(r.table, r.row, r.reasons[0].rule) for r in found.rejected] == [
-        ("messages", 1, "one position, two contents"), ("messages", 2, "one position, two contents"),
-    ]  # fmt: skip
+        ("messages", 1, "the messages at one position must be equal"),
+        ("messages", 2, "the messages at one position must be equal"),
+    ]
     assert found.tables["messages"]["entry"].to_pylist() == [2]
     assert len(found.tables["deliveries"]) == 3
     assert (found.counts[0].rows_in, found.counts[0].quarantined) == (3, 2)
@@ -304,7 +305,7 @@ def test_a_folder_without_capture_files_and_other_files_are_told(tmp_path: Path)
     with pytest.raises(InputError, match="no capture file"):
         read(tmp_path)
     pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
-    with pytest.raises(InputError, match=r"other\.parquet is no capture file of version 1"):
+    with pytest.raises(InputError, match=r"other\.parquet: the file is not a capture file of version 1"):
         read(tmp_path)
     (tmp_path / "other.parquet").write_text("none")
     with pytest.raises(InputError, match="no Parquet file"):

@@ -150,7 +150,9 @@ def test_a_folder_of_several_kinds_is_read_by_kind(tmp_path):
     assert [path.name for path in found.files] == ["a.log.gz", "b.txt"]
     assert [path.name for path in found.companions["pulsar-stats"]] == ["c.jsonl"]
     assert found.skipped == {"d.jsonl": "otlp-spans"}
-    assert found.notes == ("not read: d.jsonl: each looks like spans as OTLP JSON lines; --from otlp-spans reads it",)
+    assert found.notes == (
+        "d.jsonl: skipped, because it looks like spans as OTLP JSON lines. Read it with --from otlp-spans",
+    )
     assert [path.name for path in select_files(tmp_path, "pulsar-stats", certain=True).files] == ["c.jsonl"]
 
 
@@ -165,5 +167,7 @@ def test_each_adapter_tells_which_other_one_a_file_is_for(tmp_path, name):
     for other, content in kinds.items():
         if other != name:
             (tmp_path / "given").write_bytes(content)
-            with pytest.raises(InputError, match=f"given looks like {FORMAT_TITLES[other]}; --from {other} reads it"):
+            with pytest.raises(
+                InputError, match=rf"given, because it looks like {FORMAT_TITLES[other]}\. Read it with --from {other}"
+            ):
                 read_at_once(name, tmp_path)

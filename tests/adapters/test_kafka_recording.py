@@ -58,7 +58,7 @@ def test_a_poll_that_names_another_ones_member_is_of_its_consumer(changed):
     before, after = (it.tables["deliveries"]["consumer"].to_pylist() for it in (read_tables(SLOW), found))
     moved = [(one, other) for one, other in zip(before, after, strict=True) if one != other]
     assert [(one[:2], other[:2]) for one, other in moved] == [("c1", "c2")]
-    assert found.notes == ("1 polls name the member id of another consumer: they are taken for their consumer's",)
+    assert found.notes == ("1 polls contain the member id of another consumer, so they get their own consumer's id",)
 
 
 def test_the_run_names_group_topic_policy_and_profile():
@@ -136,19 +136,34 @@ def set_first(**values):
 
 
 WRONG = {
-    "an offset twice": ("records", duplicate, "offset is there already", 1),
-    "one offset, two records": ("records", diverge, "one offset, two records", 2),
-    "a key that is no base64": ("records", set_first(key="%"), "bytes are base64", 1),
+    "an offset twice": ("records", duplicate, "an offset must occur once", 1),
+    "one offset, two records": ("records", diverge, "the records at one offset must be equal", 2),
+    "a key that is no base64": ("records", set_first(key="%"), "bytes must be base64", 1),
     "a negative partition": ("records", set_first(partition=-5), "", 1),
-    "a poll of what nobody produced": ("polls", set_first(offset=10**9), "no such record was produced", 1),
-    "a poll of a stranger": ("polls", set_first(consumer="c9"), "the scenario knows no such consumer", 1),
-    "work that ends before it begins": ("polls", set_first(processed_at=17 * 10**17), "time runs backwards", 1),
+    "a poll of what nobody produced": (
+        "polls",
+        set_first(offset=10**9),
+        "a polled record must be among the produced ones",
+        1,
+    ),
+    "a poll of a stranger": ("polls", set_first(consumer="c9"), "the consumer must be in the scenario", 1),
+    "work that ends before it begins": (
+        "polls",
+        set_first(processed_at=17 * 10**17),
+        "processed_at must not be before polled_at",
+        1,
+    ),
     "a commit of an unknown kind": ("commits", set_first(kind="never"), "", 1),
-    "a partition without a number": ("membership", lambda lines: lines[6].update(partitions=["orders"]), "is named", 1),
+    "a partition without a number": (
+        "membership",
+        lambda lines: lines[6].update(partitions=["orders"]),
+        "a partition must be named",
+        1,
+    ),
     "an unknown event": ("membership", set_first(event="danced"), "", 1),
     "a line that is no JSON": ("commits", lambda lines: lines.append("{\n"), "", 1),
     "a group record cut short": ("consumer_offsets", set_first(value="AAM="), "", 1),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", WRONG, ids=str)

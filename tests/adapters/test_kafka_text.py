@@ -72,7 +72,7 @@ def test_lines_around_messages_are_passed_over_and_broken_ones_rejected(tmp_path
 
 def test_the_topic_of_the_console_consumer_has_to_be_named(tmp_path):
     path = written(tmp_path, f"CreateTime:{AT}\tPartition:0\tOffset:1\tk\tv", name="shop.orders.txt")
-    with pytest.raises(InputError, match="name it by --topic"):
+    with pytest.raises(InputError, match="Name it with --topic"):
         read(path)
     assert ADAPTERS["kafka-text"].assume_options(path) == Options(topic="shop")
 

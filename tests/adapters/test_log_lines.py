@@ -186,7 +186,7 @@ def test_an_object_that_is_cut_spoils_no_other(tmp_path):
 
 def test_lines_that_are_newest_first_are_refused(tmp_path):
     path = written(tmp_path / "x.log", map(loki, reversed(LINES)))
-    with pytest.raises(InputError, match="newest first; export them oldest first"):
+    with pytest.raises(InputError, match=r"newest first\. Export them oldest first"):
         read(path)
 
 

@@ -136,7 +136,7 @@ def test_a_batch_is_parsed_by_itself(tmp_path):
 def test_a_folder_without_spans_says_so(tmp_path, content):
     if content is not None:
         (tmp_path / "traces.jsonl").write_text(content)
-    with pytest.raises(InputError, match="no file there" if content is None else "no span of Kafka or Pulsar"):
+    with pytest.raises(InputError, match="contains no data file" if content is None else "no span of Kafka or Pulsar"):
         spans(tmp_path)
 
 

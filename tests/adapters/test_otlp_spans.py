@@ -283,7 +283,7 @@ def test_a_kafka_value_that_does_not_fit_is_rejected(told, values, column):
         (None, "ledger:entry"),
         ("9223372036854775808:1:0", "ledger id"),
         ("3:2147483648:0", "entries 0 to"),
-        ("3:14:5", "tell one partition"),
+        ("3:14:5", "must agree on the partition"),
         ("3:14:0:1048575", "batch index"),
     ],
 )
@@ -334,7 +334,7 @@ def test_options_choose_and_the_run_takes_spans_for_a_sample(tmp_path):
     assert sum(count.others for count in found.counts) > sum(count.others for count in every.counts)
     for count in (*every.counts, *found.counts):
         assert count.rows_in == count.valid + count.quarantined + count.others
-    with pytest.raises(InputError, match="no span of the topic"):
+    with pytest.raises(InputError, match="no span is of the requested topic"):
         read(tmp_path, Options(topic="order"))
 
 

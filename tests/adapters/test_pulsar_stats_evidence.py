@@ -55,7 +55,7 @@ def limits_of(found):
 def test_the_run_file_gets_the_limits_that_a_real_broker_enforced(name, limits):
     found = read_at_once("pulsar-stats", polls_of(name))
     assert found.run.get("liveness") == limits
-    assert sum("is concluded from polls" in note for note in found.notes) == len(limits or {})
+    assert sum("inferred from polls" in note for note in found.notes) == len(limits or {})
 
 
 def test_a_limit_is_what_each_blocked_consumer_reached_not_where_it_was_unblocked(tell):
@@ -104,7 +104,7 @@ def test_the_topics_of_the_system_itself_are_never_the_first_of_a_run():
         ("i2_failover_active_hangs", ["fo-a"], "its receiver queue is full (availablePermits 0)"),
         ("i3_shared_unacked_limit", ["s2"], "the broker blocks it at the limit of unacknowledged messages"),
         ("i4_shared_subscription_limit", ["batch-2"], "the broker blocks the subscription at its limit"),
-        ("i10_key_shared_look_ahead_blackout", ["p2", "p1", "p3"], "msgInReplay at 150"),
+        ("i10_key_shared_look_ahead_blackout", ["p2", "p1", "p3"], "msgInReplay is 150"),
         ("4.0.8-l01_key_shared_autosplit", [], ""),
     ],
 )
@@ -119,14 +119,14 @@ def test_a_consumer_with_permits_while_nobody_is_served_and_nobody_holds_is_name
         lambda at, _: poll(at, one(permits=500, unacked=0), msgBacklogNoDelayed=70, lastConsumedTimestamp=ACKED)
     )
     (sentence,) = describe_silent_consumers(tell(*polls).found)
-    assert "nobody received anything although this consumer had 500 permits" in sentence
+    assert "no consumer received a message although this one had 500 permits" in sentence
     assert "70 messages waited in the subscription" in sentence
 
 
 def test_a_consumer_without_permits_that_holds_nothing_is_paused_or_lost_its_permits(tell):
     polls = repeated(lambda at, _: poll(at, one(permits=-3, unacked=0), msgBacklogNoDelayed=9))
     (sentence,) = describe_silent_consumers(tell(*polls).found)
-    assert "holds no message and gave the broker no permits (availablePermits -3)" in sentence
+    assert "has no message and the broker has no permits from it (availablePermits -3)" in sentence
 
 
 @pytest.mark.parametrize(

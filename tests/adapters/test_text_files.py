@@ -114,7 +114,7 @@ def test_values_over_several_lines_are_one_record(tmp_path: Path) -> None:
 
 
 def test_a_column_that_is_there_twice_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="column 'a' is there twice"):
+    with pytest.raises(InputError, match="column 'a' occurs twice"):
         read(text(tmp_path, "a.csv", "a,a\n1,2\n"), "csv", header="true")
 
 
@@ -124,7 +124,7 @@ def test_packed_files_are_read_and_one_that_is_cut_off_is_named(tmp_path: Path) 
     path.write_bytes(packed)
     assert len(read(path, "json")[0]) == 250
     path.write_bytes(packed[:-20])
-    with pytest.raises(EnvironmentFailed, match="cut off or damaged"):
+    with pytest.raises(EnvironmentFailed, match="truncated or damaged"):
         read(path, "json")
 
 
@@ -214,5 +214,5 @@ def test_an_empty_file_has_no_record(tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_are_no_csv(tmp_path: Path) -> None:
     path = tmp_path / "random.csv"
     path.write_bytes(b"\x91a\rb,\x07\x00c\rd\n,")
-    with pytest.raises(InputError, match=r"random.csv: this is no CSV text .* is the name right"):
+    with pytest.raises(InputError, match=r"random.csv: the file is not valid CSV .* Check its name"):
         detect_csv_options(path)

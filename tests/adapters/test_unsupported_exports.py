@@ -74,7 +74,7 @@ def test_an_export_is_named_with_what_to_export_instead(tmp_path, name, text):
     assert detect_adapter(path) is None
     export = (UNSUPPORTED | CLIENT_LOGS)[name]
     assert explain_unsupported_file(path) == f"this is {export.title}. {export.remedy}"
-    with pytest.raises(InputError, match=r"nothing for pulsar-stats: x\.txt is "):
+    with pytest.raises(InputError, match=r"adapter pulsar-stats cannot read x\.txt, because it is "):
         select_files(path, "pulsar-stats")
 
 

@@ -35,7 +35,7 @@ class Spans:
 def spans(path: Path, selection: SpanSelection | None = None) -> Spans:
     """What is read of a file or folder."""
     seen: dict[str, pa.Table] = {}
-    with patch.object(span_stream, "wanted_of", lambda _: selection or SpanSelection()):
+    with patch.object(span_stream, "select_spans", lambda _: selection or SpanSelection()):
         source = span_stream.open_stream(path, Options())
 
     def finish(known: SmallTables, lost: Counter[str]) -> StreamResult:

@@ -219,7 +219,7 @@ def sum_counts(counts: Iterable[pa.Table]) -> tuple[Counter[str], Counter[str]]:
 
 
 def build_quarantine(rejected: Iterable[RejectedRow]) -> pa.Table:
-    """Build table ``build_quarantine`` from rejected rows."""
+    """Build table ``quarantine`` from rejected rows."""
     rows = [row._asdict() | {"reasons": [reason._asdict() for reason in row.reasons]} for row in rejected]
     return pa.Table.from_pylist(rows, schema=QUARANTINE)
 

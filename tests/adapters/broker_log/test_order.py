@@ -50,5 +50,5 @@ def test_more_lines_at_one_time_than_there_are_places_go_on_counting():
 
 
 def test_too_many_files_cannot_be_told_apart():
-    with pytest.raises(ValueError, match="files are more than"):
+    with pytest.raises(ValueError, match="files are too many"):
         LineNumbering(0, MAX_FILES + 1)

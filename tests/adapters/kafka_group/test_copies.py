@@ -95,8 +95,8 @@ def test_other_topics_groups_and_files_are_counted_or_told(tmp_path):
     (tmp_path / "readme.txt").write_text("copied by hand")
     found = read(tmp_path, Options(subscription="g", topic="t"))
     assert [(count.rows_in, count.valid, count.others) for count in found.counts] == [(7, 3, 4)]
-    assert any(note.startswith("not read: polls.jsonl: each looks like topic statistics") for note in found.notes)
-    assert any(note.startswith("not read: readme.txt") for note in found.notes)
+    assert any(note.startswith("polls.jsonl: skipped, because it looks like topic statistics") for note in found.notes)
+    assert any(note.startswith("readme.txt: skipped") for note in found.notes)
 
 
 def test_hidden_files_are_passed_over(tmp_path):
@@ -121,8 +121,8 @@ def test_a_log_that_was_copied_twice_tells_each_event_once(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (Options(subscription="h"), "nothing of subscription 'h'; it has subscription 'g'"),
-        (Options(topic="order"), "nothing of topic 'order'; did you mean 'orders'?"),
+        (Options(subscription="h"), "the source contains no row of subscription 'h'; it has subscription 'g'"),
+        (Options(topic="order"), "the source contains no row of topic 'order'; did you mean 'orders'?"),
     ],
 )
 def test_what_the_copy_does_not_have_is_an_error_that_names_what_it_has(tmp_path, options, message):
@@ -133,10 +133,10 @@ def test_what_the_copy_does_not_have_is_an_error_that_names_what_it_has(tmp_path
 
 
 def test_an_empty_folder_and_records_that_tell_nothing_say_so(tmp_path):
-    with pytest.raises(InputError, match="no file there"):
+    with pytest.raises(InputError, match="contains no data file"):
         read(tmp_path)
     (tmp_path / "copy.jsonl").write_text("")
-    with pytest.raises(InputError, match="0 records of __consumer_offsets tell of no member"):
+    with pytest.raises(InputError, match="0 records of __consumer_offsets contain no member"):
         read(tmp_path)
 
 
@@ -169,5 +169,5 @@ def test_of_a_delta_table_the_files_of_its_latest_version_are_read(tmp_path):
 
 def test_a_log_alone_is_told_to_need_records(tmp_path):
     (tmp_path / "server.log").write_text(text(CRASH))
-    with pytest.raises(InputError, match="give it beside a copy of __consumer_offsets"):
+    with pytest.raises(InputError, match="Pass it together with a copy of __consumer_offsets"):
         read(tmp_path)

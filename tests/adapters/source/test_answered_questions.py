@@ -36,7 +36,7 @@ def test_columns_of_unknown_names_are_known_by_what_they_hold() -> None:
         },
         "values": {"topic": "orders"},
     }
-    why = "its name speaks of offsets, and no number in it comes twice in one shard"
+    why = "its name suggests offsets, and no number in it repeats within one shard"
     assert f"offset is taken to be evt_off: {why}" in found.assumed
     assert len(found.assumed) == 7
 

@@ -85,7 +85,7 @@ def test_lines_that_are_no_json_are_rejected() -> None:
     rows = source(nr=[0, 1], **{CORRUPT_COLUMN: [None, "x" * 1_234], FILE_COLUMN: ["a.json", "b.json"]})
     valid, lost = checked(made(rows, NATIVE)[1])
     assert len(valid) == 1
-    assert (lost[0]["file"], lost[0]["raw"]) == ("b.json", "(1,234 characters that are no JSON object)")
+    assert (lost[0]["file"], lost[0]["raw"]) == ("b.json", "(1,234 characters that are not a JSON object)")
 
 
 @pytest.mark.parametrize("size", [1, 7, 1_000])

@@ -55,16 +55,16 @@ def test_dots_lead_into_structs_and_backquotes_hold_a_name_together(name: str, p
 @pytest.mark.parametrize(
     ("name", "near"),
     [
-        ("their_ofset", "did you mean their_offset?"),
-        ("THEIR_OFFSET", "did you mean their_offset?"),
-        ("a.b", "did you mean `a.b`?"),
-        ("meta.ofset", "did you mean meta.offset?"),
-        ("coalesce(p, 0)", "it has key_b64, t, p,"),
-        ("p; DROP TABLE x", "it has key_b64"),
-        ("twice", "a column twice"),
-        ("", "no column's name"),
-        ("meta..offset", "no column's name"),
-        ("`a.b", "no column's name"),
+        ("their_ofset", "Did you mean their_offset?"),
+        ("THEIR_OFFSET", "Did you mean their_offset?"),
+        ("a.b", "Did you mean `a.b`?"),
+        ("meta.ofset", "Did you mean meta.offset?"),
+        ("coalesce(p, 0)", "Its columns are key_b64, t, p,"),
+        ("p; DROP TABLE x", "Its columns are key_b64"),
+        ("twice", "several columns"),
+        ("", "is not a valid column name"),
+        ("meta..offset", "is not a valid column name"),
+        ("`a.b", "is not a valid column name"),
     ],
 )
 def test_a_name_that_is_no_column_is_refused_with_those_there_are(name: str, near: str) -> None:
@@ -81,10 +81,10 @@ def test_an_unknown_conversion_is_refused_with_all_that_are_known() -> None:
 @pytest.mark.parametrize(
     ("columns", "rule"),
     [
-        (POSITION | {"key": "key_b64"}, "write as: base64 or as: hex or as: utf8"),
-        (POSITION | {"timestamp": "at_ms"}, "write as: epoch_s or as: epoch_ms"),
-        (POSITION | {"partition": "t"}, "write as: integer"),
-        (POSITION | {"key": {"column": "id", "as": "base64"}}, "write no conversion"),
+        (POSITION | {"key": "key_b64"}, "Write as: base64 or as: hex or as: utf8"),
+        (POSITION | {"timestamp": "at_ms"}, "Write as: epoch_s or as: epoch_ms"),
+        (POSITION | {"partition": "t"}, "Write as: integer"),
+        (POSITION | {"key": {"column": "id", "as": "base64"}}, "Write no conversion"),
         (POSITION | {"offset": "meta"}, "no conversion fits"),
     ],
 )
@@ -95,32 +95,36 @@ def test_a_column_of_another_type_is_refused_with_the_conversions_that_fit(colum
 @pytest.mark.parametrize(
     ("columns", "values", "rule"),
     [
-        (POSITION | {"topik": "t"}, {}, "did you mean topic?"),
-        (POSITION | {"date": "at"}, {}, "it is derived"),
-        (POSITION, {"topik": "t"}, "did you mean topic?"),
-        (POSITION | {"key": {"colum": "t"}}, {}, "did you mean column?"),
-        (POSITION | {"key": {"as": "utf8"}}, {}, "name their column"),
-        (POSITION | {"key": ["t"]}, {}, "a mapping of names is needed, not list"),
-        (POSITION | {"key": {"column": 7}}, {}, "text is needed, not 7"),
-        (POSITION | {"topic": "?"}, {}, "name their column"),
-        (POSITION | {"key": {"column": "key_b64", "as": "?"}}, {}, "say which conversion"),
-        (POSITION, {"producer": "?"}, "write the value"),
-        (POSITION, {"topic": "orders"}, "topic is given twice"),
+        (POSITION | {"topik": "t"}, {}, "Did you mean topic?"),
+        (POSITION | {"date": "at"}, {}, "It is derived"),
+        (POSITION, {"topik": "t"}, "Did you mean topic?"),
+        (POSITION | {"key": {"colum": "t"}}, {}, "Did you mean column?"),
+        (POSITION | {"key": {"as": "utf8"}}, {}, "has no source column. Name one"),
+        (POSITION | {"key": ["t"]}, {}, "is list, but must be a mapping of names"),
+        (POSITION | {"key": {"column": 7}}, {}, "is 7, but must be text"),
+        (POSITION | {"topic": "?"}, {}, "has no source column. Name one"),
+        (POSITION | {"key": {"column": "key_b64", "as": "?"}}, {}, "names no conversion"),
+        (POSITION, {"producer": "?"}, "has no value. Write one"),
+        (POSITION, {"topic": "orders"}, "topic has two sources"),
         (POSITION | {"entry": "a.b"}, {}, "no column"),
-        (POSITION | {"entry": "p"}, {}, "entry is given twice"),
-        (POSITION | {"ledger": "p"}, {}, "ledger is given twice"),
-        (POSITION | {"message_id": "id"}, {}, "an offset or a message_id"),
-        ({"topic": "t"}, {}, "nothing gives partition, ledger, entry, batch_index, publish_time"),
+        (POSITION | {"entry": "p"}, {}, "entry has two sources"),
+        (POSITION | {"ledger": "p"}, {}, "ledger has two sources"),
+        (POSITION | {"message_id": "id"}, {}, "maps offset and message_id, but a message has only one"),
+        ({"topic": "t"}, {}, "partition, ledger, entry, batch_index, publish_time has no source"),
         (POSITION, {"size": -1}, "a size is from 0"),
-        (POSITION, {"size": "big"}, "is no int64"),
-        (POSITION, {"size": 2**70}, "is no int64"),
-        (POSITION, {"deliver_at": "soon"}, "a time in text is ISO 8601"),
-        (POSITION, {"deliver_at": 5}, "is no time"),
+        (POSITION, {"size": "big"}, "is not int64"),
+        (POSITION, {"size": 2**70}, "is not int64"),
+        (POSITION, {"deliver_at": "soon"}, "a time in text must be ISO 8601"),
+        (POSITION, {"deliver_at": 5}, "is not a time"),
         (POSITION | {"path": {"column": "file", "as": "base64"}}, {}, "path: {as: …}"),
         (POSITION | {"topic": {"column": "t", "as": "aiven_path"}}, {}, "path: {as: …}"),
-        (POSITION | {"topic": {"column": "t", "prefix": "x"}}, {}, "only confluent_path"),
-        (POSITION | {"key": {"column": "key_b64", "as": "utf8", "words": {"a": "b"}}}, {}, "has no words"),
-        (POSITION | {"topic": {"column": "t", "words": {"a": 1}}}, {}, "a mapping of their words"),
+        (POSITION | {"topic": {"column": "t", "prefix": "x"}}, {}, "Only confluent_path"),
+        (POSITION | {"key": {"column": "key_b64", "as": "utf8", "words": {"a": "b"}}}, {}, "has no set of values"),
+        (
+            POSITION | {"topic": {"column": "t", "words": {"a": 1}}},
+            {},
+            "must be a mapping from source values to canonical values",
+        ),
     ],
 )
 def test_what_is_not_legal_is_refused_with_what_is(columns: dict[str, Any], values: dict[str, Any], rule: str) -> None:
@@ -134,7 +138,7 @@ def test_a_mapping_is_of_columns_and_values(raw: Any) -> None:
 
 
 def test_no_other_table_is_known() -> None:
-    with pytest.raises(ConfigError, match="known are messages, membership, deliveries"):
+    with pytest.raises(ConfigError, match="Use one of messages, membership, deliveries"):
         parse_mapping({}, "offsets")
 
 

@@ -25,11 +25,19 @@ def said(values: pa.Array, conversion: str, ours: str = "publish_time") -> str:
 @pytest.mark.parametrize(
     ("at", "conversion", "says"),
     [
-        (1_795_158_000_000, "epoch_s", "is beyond year 2200; are these milliseconds? Write as: epoch_ms"),
-        (1_795_158_000_000_000, "epoch_ms", "is beyond year 2200; are these microseconds? Write as: epoch_us"),
-        (1_795_158_000, "epoch_ms", "is in year 1970; are these seconds? Write as: epoch_s"),
-        (1_795_158_000_000, "epoch_ns", "is in year 1970; are these milliseconds? Write as: epoch_ms"),
-        (-1, "epoch_ms", "correct its unit (as: epoch_ms)"),
+        (
+            1_795_158_000_000,
+            "epoch_s",
+            "is beyond year 2200, and the numbers look like milliseconds. Write as: epoch_ms",
+        ),
+        (
+            1_795_158_000_000_000,
+            "epoch_ms",
+            "is beyond year 2200, and the numbers look like microseconds. Write as: epoch_us",
+        ),
+        (1_795_158_000, "epoch_ms", "is in year 1970, and the numbers look like seconds. Write as: epoch_s"),
+        (1_795_158_000_000, "epoch_ns", "is in year 1970, and the numbers look like milliseconds. Write as: epoch_ms"),
+        (-1, "epoch_ms", "Correct its unit (as: epoch_ms)"),
     ],
 )
 def test_a_wrong_unit_is_named_with_the_right_one(at: int, conversion: str, says: str, ours: str) -> None:
@@ -41,7 +49,7 @@ def test_a_wrong_unit_is_named_with_the_right_one(at: int, conversion: str, says
 def test_another_mistake_is_shown_with_its_value_and_remedy() -> None:
     text = said(pa.array(["now", "then"]), "iso8601")
     remedy = "write the time as 2026-11-20T10:00:00.123Z"
-    assert text == f"2 of 2 rows quarantined: t = now: a time in text is ISO 8601 ({remedy})"
+    assert text == f"2 of 2 rows quarantined: t = now: a time in text must be ISO 8601 ({remedy})"
 
 
 def test_reasons_are_counted_and_no_key_is_an_example() -> None:

@@ -143,7 +143,7 @@ def test_a_partition_that_topic_and_id_tell_in_two_ways_is_rejected() -> None:
     found = convert_batch(given_rows, build_plan({"columns": columns}, given_rows.schema))
     assert found.rows["entry"].to_pylist() == [2, 4]
     assert found.rows["partition"].to_pylist() == [3, 3]
-    assert found.rejected[0].reasons[0].rule == "what tells of a partition tells of one"
+    assert found.rejected[0].reasons[0].rule == "the columns with the partition must agree"
 
 
 def test_topic_and_partition_of_files_come_row_by_row() -> None:
@@ -256,14 +256,14 @@ def test_a_part_of_a_batch_is_converted_as_in_the_whole(name: str) -> None:
 def test_a_line_that_cannot_be_read_is_rejected_with_its_number_and_nothing_else_is_said_of_it() -> None:
     batch = pa.RecordBatch.from_pydict(
         {"p": [0, None], "o": [5, None], "t": [T0, None], FILE_COLUMN: ["a.json", "b.json"], LINE_COLUMN: [7, 51],
-         BROKEN_COLUMN: [None, "19 characters that are no JSON object"]}
+         BROKEN_COLUMN: [None, "19 characters that are not a JSON object"]}
     )  # fmt: skip
     columns = {"partition": "p", "offset": "o", "publish_time": {"column": "t", "as": "epoch_ms"}}
     found = convert_batch(batch, build_plan({"columns": columns, "values": {"topic": "t"}}, batch.schema), "folder")
     (rejected,) = found.rejected
-    assert (rejected.file, rejected.row, rejected.raw) == ("b.json", 51, "(19 characters that are no JSON object)")
+    assert (rejected.file, rejected.row, rejected.raw) == ("b.json", 51, "(19 characters that are not a JSON object)")
     assert [(why.column, why.value) for why in rejected.reasons] == [
-        ("(line)", "line 51: 19 characters that are no JSON object")
+        ("(line)", "line 51: 19 characters that are not a JSON object")
     ]
     assert found.rows.num_rows == 1
 

@@ -107,8 +107,7 @@ class BrokerLog:
             lines = f"{pc.sum(found.files['lines']).as_py() or 0:,} lines of {len(self.chosen.files):,} files"
             raise InputError(
                 f"{self.path}: no line is about a subscription ({lines}). Pass a broker's log in the default layout, "
-                "at "
-                "level INFO or DEBUG"
+                "at level INFO or DEBUG"
             )
         return found
 
@@ -176,7 +175,7 @@ class LogCounts:
     def span(self) -> TimeSpan:
         """The time from the first to the last line."""
         ends = pc.min(self.files["first"]), pc.max(self.files["last"])
-        return TimeSpan(*(at.members(pa.int64()).as_py() or 0 for at in ends))
+        return TimeSpan(*(at.cast(pa.int64()).as_py() or 0 for at in ends))
 
     def count_lines(self, unnamed: Mapping[str, int]) -> Iterator[FileCount]:
         """Yield the line counts by file. Valid lines gave events of the selection with a known consumer."""
@@ -206,7 +205,7 @@ def count_deliveries(deliveries: pa.Table) -> pa.Table:
     of_batch = pc.greater_equal(deliveries["batch_index"], 0)
     sized = deliveries.select(DELIVERY_COUNTS.names[:3]).append_column("of_batch", of_batch)
     found = sized.group_by(DELIVERY_COUNTS.names[:4]).aggregate([([], "count_all")])
-    return found.rename_columns(DELIVERY_COUNTS.names).members(DELIVERY_COUNTS)
+    return found.rename_columns(DELIVERY_COUNTS.names).cast(DELIVERY_COUNTS)
 
 
 def build_run(

@@ -1,4 +1,4 @@
-"""Build canonical ``build_deliveries`` from captured events: receipts and their outcomes.
+"""Build canonical ``deliveries`` from captured events: receipts and their outcomes.
 
 An acknowledgement, a negative acknowledgement or a commit belongs to the latest earlier receipt of its message by that
 consumer. The first of several counts. A cumulative acknowledgement or a commit ends all earlier receipts of the

@@ -16,7 +16,7 @@ _UNKNOWN_TIMES = {"prepared_at": None, "reason": None, "client_reason": None, "s
 
 
 def build_generations(records: Iterable[tuple[str, Row]], events: Sequence[Row]) -> list[dict[str, Any]]:
-    """Build rows of table ``build_generations`` for one group, without its name, in time order."""
+    """Build rows of table ``generations`` for one group, without its name, in time order."""
     of_records, of_log = list(_list_recorded(records)), list(_list_logged(events))
     for row in of_records:
         same = [other for other in of_log if _generation_key(other) == _generation_key(row)]

@@ -98,8 +98,8 @@ def parse_lines(lines: pa.RecordBatch) -> ParsedLines:
     texts = lines.column("text")
     begins, single, rejected = _locate_spans(texts)
     rows = np.flatnonzero(begins >= 0)
-    exports = texts.take(pa.array(rows)).to_pylist()
-    cut = [text[begin:].strip() for text, begin in zip(exports, begins[rows].tolist(), strict=True)]
+    raw = texts.take(pa.array(rows)).to_pylist()
+    cut = [text[begin:].strip() for text, begin in zip(raw, begins[rows].tolist(), strict=True)]
     exports = [b'{"resourceSpans":[%b]}' % t if one else t for t, one in zip(cut, single[rows].tolist(), strict=True)]
     tables = []
     total = 0

@@ -24,14 +24,14 @@ def list_consumers(receipts: pa.Table) -> pa.Table:
     return receipts.group_by(CONSUMERS.names).aggregate([])
 
 
-def find_shared_ids(list_consumers: pa.Table) -> pa.Table:
+def find_shared_ids(consumers: pa.Table) -> pa.Table:
     """Find the consumers whose id several processes share. Every other id identifies one consumer."""
-    every = list_consumers.group_by(CONSUMERS.names).aggregate([])
+    every = consumers.group_by(CONSUMERS.names).aggregate([])
     found = every.group_by(CONSUMERS.names[:2]).aggregate([([], "count_all")])
     return found.filter(pc.greater(found["count_all"], 1)).select(CONSUMERS.names[:2])
 
 
-def build_deliveries(receipts: pa.Table, seq: Ints, find_shared_ids: pa.Table) -> pa.Table:
+def build_deliveries(receipts: pa.Table, seq: Ints, shared_ids: pa.Table) -> pa.Table:
     """Build canonical deliveries from ``RECEIPTS`` with these sequence numbers.
 
     ``received_at`` is the start of a ``process`` span or the end of a ``receive`` span. ``consumer`` is the client id.
@@ -39,8 +39,8 @@ def build_deliveries(receipts: pa.Table, seq: Ints, find_shared_ids: pa.Table) -
     is the process where several processes share one id in a subscription. ``redelivery_count`` is 0, because spans do
     not contain it.
     """
-    both = pa.concat_tables([receipts.select(find_shared_ids.column_names), find_shared_ids])
-    consumer = rank_rows(*(encode_values(both[name]) for name in find_shared_ids.column_names))
+    both = pa.concat_tables([receipts.select(shared_ids.column_names), shared_ids])
+    consumer = rank_rows(*(encode_values(both[name]) for name in shared_ids.column_names))
     shared = np.isin(consumer[: len(receipts)], consumer[len(receipts) :])
     process = pc.if_else(pa.array(shared), combine_chunks(receipts["process"]), pa.scalar(None, pa.string()))
     replaced = {"seq": pa.array(seq), "instance": process}

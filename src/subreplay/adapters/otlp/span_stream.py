@@ -173,17 +173,16 @@ def _plan_numbering(small: SmallTables) -> partial[Rows]:
     return partial(_number_deliveries, counts["interval"].to_numpy(), begins, find_shared_ids(small["consumers"]))
 
 
-def _number_deliveries(intervals: Ints, begins: Ints, find_shared_ids: pa.Table, batches: Batches) -> Rows:
+def _number_deliveries(intervals: Ints, begins: Ints, shared_ids: pa.Table, batches: Batches) -> Rows:
     """Number deliveries in receipt order; each interval starts after the deliveries of earlier intervals."""
     last, passed = -1, 0  # the last interval of earlier rows, and its rows so far
-    last, passed = -1, 0  # of the interval that the rows before ended in
     for batch in batches:
         receipts = pa.Table.from_batches([batch])
         interval = ints(receipts, "interval")
         begin = np.maximum.accumulate(np.where(np.diff(interval, prepend=-1) != 0, np.arange(len(receipts)), 0))
         within = np.arange(len(receipts)) - begin + np.where(interval == last, passed, 0)
         seq = begins[np.searchsorted(intervals, interval)] + within
-        yield "deliveries", build_deliveries(receipts.select(RECEIPTS.names).cast(RECEIPTS), seq, find_shared_ids)
+        yield "deliveries", build_deliveries(receipts.select(RECEIPTS.names).cast(RECEIPTS), seq, shared_ids)
         if len(receipts):
             last, passed = int(interval[-1]), int(within[-1]) + 1
 

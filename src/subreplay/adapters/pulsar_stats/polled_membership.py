@@ -35,7 +35,7 @@ SESSIONS: Final = pa.schema(
         pa.field("first_seen", TIME, nullable=False),  # the first poll that shows it
         pa.field("last_seen", TIME, nullable=False),
         pa.field("gone_by", TIME),  # the first poll without it; null: it is in the last poll
-        pa.field("join_seq", pa.int64(), nullable=False),  # of the join in ``build_membership``
+        pa.field("join_seq", pa.int64(), nullable=False),  # of the join in ``membership``
         pa.field("leave_seq", pa.int64()),
     ]
 )
@@ -167,7 +167,7 @@ def _add_ranges(
 
 
 def build_membership(found: Sequence[PolledSession], *, by_address: bool = False) -> pa.Table:
-    """Build canonical ``build_membership`` from the sessions of any number of topic partitions, and set their ``seq``.
+    """Build canonical ``membership`` from the sessions of any number of topic partitions, and set their ``seq``.
 
     A consumer left no earlier than the last poll with it (``since``) and no later than the first poll without it
     (``at``); the ``reason`` says so. If its successor connected in between, it had left by then. A successor has the

@@ -116,7 +116,7 @@ def read_stats(
             collected.add(answer)
     check_any_valid(path, collected.counts, collected.rejected)
     found: list[PolledSession] = []
-    ranges: list[RangePeriod] = []
+    periods: list[RangePeriod] = []
     longest = 0
     rows: list[dict[str, Any]] = []
     inferred: list[InferredSelector] = []
@@ -125,12 +125,12 @@ def read_stats(
         longest = max([longest, *(after.at - before.at for before, after in pairwise(in_order))])
         of_partition, ranges = build_sessions(in_order)
         found += of_partition
-        ranges += ranges
+        periods += ranges
         inferred += infer_selectors(ranges)
         rows += build_polled_rows(in_order)
     joined = build_membership(found, by_address=by_address)
     return PolledStats(
-        joined, build_session_table(found), build_range_table(ranges), pa.Table.from_pylist(rows, schema=POLLED),
+        joined, build_session_table(found), build_range_table(periods), pa.Table.from_pylist(rows, schema=POLLED),
         tuple(collected.rejected), collected.counts, longest,
         max([0, *(session.seen.since - session.first for session in found)]), tuple(inferred), tuple(found),
     )  # fmt: skip

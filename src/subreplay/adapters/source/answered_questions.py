@@ -159,7 +159,7 @@ def _guess_by_content(
     schema = contents.rows.schema
     taken = {each.column for each in found.values()}
     free = [column for column in iterate_columns(schema) if len(column.path) == 1 and column.name not in taken]
-    have = {target for target in found for target in expand_target(target)}
+    have = {name for target in found for name in expand_target(target)}
 
     def take(target: str, column: SourceColumn, why: str) -> tuple[str, SourceColumn, str]:
         free.remove(column)

@@ -66,7 +66,7 @@ def build_canonical(batch: pa.RecordBatch, plan: MappingPlan, file: str = "") ->
 
 
 def build_canonical_schema(table: str) -> pa.Schema:
-    """Build the schema of ``build_canonical`` rows of a table."""
+    """Build the schema of the canonical rows of a table."""
     return pa.schema([*(field.with_nullable(True) for field in INPUTS[table]), pa.field("rejected", REJECTED)])
 
 

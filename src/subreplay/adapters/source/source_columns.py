@@ -115,7 +115,7 @@ def find_column(schema: pa.Schema, name: str) -> SourceColumn:
         types = [field.type for field in fields if field.name == step]
         if len(types) != 1:
             wrong = "several columns" if types else "no column"
-            raise InputError(f"the source has {wrong} {name!r}; {_suggest_columns(schema, name)}")
+            raise InputError(f"the source has {wrong} {name!r}. {_suggest_columns(schema, name)}")
         kind = types[0]
         fields = list(kind.fields) if pa.types.is_struct(kind) else []
     return SourceColumn(name, path, kind)
@@ -216,5 +216,5 @@ def _suggest_columns(schema: pa.Schema, name: str) -> str:
     by_case = {each.lower().replace("`", ""): each for each in reversed(known)}
     near = difflib.get_close_matches(name.lower().replace("`", ""), by_case, n=1)
     more = f", and {len(known) - MAX_LISTED} more" if len(known) > MAX_LISTED else ""
-    hint = f"did you mean {by_case[near[0]]}? It" if near else "it"
-    return f"{hint} has {', '.join(known[:MAX_LISTED]) or 'none'}{more}"
+    hint = f"Did you mean {by_case[near[0]]}? " if near else ""
+    return f"{hint}Its columns are {', '.join(known[:MAX_LISTED]) or 'none'}{more}"

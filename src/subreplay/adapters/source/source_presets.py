@@ -129,7 +129,7 @@ def complete_mapping(mapping: ColumnMapping, name: str, schema: pa.Schema) -> Co
             f"{mapping.table}: preset {name!r} does not exist. Presets of messages are {', '.join(PRESETS)}; other "
             "tables have none"
         )
-    stated = {target for target in (*mapping.columns, *mapping.values) for target in expand_target(target)}
+    stated = {name for target in (*mapping.columns, *mapping.values) for name in expand_target(target)}
     preset = PRESETS[name]
     needed, optional = (
         {target: each for target, each in part.items() if not stated & expand_target(target)}

@@ -94,9 +94,7 @@ class Candidate:
         """The canonical columns that will be null in every row."""
         if self.name == CANONICAL:
             return tuple(f.name for f in INPUTS[self.table] if f.name not in self.found)
-        filled = {
-            target for target in (*self.found, *self.questions, *self.missing) for target in expand_target(target)
-        }
+        filled = {name for target in (*self.found, *self.questions, *self.missing) for name in expand_target(target)}
         return tuple(f.name for f in INPUTS[self.table] if f.name not in filled and f.name != "date")
 
 
@@ -229,7 +227,7 @@ def _match_by_name(schema: pa.Schema, contents: SampleContents | None) -> Iterat
     if len(guesses) < _MIN_KNOWN_COLUMNS:
         return
     found = {target: each.source for target, each in guesses.items()}
-    filled = {target for target in found for target in expand_target(target)}
+    filled = {name for target in found for name in expand_target(target)}
     missing = [name for name in NEEDED_COLUMNS["messages"] if name not in filled]
     if not of_position:
         missing = ["offset", *(name for name in missing if name not in expand_target("offset"))]

@@ -132,9 +132,9 @@ class _LogBatch:
         self._reject_timeless(text, ~open_)
         for i in np.flatnonzero(open_ & (times.at == NO_TIME)).tolist():
             shown = split[i].as_py()
-            text = "{year}-{month}-{day} {hour}:{minute}:{second}".format(**shown)
+            time_text = "{year}-{month}-{day} {hour}:{minute}:{second}".format(**shown)
             remedy = f"check the option time_zone, which is {self.clock.name}"
-            self._reject(i, "text", text, "the date and time must exist in the time zone", remedy)
+            self._reject(i, "text", time_text, "the date and time must exist in the time zone", remedy)
         open_[list(self.rejected)] = False
         rows: list[pa.Table] = []
         for line in KNOWN_LINES:
