@@ -72,10 +72,10 @@ def line(*spans, **more):
 def tell_from(folder):
     """A function of lines: what they tell as one file of a folder."""
 
-    def tell(*lines, wanted=None):
+    def tell(*lines, selection=None):
         path = folder / "traces.jsonl"
         path.write_bytes(b"".join((one if isinstance(one, bytes) else one.encode()) + b"\n" for one in lines))
-        return spans(path, wanted)
+        return spans(path, selection)
 
     return tell
 

@@ -308,7 +308,7 @@ def test_a_folder_without_capture_files_and_other_files_are_told(tmp_path: Path)
     with pytest.raises(InputError, match=r"other\.parquet: the file is not a capture file of version 1"):
         read(tmp_path)
     (tmp_path / "other.parquet").write_text("none")
-    with pytest.raises(InputError, match="no Parquet file"):
+    with pytest.raises(InputError, match="not a Parquet file"):
         read(tmp_path)
 
 

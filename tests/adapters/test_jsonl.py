@@ -179,7 +179,7 @@ def latin(data: bytes) -> bytes:
 def test_an_unreadable_file_is_an_error_naming_it(tmp_path, spoil, kind, words):
     path = story().save(tmp_path) / "broker_events.jsonl.gz"
     path.write_bytes(spoil(path.read_bytes()))
-    with pytest.raises(kind, match=rf"broker_events\.jsonl\.gz: {words}"):
+    with pytest.raises(kind, match=rf"broker_events\.jsonl\.gz: .*{words}"):
         read(tmp_path)
 
 

@@ -168,7 +168,7 @@ def in_parts(text, size=60):
 
 @pytest.mark.parametrize("block", [2**10, 2**24])
 def test_parts_are_joined_from_block_to_block(block, tmp_path, plain, monkeypatch):
-    monkeypatch.setattr(adapter_files, "BLOCK", block)
+    monkeypatch.setattr(adapter_files, "BLOCK_BYTES", block)
     short = [line for line in LINES[:300] if line]
     of_docker = written(tmp_path / "docker.log", [in_parts(line) if i % 9 == 0 else docker(line)
                                                   for i, line in enumerate(short)])  # fmt: skip

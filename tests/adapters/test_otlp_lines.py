@@ -54,18 +54,18 @@ def test_text_around_exports_is_passed_over(told):
 @pytest.mark.parametrize(
     ("bad", "rule"),
     [
-        (line(kafka())[:-40], "whole export"),
+        (line(kafka())[:-40], "complete JSON export"),
         (line(kafka())[40:], "inside one JSON object"),
         (line(kafka()).encode().replace(b"billing-1", b"billing-\xff"), "UTF-8"),
         (line(kafka()) + line(kafka()), "one JSON object"),
-        (line(kafka()) + " and more", "whole export"),
-        ('{"resourceSpans": 3}', "whole export"),
-        ('{"resourceSpans": [3]}', "whole export"),
+        (line(kafka()) + " and more", "complete JSON export"),
+        ('{"resourceSpans": 3}', "complete JSON export"),
+        ('{"resourceSpans": [3]}', "complete JSON export"),
         ('  "resourceSpans": [', "inside one JSON object"),
         (json.dumps({"log": line(kafka()), "stream": "stdout"}), "inside one JSON object"),
-        ('{"resourceSpans":' + "[" * 100_000, "whole export"),
+        ('{"resourceSpans":' + "[" * 100_000, "complete JSON export"),
         ('{"x":' + "[" * 100_000 + ',"resourceSpans"', "inside one JSON object"),
-        ('{"resourceSpans":[],"x":' + "[" * 100_000, "whole export"),
+        ('{"resourceSpans":[],"x":' + "[" * 100_000, "complete JSON export"),
     ],
 )
 def test_a_broken_line_is_rejected_alone(told, bad, rule):

@@ -145,7 +145,7 @@ def test_files_of_a_folder_are_one_table(tmp_path: Path) -> None:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are cut into parts of a few lines."""
-    monkeypatch.setattr(text_files, "BLOCK", 40)
+    monkeypatch.setattr(text_files, "BLOCK_BYTES", 40)
 
 
 @pytest.mark.parametrize("last", ['2,"y\n3,z\n', '2,x,"y\n3,z\n'], ids=["values as many as names", "more values"])
@@ -199,7 +199,7 @@ def test_fields_of_a_large_file_have_the_type_that_all_values_have(tmp_path: Pat
 def test_a_large_file_with_objects_of_several_lines_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_files, "MOST_BYTES", 10)
+    monkeypatch.setattr(text_files, "MAX_NESTED_BYTES", 10)
     pretty = text(tmp_path, "pretty.json", "\n".join(json.dumps(row, indent=1) for row in ROWS))
     with pytest.raises(InputError, match="write one object a line"):
         read(pretty, "json")

@@ -218,7 +218,7 @@ def test_a_look_at_anything_ends_in_a_sentence(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "server.log").write_text("[2026-01-01 00:00:00,000] INFO [GroupCoordinator 1]: started\n")
     for location, code, said in (
-        ("empty", 2, "contains no data file"),
+        ("empty", 2, "no file there"),
         ("words.parquet", 2, "not a Parquet file"),
         ("not there", 2, "no such file"),
         ("words.json", 2, "no record in it"),

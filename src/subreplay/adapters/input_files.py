@@ -114,7 +114,7 @@ def read_line_batches(path: Path, name: str | None = None) -> Iterator[pa.Record
             begin = plain.read(8)
         if _ZSTD in (begin[:4], begin[4:]):  # the collector puts a length before each of its blocks
             yield _reject_rest(
-                name, 1, "files with zstd compression are not supported", "unpack it, or set `compression: none`"
+                name, 1, "files with zstd compression are not supported", "unpack it, or set compression: none"
             )
             return
         with _open_file(path, begin.startswith(GZIP)) as file:

@@ -13,7 +13,7 @@ from subreplay.rows.model.contracts import SEQ
 
 def numbers(at, number=0, files=1, order=None):
     line, times = np.arange(1, len(at) + 1), np.array(at, np.int64)
-    return (order or LineNumbering(number, files)).of(line, times).tolist()
+    return (order or LineNumbering(number, files)).number(line, times).tolist()
 
 
 @given(st.lists(st.integers(0, 2**47), max_size=40), st.integers(1, MAX_FILES))

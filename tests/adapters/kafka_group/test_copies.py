@@ -77,7 +77,7 @@ def test_a_cut_file_gives_what_precedes_the_cut(tmp_path):
 def test_a_cut_parquet_file_is_an_error(tmp_path):
     pq.write_table(records(CRASH), tmp_path / "copy.parquet")
     (tmp_path / "copy.parquet").write_bytes((tmp_path / "copy.parquet").read_bytes()[:-100])
-    with pytest.raises(InputError, match="copy it again"):
+    with pytest.raises(InputError, match="Copy it again"):
         read(tmp_path)
 
 

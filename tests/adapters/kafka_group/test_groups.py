@@ -183,7 +183,7 @@ def commits(*told):
 
 
 def deliveries(found):
-    return pa.concat_tables([DELIVERIES.empty_table(), *found.deliveries()])
+    return pa.concat_tables([DELIVERIES.empty_table(), *found.build_deliveries()])
 
 
 def acked(found):

@@ -82,8 +82,12 @@ def changed(value, changes):
     [
         ((key(11, "g"), b"\0\0"), "key", "key version 11"),
         ((key(1, "g", "t", partition=-1), None), "key", "a partition must be from 0"),
-        ((key(1, "", "t", partition=1), None), "key", "a name is not empty"),
-        ((key(1, "g", "t", partition=1), encode.commit(3, -5, 1, "", AT)), "value", "a committed offset is from 0"),
+        ((key(1, "", "t", partition=1), None), "key", "a name must not be empty"),
+        (
+            (key(1, "g", "t", partition=1), encode.commit(3, -5, 1, "", AT)),
+            "value",
+            "a committed offset must be from 0",
+        ),
         ((key(1, "g", "t", partition=1), encode.commit(3, 5, 1, "", 0)), "value", "a time is from 1971"),
         ((key(1, "g", "t", partition=1), b"\0\5" + bytes(30)), "value", "must be from 0 to 4"),
         ((b"\0\1\0\1\xff\0\1t\0\0\0\1", None), "key", "a string must be UTF-8"),

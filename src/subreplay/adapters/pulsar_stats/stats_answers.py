@@ -175,7 +175,7 @@ class PollReader:
                           "write the time beside the answer. If the file name contains it pass --with times=name, or "
                           "else --with times=modified")  # fmt: skip
         if (at := parse_time(found[1])) is None:
-            raise RejectedAnswer(found[0], found[1], f"a time is {TIME_FORMS}", "correct the time of the poll")
+            raise RejectedAnswer(found[0], found[1], f"a time must be {TIME_FORMS}", "correct the time of the poll")
         return at
 
 

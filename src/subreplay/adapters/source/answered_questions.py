@@ -102,8 +102,8 @@ def answer_questions(candidate: Candidate, rows: pa.Table | SampleContents, name
         for target in candidate.questions
         if target not in found or _needs_conversion(target, found[target], schema)
     }
-    left_open = {target: candidate.questions[target] for target in sorted(unanswered)}
-    whole = replace(candidate, found=found, missing=missing, questions=left_open)
+    open_questions = {target: candidate.questions[target] for target in sorted(unanswered)}
+    whole = replace(candidate, found=found, missing=missing, questions=open_questions)
     result = build_section(whole)
     if answers:  # a preset has its columns without the section, except for these
         result["columns"] = {**result.get("columns", {}), **answers}
@@ -136,7 +136,7 @@ def _find_constant_position(found: dict[str, ColumnSource], contents: SampleCont
 
 
 def _needs_conversion(target: str, source: ColumnSource, schema: pa.Schema) -> bool:
-    """Check whether a column needs a conversion that nobody named."""
+    """Check whether a column needs an unnamed conversion."""
     if source.column is None or source.as_ is not None:
         return False
     kind = value_kind(find_column(schema, source.column).type)

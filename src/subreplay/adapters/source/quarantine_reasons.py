@@ -61,10 +61,12 @@ def _describe_wrong_unit(reason: Mapping[str, Any], columns: Mapping[str, Column
     by_column = {
         each.column: (target, each.as_) for target, each in columns.items() if each is not None and target in _TIMES
     }
-    by_ours = {target: (target, each.as_) for target, each in columns.items() if each is not None and target in _TIMES}
+    by_target = {
+        target: (target, each.as_) for target, each in columns.items() if each is not None and target in _TIMES
+    }
     if reason["rule"] != HAPPENED.rule or not reason["example"]:
         return None
-    by_name = by_column | ({"publish_time": by_ours["timestamp"]} if "timestamp" in by_ours else {}) | by_ours
+    by_name = by_column | ({"publish_time": by_target["timestamp"]} if "timestamp" in by_target else {}) | by_target
     target, conversion = by_name.get(reason["column"], (reason["column"], None))
     unit = (conversion or "epoch_us").removeprefix("epoch_")
     if unit not in _UNITS:

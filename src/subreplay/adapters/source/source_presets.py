@@ -30,7 +30,7 @@ class SourcePreset:
     optional: AnyMapping[str, ColumnSource] = field(default_factory=dict)  # read where the source has them
     path: str | None = None  # the conversion of its file names
     within: str = ""  # the struct that contains the needed columns
-    asks: tuple[str, ...] = ()  # columns without a known name, which the user must map
+    unnamed: tuple[str, ...] = ()  # columns without a known name, which the user must map
 
 
 def _build_sources(**source_name: str) -> dict[str, ColumnSource]:
@@ -62,10 +62,10 @@ PRESETS: Final[dict[str, SourcePreset]] = {
         _build_kafka_sources("redpanda."),
         _build_sources(key="redpanda.key", value="value"),
         within="redpanda",
-        asks=("topic",),
+        unnamed=("topic",),
     ),
     "kafka-table.confluent-s3": SourcePreset(
-        "Confluent's S3 sink with the transform InsertField", path="confluent_path", asks=("offset", "timestamp")
+        "Confluent's S3 sink with the transform InsertField", path="confluent_path", unnamed=("offset", "timestamp")
     ),
     "kafka-table.aiven-s3": SourcePreset(
         "Aiven's S3 sink",
@@ -91,7 +91,7 @@ PRESETS: Final[dict[str, SourcePreset]] = {
         _build_sources(offset="__meta.__messageOffset", publish_time="__meta.__publishTime"),
         {"event_time": ColumnSource("__meta.__eventTime", "event_time")},
         within="__meta",
-        asks=("topic", "partition"),
+        unnamed=("topic", "partition"),
     ),
 }
 """The presets of ``messages`` by name."""
@@ -139,7 +139,7 @@ def complete_mapping(mapping: ColumnMapping, name: str, schema: pa.Schema) -> Co
         others = [f"{other} fits" for other in find_fitting_presets(schema) if other != name]
         hint = "; ".join(others) or "map its columns under columns"
         raise InputError(f"{name} does not fit: the source has no {', '.join(map(str, absent))}. Instead, {hint}")
-    if open_ := [target for target in preset.asks if not stated & expand_target(target)]:
+    if open_ := [target for target in preset.unnamed if not stated & expand_target(target)]:
         raise ConfigError(
             f"{name}: the source has no known column for {', '.join(open_)}. Write each under columns or values"
         )

@@ -172,7 +172,7 @@ def _match_presets(schema: pa.Schema, file_names: Sequence[str]) -> Iterator[Can
             else:
                 found["path"] = ColumnSource(None, preset.path)
                 unjudged.append("the file names contain topic and partition, but no file name is known")
-        for target in preset.asks:
+        for target in preset.unnamed:
             guess = next(
                 (each for each in guess_columns(schema) if expand_target(each.target) & expand_target(target)), None
             )
