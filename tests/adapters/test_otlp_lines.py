@@ -36,7 +36,7 @@ def test_the_spans_of_one_resource_are_an_export(told):
     assert len(rows(told(json.dumps(one)))) == 1
 
 
-def test_text_around_exports_is_passed_over(told):
+def test_text_around_exports_is_skipped(told):
     found = told(
         "Nov 22, 2026 1:23:45 AM io.opentelemetry.exporter export",
         "INFO: " + line(kafka(1)),
@@ -47,7 +47,7 @@ def test_text_around_exports_is_passed_over(told):
     )
     assert [row["entry"] for row in rows(found)] == [1, 2]
     assert vars(found.lines["traces.jsonl"]) == {
-        "lines": 6, "exports": 2, "passed_over": 4, "quarantined": 0, "spans": 2, "others": 0,
+        "lines": 6, "exports": 2, "skipped": 4, "quarantined": 0, "spans": 2, "others": 0,
     }  # fmt: skip
 
 

@@ -201,7 +201,7 @@ def test_a_large_file_with_objects_of_several_lines_says_what_to_do(
 ) -> None:
     monkeypatch.setattr(text_files, "MAX_NESTED_BYTES", 10)
     pretty = text(tmp_path, "pretty.json", "\n".join(json.dumps(row, indent=1) for row in ROWS))
-    with pytest.raises(InputError, match="write one object a line"):
+    with pytest.raises(InputError, match="Write one object per line"):
         read(pretty, "json")
 
 

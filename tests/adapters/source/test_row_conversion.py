@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.adapters.source.test_presets import PATHS
 
 from subreplay.adapters.source.row_conversion import (
     BROKEN_COLUMN,
@@ -25,6 +24,7 @@ from subreplay.rows.check import breaches
 from subreplay.rows.model.contracts import ENTRY, FIRST_TIME, LAST_TIME, PARTITION
 from subreplay.rows.model.tables import INPUTS, TIME
 from tests.adapters.source.rows import T0, message_id, sources
+from tests.adapters.source.test_source_presets import PATHS
 
 AT = datetime.fromtimestamp(T0 / 1000, timezone.utc)
 COLUMNS = {

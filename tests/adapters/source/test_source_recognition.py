@@ -7,7 +7,6 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.adapters.source.test_presets import PATHS
 
 from subreplay.adapters.source.row_conversion import convert_batch
 from subreplay.adapters.source.source_presets import PRESETS, build_plan
@@ -15,6 +14,7 @@ from subreplay.adapters.source.source_recognition import BY_NAME, CANONICAL, bui
 from subreplay.errors import ConfigError
 from subreplay.rows.model.tables import INPUTS
 from tests.adapters.source.rows import sources
+from tests.adapters.source.test_source_presets import PATHS
 
 SOURCES = sources(5)
 

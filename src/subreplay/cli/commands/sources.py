@@ -275,7 +275,9 @@ def _run_file(ingested: SourceSummary, to: str, form: str, more: Mapping[str, ob
         *(f"* {clean(note)}" for note in ingested.notes),
     ]
     lines = [
-        line for each in notes for line in textwrap.wrap(each, 100, subsequent_indent="  ", break_long_words=False)
+        line
+        for each in notes
+        for line in textwrap.wrap(each, 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     ]
     text: str = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
     return "".join(f"# {line}\n" for line in lines) + text
