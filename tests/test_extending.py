@@ -123,7 +123,7 @@ assert read.tables["messages"]["entry"].to_pylist() == [0, 2]
 assert read.tables["messages"]["key"].to_pylist() == [b"k1", None]
 (count,), (rejected,) = read.counts, read.rejected
 assert (count.rows_in, count.valid, count.quarantined) == (3, 2, 1)
-assert str(rejected) == "messages.csv, row 3: offset = one: it is a whole number (correct it in the file)"
+assert str(rejected) == "messages.csv, row 3: offset = one: it must be an integer (correct it in the file)"
 assert "secret" not in rejected.raw
 """,
     "figure": """
