@@ -39,8 +39,8 @@ AUDITS: Final = pa.schema([("row", pa.binary()), ("report", pa.binary()), ("page
 """What becomes of each run, beside its result tables: the row of the overview, and the report as JSON and as a page;
 null where there is none."""
 ROW: Final = TypeAdapter(OverviewRow)
-_MOST_HELD: Final = 1 << 28
-"""Bytes of a topic's rows that a task holds; more wait in files."""
+_MOST_IN_MEMORY: Final = 1 << 28
+"""Bytes of rows of one table and topic that a task keeps in memory; more wait in files."""
 
 
 @dataclass(frozen=True)
@@ -121,23 +121,23 @@ class _Rows:
     def __init__(self, folder: str, table: InputRows) -> None:
         self.table = table
         self._folder = Path(folder)
-        self._held: list[pa.RecordBatch] = []
+        self._in_memory: list[pa.RecordBatch] = []
         self._bytes = 0
         self._spilled: list[Part] = []
 
     def add(self, rows: pa.RecordBatch) -> None:
-        self._held.append(rows)
+        self._in_memory.append(rows)
         self._bytes += batch_bytes(rows)
-        if self._bytes >= _MOST_HELD:
+        if self._bytes >= _MOST_IN_MEMORY:
             path = self._folder / f"{self.table.name}-{len(self._spilled)}"
             with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, self.table.schema) as writer:
-                for batch in self._held:
+                for batch in self._in_memory:
                     writer.write_batch(batch)
-            self._spilled.append(Spilled(str(path), sum(batch.num_rows for batch in self._held)))
-            self._held, self._bytes = [], 0
+            self._spilled.append(Spilled(str(path), sum(batch.num_rows for batch in self._in_memory)))
+            self._in_memory, self._bytes = [], 0
 
     def of(self, engine: LocalEngine) -> Table:
         """They as an input table of a run."""
-        held = Held(pa.Table.from_batches(self._held, self.table.schema))
-        rows = PartsDataset(engine, (*self._spilled, held), self.table.schema)
+        in_memory = Held(pa.Table.from_batches(self._in_memory, self.table.schema))
+        rows = PartsDataset(engine, (*self._spilled, in_memory), self.table.schema)
         return Table(rows.where, self.table.absent, self.table.of_source)

@@ -45,11 +45,13 @@ def to_html(data: ReportData) -> str:
     )
 
 
-def filled(environment: Environment, template: str, script_name: str, **values: Any) -> str:
-    """A page of the package's style with one script, which its policy allows by its digest."""
+def filled(environment: Environment, template: str, script_name: str, *, own_style: str = "", **values: Any) -> str:
+    """A page with one script, which its policy allows by its digest, and with the style of all pages and its own."""
     script = _asset(script_name).strip()
     policy = POLICY.format(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode())
-    page: str = environment.get_template(template).render(style=_style(), script=script, policy=policy, **values)
+    page: str = environment.get_template(template).render(
+        style=_style() + (_asset(own_style) if own_style else ""), script=script, policy=policy, **values
+    )
     return page.strip() + "\n"
 
 

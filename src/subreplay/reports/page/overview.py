@@ -33,7 +33,9 @@ def overview_page(data: Overview) -> str:
         verdicts[row.verdict] += 1
     filters = {"slug": slug, "shown": _shown, "order": _order, "plural": words.plural}
     environment = page_environment(filters)
-    return filled(environment, PAGE, "overview.js", data=data, columns=COLUMNS, verdicts=verdicts)
+    return filled(
+        environment, PAGE, "overview.js", own_style="overview.css", data=data, columns=COLUMNS, verdicts=verdicts
+    )
 
 
 def _shown(row: OverviewRow, field: str) -> str:
