@@ -49,9 +49,8 @@ def filled(environment: Environment, template: str, script_name: str, *, own_sty
     """A page with one script, which its policy allows by its digest, and with the style of all pages and its own."""
     script = _asset(script_name).strip()
     policy = POLICY.format(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode())
-    page: str = environment.get_template(template).render(
-        style=_style() + (_asset(own_style) if own_style else ""), script=script, policy=policy, **values
-    )
+    style = _style() + (_asset(own_style) if own_style else "")
+    page: str = environment.get_template(template).render(style=style, script=script, policy=policy, **values)
     return page.strip() + "\n"
 
 
