@@ -90,10 +90,10 @@ report nowhere.json --out out                        | 2 | nowhere.json: cannot 
 report cut.json --out out                            | 2 | cut.json: not a report
 report deep.json --out out                           | 2 | deep.json is not a report: it is nested too deeply
 report text.txt --out out                            | 2 | text.txt: not a report
-conformance text.txt                                 | 2 | text.txt: no golden file that is understood
-conformance range.jsonl                              | 2 | range.jsonl: not JSON lines
-conformance empty                                    | 2 | empty: no *.jsonl or *.jsonl.gz file in this folder
-fidelity empty                                       | 2 | empty: no recording
+conformance text.txt                                 | 2 | text.txt: the name does not say what the cases
+conformance range.jsonl                              | 2 | range.jsonl: the file is not in the JSON
+conformance empty                                    | 2 | empty: the folder contains no
+fidelity empty                                       | 2 | empty: the path contains no recording
 fidelity cut                                         | 4 | cut/deliveries.jsonl.gz: cannot be read: damaged or cut off
 """
 

@@ -73,7 +73,7 @@ def test_the_job_audits_the_day_before_its_own_and_fails_where_the_verdict_is_no
     monkeypatch.setattr(sys, "argv", ["job", *arguments])
     asked: list[Any] = []
     for code in (0, 1):
-        monkeypatch.setattr(main, "load", lambda *given, engine=None: asked.append(given))
+        monkeypatch.setattr(main, "load_run", lambda *given, engine=None: asked.append(given))
         monkeypatch.setattr(main, "_run", lambda kind, run, code=code: code)
         if code:
             with pytest.raises(SystemExit) as ended:

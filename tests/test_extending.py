@@ -26,7 +26,7 @@ CHECKS = {
 from subreplay.audit.codes import Code
 from subreplay.audit.rules.registry import find_rule_status
 from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind
-from subreplay.simulation.pulsar.dispatcher_choice import dispatcher_of
+from subreplay.simulation.pulsar.dispatcher_choice import choose_dispatcher
 from subreplay.rows.model.rows import Consumer, Scope, RuleStatus
 from subreplay.semantics.policies import make_policy
 
@@ -36,7 +36,7 @@ for index in range(3):
     state = policy.join(state, Consumer(index, f"C{index}"))
 assert state.table.rows() == [(0, 21844, 0), (21845, 43689, 1), (43690, 65535, 2)]
 assert policy.leave(state, Consumer(0, "C0")).table.rows() == [(0, 32767, 1), (32768, 65535, 2)]
-assert dispatcher_of(policy) is DispatcherKind.KEY_SHARED_DRAINING
+assert choose_dispatcher(policy) is DispatcherKind.KEY_SHARED_DRAINING
 assert find_rule_status(Code.KEY_ORDER, policy) is RuleStatus.PROMISED
 """,
     "rule": """
@@ -123,7 +123,7 @@ assert read.tables["messages"]["entry"].to_pylist() == [0, 2]
 assert read.tables["messages"]["key"].to_pylist() == [b"k1", None]
 (count,), (rejected,) = read.counts, read.rejected
 assert (count.rows_in, count.valid, count.quarantined) == (3, 2, 1)
-assert str(rejected) == "messages.csv, row 3: offset = one: it is a whole number (correct it in the file)"
+assert str(rejected) == "messages.csv, row 3: offset = one: it must be an integer (correct it in the file)"
 assert "secret" not in rejected.raw
 """,
     "figure": """
@@ -132,23 +132,23 @@ from subreplay.reports.figures import Figures
 from subreplay.semantics.policies import make_policy
 from subreplay.reports.assemble.report import build_facts
 from subreplay.reports.metrics import METRICS
-from subreplay.whatif.message_assignment import Plan
+from subreplay.whatif.message_assignment import ScenarioPlan
 
 policy = make_policy("pulsar.shared", "pulsar-4.0")
 totals = {"deliveries": 8, "messages": 6, "at_owner": 8, "outside": 8, "in_transition": 0}
 extent = {"messages": 6, "deliveries": 8, "first": 0, "last": 1}
-figures = Figures("t", (), extent, 1, Plan("s", policy, {}), (), totals=totals, consumers=[{"redelivered": 2}])
-assert ("Delivered once", "75.00%") in [(fact.label, fact.value) for fact in build_facts(policy, figures, ())]
+figures = Figures("t", (), extent, 1, ScenarioPlan("s", policy, {}), (), totals=totals, consumers=[{"redelivered": 2}])
+assert ("Delivered once", "75.00%") in [(fact.label, fact.value) for fact in facts(policy, figures, ())]
 assert METRICS["delivered once"] in Path("docs/reference/metrics.md").read_text()
 """,
     "profile": """
-from subreplay.simulation.pulsar.broker.dispatch_rules import dispatch_rule
+from subreplay.simulation.pulsar.broker.dispatch_rules import find_dispatch_rule
 from subreplay.semantics.policies import REGISTRY, make_policy
 from subreplay.hashing.profiles import KEYLESS
 
 for name in (name for name in REGISTRY if name.startswith("pulsar.")):
     assert make_policy(name, "pulsar-4.3").space == make_policy(name, "pulsar-4.2").space
-assert dispatch_rule("pulsar-4.3") == dispatch_rule("pulsar-4.2")
+assert find_dispatch_rule("pulsar-4.3") == find_dispatch_rule("pulsar-4.2")
 assert KEYLESS["pulsar-4.3"].per_message
 """,
 }

@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from subreplay.adapters import ADAPTERS, Adapter, FileCount, Ingested, Reason, Rejected
+from subreplay.adapters import ADAPTERS, Adapter, FileCount, Reason, RejectedRow, SourceTables
 from subreplay.cli import main
 from subreplay.config.run import load
 from subreplay.pipeline import engines, ingest, sources
 from subreplay.pipeline.sources import Read
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
 ROOT = Path(__file__).parents[1]
 
@@ -26,22 +26,22 @@ def nobody_has_a_session(monkeypatch):
 def in_one_go(engine, name, path, options):
     """What an adapter reads, as ``sources.read`` has it, without its rows."""
     adapter = ADAPTERS[name]
-    found = whole(name, path, options) if adapter.read is None else adapter(path, options)
-    return Read({}, None, found.told)
+    found = read_at_once(name, path, options) if adapter.read is None else adapter(path, options)
+    return Read({}, None, found.summary)
 
 
 @pytest.fixture
 def some_rows(monkeypatch, tmp_path):
     """An adapter that reads a dozen wrong rows; what would be written is kept."""
     rejected = tuple(
-        Rejected("messages", "m.jsonl", row, "{}", (Reason("key", "7", "a string", "quote it"),))
+        RejectedRow("messages", "m.jsonl", row, "{}", (Reason("key", "7", "a string", "quote it"),))
         for row in range(1, 13)
     )
     table = pa.table({"entry": list(range(1_500))})
     counts = (FileCount("m.jsonl", 1_512, 12),)
     run = {"subscription": {"name": "подписка", "policy": "pulsar.shared"}}
     told = Adapter(
-        "pulsar-recording", read=lambda folder, options: Ingested({"messages": table}, rejected, counts, run)
+        "pulsar-recording", read=lambda folder, options: SourceTables({"messages": table}, rejected, counts, run)
     )
     monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
     monkeypatch.setattr(sources, "read", in_one_go)
@@ -107,7 +107,7 @@ def test_ingest_hands_options_to_the_adapter(nothing_written, tmp_path, capsys):
     assert main.main([*command, "--to", str(tmp_path / "to")]) == 0
     out = capsys.readouterr().out
     assert "kafka_agent_default.jsonl.gz: 500 rows in = 0 valid + 0 quarantined + 500 others" in out
-    assert "note: spans have no messages" in out
+    assert "note: spans do not contain the published messages" in out
     run = load(tmp_path / "to" / "audit.yaml")
     assert (run.subscription.name, run.traffic.infers_membership()) == ("otel4", True)
     assert (run.traffic.deliveries.sampled, run.traffic.deliveries.path) == (False, f"{tmp_path}/to/deliveries")
@@ -125,10 +125,10 @@ def test_the_run_file_says_what_its_source_does_not_tell(nothing_written, tmp_pa
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--topic", "t"], "option 'topic': capture takes none"),
-        (["--with", "topic=t"], "option 'topic': capture takes none"),
-        (["--with", "sampled"], "--with sampled: write NAME=VALUE; capture takes none"),
-        (["--with", "clock=UTC"], "option 'clock': there is none of that name; there are: topic, subscription,"),
+        (["--topic", "t"], "option 'topic' has no effect: adapter capture has no options"),
+        (["--with", "topic=t"], "option 'topic' has no effect: adapter capture has no options"),
+        (["--with", "sampled"], "--with sampled: write NAME=VALUE; adapter capture has no options"),
+        (["--with", "clock=UTC"], "option 'clock' does not exist. The options are topic, subscription,"),
     ],
 )
 def test_an_option_that_is_not_taken_is_an_error(nothing_written, tmp_path, capsys, words, message):
@@ -151,7 +151,7 @@ def test_a_folder_that_is_no_recording(nothing_written, tmp_path, capsys):
     code = main.main(["ingest", str(tmp_path), "--to", str(tmp_path)])
     err = capsys.readouterr().err
     assert code == 2
-    assert (
-        err.splitlines()[-1]
-        == f"subreplay: {tmp_path}: no file messages.jsonl.gz or messages.jsonl; a recording needs it"
+    assert err.splitlines()[-1] == (
+        f"subreplay: {tmp_path}: the recording has no file messages.jsonl.gz or messages.jsonl. "
+        "Copy the file into the folder, or record the run again"
     )

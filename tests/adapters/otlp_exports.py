@@ -72,10 +72,10 @@ def line(*spans, **more):
 def tell_from(folder):
     """A function of lines: what they tell as one file of a folder."""
 
-    def tell(*lines, wanted=None):
+    def tell(*lines, selection=None):
         path = folder / "traces.jsonl"
         path.write_bytes(b"".join((one if isinstance(one, bytes) else one.encode()) + b"\n" for one in lines))
-        return spans(path, wanted)
+        return spans(path, selection)
 
     return tell
 
@@ -100,7 +100,7 @@ def nanos(time, rest=0):
 def balanced(found):
     """Every line and every span has one fate."""
     for of in found.lines.values():
-        assert of.lines == of.exports + of.passed_over + of.quarantined
+        assert of.lines == of.exports + of.skipped + of.quarantined
     for of in found.spans.values():
         all_of_them, *fates = astuple(of)
         assert all_of_them == sum(fates)

@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay import capture
-from subreplay.adapters.base import Ingested
-from subreplay.capture.events import KAFKA, METADATA, PULSAR, VERSION
+from subreplay.adapters.base import SourceTables
+from subreplay.capture.file_format import KAFKA, METADATA, PULSAR, VERSION
 from subreplay.errors import InputError
 from subreplay.rows.model.tables import INPUTS
 from tests.support import consumers as fakes
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
-read = partial(whole, "capture")
+read = partial(read_at_once, "capture")
 MARKED = capture.EVENTS.with_metadata({METADATA: json.dumps({"version": VERSION}).encode()})
 
 T0 = 1_700_000_000_000_000_000
@@ -61,7 +61,7 @@ def of_kafka(
     return event(kind, seq, **(place | (told if kind == "receive" else {}) | {"library": KAFKA} | columns))
 
 
-def ingested(events: Iterable[dict[str, Any]]) -> Ingested:
+def ingested(events: Iterable[dict[str, Any]]) -> SourceTables:
     """What is read of a file with these events."""
     with TemporaryDirectory() as folder:
         pq.write_table(pa.Table.from_pylist(list(events), schema=MARKED), f"{folder}/captured.parquet")
@@ -249,8 +249,9 @@ def test_a_message_is_told_once_and_its_batch_by_the_first_of_it() -> None:
 def test_messages_of_two_contents_are_rejected_and_stay_deliveries() -> None:
     found = ingested([received(0, 1), received(1, 1, key=b"other"), received(2, 2)])
     assert [(r.table, r.row, r.reasons[0].rule) for r in found.rejected] == [
-        ("messages", 1, "one position, two contents"), ("messages", 2, "one position, two contents"),
-    ]  # fmt: skip
+        ("messages", 1, "the messages at one position must be equal"),
+        ("messages", 2, "the messages at one position must be equal"),
+    ]
     assert found.tables["messages"]["entry"].to_pylist() == [2]
     assert len(found.tables["deliveries"]) == 3
     assert (found.counts[0].rows_in, found.counts[0].quarantined) == (3, 2)
@@ -304,10 +305,10 @@ def test_a_folder_without_capture_files_and_other_files_are_told(tmp_path: Path)
     with pytest.raises(InputError, match="no capture file"):
         read(tmp_path)
     pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
-    with pytest.raises(InputError, match=r"other\.parquet is no capture file of version 1"):
+    with pytest.raises(InputError, match=r"other\.parquet: the file is not a capture file of version 1"):
         read(tmp_path)
     (tmp_path / "other.parquet").write_text("none")
-    with pytest.raises(InputError, match="no Parquet file"):
+    with pytest.raises(InputError, match="not a Parquet file"):
         read(tmp_path)
 
 

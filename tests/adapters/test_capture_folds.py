@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay import capture
-from subreplay.adapters.base import NOTHING_TOLD
-from subreplay.adapters.capture import folds
-from subreplay.capture.events import METADATA, VERSION
+from subreplay.adapters.base import NO_OPTIONS
+from subreplay.adapters.capture import capture_stream
+from subreplay.capture.file_format import METADATA, VERSION
 from subreplay.rows.groups import whole_groups
 from tests.adapters.test_capture import TOPIC, about, event, of_kafka, received
-from tests.support import streamed
+from tests.support import source_reading
 from tests.support.in_process import Cuts
 from tests.support.properties import examples
 
@@ -90,5 +90,5 @@ def test_streams_tell_what_all_events_at_once_tell(
         folder = Path(name)
         for number, events in enumerate(told):
             pq.write_table(pa.Table.from_pylist(events, schema=MARKED), folder / f"{number}.parquet")
-        with patch.object(folds, "whole_groups", partial(whole_groups, rows=at_once)):
-            streamed.same_or_the_same_error("capture", folder, NOTHING_TOLD, Cuts(tasks, rows), KEYS)
+        with patch.object(capture_stream, "whole_groups", partial(whole_groups, rows=at_once)):
+            source_reading.assert_same_tables_or_error("capture", folder, NO_OPTIONS, Cuts(tasks, rows), KEYS)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from subreplay.adapters.source.file_formats import detect_format, require_format
+from subreplay.adapters.source.file_formats import detect_table_format, require_format
 from subreplay.errors import EnvironmentFailed, InputError
 
 
@@ -21,15 +21,15 @@ def parquet(tmp_path: Path) -> bytes:
 @pytest.mark.parametrize(
     ("content", "form", "says"),
     [
-        (b"a,b\n1,2\n", "parquet", "this is CSV text, no Parquet file; read it as that: --format csv"),
+        (b"a,b\n1,2\n", "parquet", "this is CSV text, not a Parquet file. Read it with --format csv"),
         (b"a;b\n1;2\n", "parquet", "this is CSV text"),
-        (b'{"a": 1}\n', "parquet", "this is JSON text, no Parquet file"),
+        (b'{"a": 1}\n', "parquet", "this is JSON text, not a Parquet file"),
         (b'{\n "a": 1\n}\n', "parquet", "this is JSON text"),
-        (b'[\n {"a": 1, "b": 2}\n]\n', "csv", "this is JSON text, no CSV; read it as that: --format json"),
-        (b"part,off\n1,2\n3,4\n", "json", "this is CSV text, no JSON; read it as that: --format csv"),
+        (b'[\n {"a": 1, "b": 2}\n]\n', "csv", "this is JSON text, not CSV text. Read it with --format json"),
+        (b"part,off\n1,2\n3,4\n", "json", "this is CSV text, not JSON text. Read it with --format csv"),
         (b"Obj\x01avro", "parquet", "this is an Avro file"),
-        (b"PK\x03\x04....", "csv", "a zip archive or an Excel workbook, no CSV; export it"),
-        (b"\x00\x01\x02", "parquet", "this is no Parquet file"),
+        (b"PK\x03\x04....", "csv", "a zip archive or an Excel workbook, not CSV text. Export it"),
+        (b"\x00\x01\x02", "parquet", "this is not a Parquet file"),
         (b"", "csv", "the file is empty"),
         (b"", "parquet", "the file is empty"),
     ],
@@ -45,13 +45,13 @@ def test_another_format_is_named(content: bytes, form: str, says: str, tmp_path:
 def test_parquet_named_csv_is_named(parquet: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(parquet)
-    with pytest.raises(InputError, match="a Parquet file, no CSV; read it as that: --format parquet"):
+    with pytest.raises(InputError, match=r"a Parquet file, not CSV text. Read it with --format parquet"):
         require_format(path, "csv")
 
 
 def test_a_file_that_is_cut_off_is_said_to_be(parquet: bytes, tmp_path: Path) -> None:
     (tmp_path / "b.parquet").write_bytes(parquet[:-100])
-    with pytest.raises(EnvironmentFailed, match="the Parquet file is cut off"):
+    with pytest.raises(EnvironmentFailed, match="the Parquet file is truncated"):
         require_format(tmp_path, "parquet")
 
 
@@ -98,4 +98,4 @@ def test_the_format_of_a_file_without_an_ending_is_known_by_its_content(
     content: bytes, form: str | None, tmp_path: Path
 ) -> None:
     (tmp_path / "dump").write_bytes(content)
-    assert detect_format(tmp_path / "dump") == form
+    assert detect_table_format(tmp_path / "dump") == form

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from subreplay import capture
-from subreplay.adapters import ADAPTERS, Ingested
+from subreplay.adapters import ADAPTERS, SourceTables
 from subreplay.errors import EnvironmentFailed, InputError
 from tests.adapters.kafka_group.copies import as_files
 from tests.support import consumers as fakes
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -121,7 +121,7 @@ def flipped(text: bytes) -> bytes:
     return bytes(found)
 
 
-def balanced(found: Ingested) -> None:
+def balanced(found: SourceTables) -> None:
     """Rows in are valid, quarantined, or about something else, and each rejected row says why."""
     for count in found.counts:
         assert min(count.valid, count.quarantined, count.others) >= 0, count
@@ -139,7 +139,7 @@ def test_every_adapter_is_tried() -> None:
 @pytest.mark.parametrize("name", GOOD)
 def test_a_good_source_has_nothing_in_quarantine(name: str, tmp_path: Path) -> None:
     GOOD[name](tmp_path)
-    found = whole(name, tmp_path)
+    found = read_at_once(name, tmp_path)
     balanced(found)
     assert sum(len(table) for table in found.tables.values())
 
@@ -153,7 +153,7 @@ def test_damage_is_an_error_that_names_the_place_or_rows_in_quarantine(name: str
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         DAMAGE[damage](path)
     try:
-        balanced(whole(name, folder))
+        balanced(read_at_once(name, folder))
         wrong = str(folder)
     except (InputError, EnvironmentFailed) as error:
         wrong = str(error)
@@ -169,5 +169,5 @@ def test_what_is_there_twice_counts_once(name: str, tmp_path: Path) -> None:
     for path in filter(Path.is_file, once.iterdir()):
         shutil.copy(path, twice / path.name)
         shutil.copy(path, twice / f"copy of {path.name}")
-    one, two = (whole(name, folder).tables for folder in (once, twice))
+    one, two = (read_at_once(name, folder).tables for folder in (once, twice))
     assert {table: len(rows) for table, rows in two.items()} == {table: len(rows) for table, rows in one.items()}

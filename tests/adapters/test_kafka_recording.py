@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from subreplay.adapters.kafka_recording.adapter import read, recording
-from subreplay.adapters.kafka_recording.deliveries import delivery_table
-from subreplay.adapters.kafka_recording.rows import Poll
+from subreplay.adapters.kafka_recording.kafka_recording_adapter import read_recording, read_tables
+from subreplay.adapters.kafka_recording.polled_deliveries import build_delivery_table
+from subreplay.adapters.kafka_recording.recording_rows import PolledRecord
 from subreplay.errors import InputError
 
 RECORDINGS = Path(__file__).parents[1] / "data/kafka_recordings"
@@ -34,14 +34,14 @@ def changed(tmp_path):
         change(lines)
         with gzip.open(copy / f"{name}.jsonl.gz", "wt") as file:
             file.writelines(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
-        return read(copy)
+        return read_tables(copy)
 
     return read_with
 
 
 @pytest.mark.parametrize("folder", ALL, ids=lambda f: f.name)
 def test_every_row_of_a_recording_fits(folder):
-    found = read(folder)
+    found = read_tables(folder)
 
     assert found.rejected == ()
     assert found.tables["messages"].num_rows == json.loads((folder / "scenario.json").read_text())["rows"]["records"]
@@ -55,21 +55,21 @@ def test_a_poll_that_names_another_ones_member_is_of_its_consumer(changed):
         line["consumer"] = "c2"
 
     found = changed("polls", move)
-    before, after = (it.tables["deliveries"]["consumer"].to_pylist() for it in (read(SLOW), found))
+    before, after = (it.tables["deliveries"]["consumer"].to_pylist() for it in (read_tables(SLOW), found))
     moved = [(one, other) for one, other in zip(before, after, strict=True) if one != other]
     assert [(one[:2], other[:2]) for one, other in moved] == [("c1", "c2")]
-    assert found.notes == ("1 polls name the member id of another consumer: they are taken for their consumer's",)
+    assert found.notes == ("1 polls contain the member id of another consumer, so they get their own consumer's id",)
 
 
 def test_the_run_names_group_topic_policy_and_profile():
-    assert read(SLOW).run["subscription"] == {
+    assert read_tables(SLOW).run["subscription"] == {
         "name": "g", "policy": "kafka.range", "profile": "kafka-4.0", "topic": "orders",
     }  # fmt: skip
-    assert read(RECORDINGS / "k32_modern_static").run["subscription"]["policy"] == "kafka.uniform"
+    assert read_tables(RECORDINGS / "k32_modern_static").run["subscription"]["policy"] == "kafka.uniform"
 
 
 def test_offsets_keys_and_times_are_those_of_the_records():
-    first, row = read(SLOW).tables["messages"].slice(0, 1).to_pylist()[0], rows(SLOW, "records")[0]
+    first, row = read_tables(SLOW).tables["messages"].slice(0, 1).to_pylist()[0], rows(SLOW, "records")[0]
 
     assert (first["topic"], first["partition"], first["ledger"], first["entry"]) == (
         row["topic"], row["partition"], 0, row["offset"],
@@ -79,7 +79,7 @@ def test_offsets_keys_and_times_are_those_of_the_records():
 
 
 def test_deliveries_are_of_members_and_acknowledged_by_their_own_commits():
-    tables = read(SLOW).tables
+    tables = read_tables(SLOW).tables
     deliveries = [row for row in tables["deliveries"].to_pylist() if row["ack_type"] != "Commit"]
     again = {(d["partition"], d["entry"]) for d in deliveries if d["redelivery_count"]}
     first = [d for d in deliveries if (d["partition"], d["entry"]) in again and not d["redelivery_count"]]
@@ -93,26 +93,28 @@ def test_deliveries_are_of_members_and_acknowledged_by_their_own_commits():
 
 def test_a_commit_whose_client_did_not_live_to_tell_is_taken_from_the_log():
     at = 1_800_000_000_000_000_000
-    poll = Poll(consumer="c", topic="t", partition=0, offset=4, polled_at=at, processed_at=None, generation=1,
+    poll = PolledRecord(consumer="c", topic="t", partition=0, offset=4, polled_at=at, processed_at=None, generation=1,
                 member_id="m")  # fmt: skip
     logged = pa.table({
         "topic": ["t"], "partition": [0], "offset": [5], "tombstone": [False],
         "committed_at": pa.array([at // 1_000 + 7_000], pa.timestamp("us", tz="UTC")),
     })  # fmt: skip
 
-    assert delivery_table("g", [poll], [], logged)["acked_at"].cast(pa.int64()).to_pylist() == [at // 1_000 + 7_000]
-    assert delivery_table("g", [poll], [], logged.slice(1))["outcome"].to_pylist() == ["pending"]
+    assert build_delivery_table("g", [poll], [], logged)["acked_at"].cast(pa.int64()).to_pylist() == [
+        at // 1_000 + 7_000
+    ]
+    assert build_delivery_table("g", [poll], [], logged.slice(1))["outcome"].to_pylist() == ["pending"]
 
 
 def test_callbacks_name_the_partitions_that_come_and_go():
-    happened = read(SLOW).tables["happenings"]
+    happened = read_tables(SLOW).tables["client_events"]
     lost = happened.filter(pc.equal(happened["event"], "lost")).to_pylist()
 
     assert [[p["partition"] for p in row["partitions"]] for row in lost] == [[2, 3]]
 
 
 def test_generations_and_owners_are_those_of_the_coordinator():
-    tables = read(SLOW).tables
+    tables = read_tables(SLOW).tables
 
     assert tables["generations"]["generation"].to_pylist() == [0, 1, 2, 3, 4, 5]
     assert set(tables["owners"]["state"].to_pylist()) == {"assigned"}
@@ -134,19 +136,34 @@ def set_first(**values):
 
 
 WRONG = {
-    "an offset twice": ("records", duplicate, "offset is there already", 1),
-    "one offset, two records": ("records", diverge, "one offset, two records", 2),
-    "a key that is no base64": ("records", set_first(key="%"), "bytes are base64", 1),
+    "an offset twice": ("records", duplicate, "an offset must occur once", 1),
+    "one offset, two records": ("records", diverge, "the records at one offset must be equal", 2),
+    "a key that is no base64": ("records", set_first(key="%"), "bytes must be base64", 1),
     "a negative partition": ("records", set_first(partition=-5), "", 1),
-    "a poll of what nobody produced": ("polls", set_first(offset=10**9), "no such record was produced", 1),
-    "a poll of a stranger": ("polls", set_first(consumer="c9"), "the scenario knows no such consumer", 1),
-    "work that ends before it begins": ("polls", set_first(processed_at=17 * 10**17), "time runs backwards", 1),
+    "a poll of what nobody produced": (
+        "polls",
+        set_first(offset=10**9),
+        "a polled record must be among the produced ones",
+        1,
+    ),
+    "a poll of a stranger": ("polls", set_first(consumer="c9"), "the consumer must be in the scenario", 1),
+    "work that ends before it begins": (
+        "polls",
+        set_first(processed_at=17 * 10**17),
+        "processed_at must not be before polled_at",
+        1,
+    ),
     "a commit of an unknown kind": ("commits", set_first(kind="never"), "", 1),
-    "a partition without a number": ("membership", lambda lines: lines[6].update(partitions=["orders"]), "is named", 1),
+    "a partition without a number": (
+        "membership",
+        lambda lines: lines[6].update(partitions=["orders"]),
+        "a partition must be named",
+        1,
+    ),
     "an unknown event": ("membership", set_first(event="danced"), "", 1),
     "a line that is no JSON": ("commits", lambda lines: lines.append("{\n"), "", 1),
     "a group record cut short": ("consumer_offsets", set_first(value="AAM="), "", 1),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", WRONG, ids=str)
@@ -170,7 +187,7 @@ def test_a_rejected_row_does_not_tell_its_key(changed):
 
 def test_a_folder_without_a_scenario_is_no_recording(tmp_path):
     with pytest.raises(InputError, match="a recording of a Kafka group needs it"):
-        read(tmp_path)
+        read_tables(tmp_path)
 
 
 def test_a_scenario_that_is_not_understood_is_named_by_its_field(tmp_path):
@@ -179,4 +196,4 @@ def test_a_scenario_that_is_not_understood_is_named_by_its_field(tmp_path):
     path.write_text(path.read_text().replace('"classic"', '"modern"', 1))
 
     with pytest.raises(InputError, match="protocol"):
-        recording(tmp_path / "r")
+        read_recording(tmp_path / "r")

@@ -7,13 +7,13 @@ from functools import partial
 import pytest
 
 from subreplay.adapters import ADAPTERS, Options
-from subreplay.adapters.detect import kind
+from subreplay.adapters.format_detection import detect_file_format
 from subreplay.errors import InputError
 from subreplay.rows.model.tables import MESSAGES
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
 AT = 1_584_680_012_228
-read = partial(whole, "kafka-text")
+read = partial(read_at_once, "kafka-text")
 ORDERS = Options(topic="orders")
 
 
@@ -45,7 +45,7 @@ def rows(found):
 )
 def test_lines_of_the_console_consumer(tmp_path, line, key, size):
     path = written(tmp_path, *(line.format(at=AT + i, p=i % 2, o=7 + i) for i in range(4)))
-    assert kind(path) == "kafka-text"
+    assert detect_file_format(path) == "kafka-text"
     found = read(path, ORDERS)
     keys = [key and key.replace(b"{o}", str(7 + i).encode()) for i in range(4)]
     assert rows(found) == [("orders", i % 2, 7 + i, keys[i], size) for i in range(4)]
@@ -72,9 +72,9 @@ def test_lines_around_messages_are_passed_over_and_broken_ones_rejected(tmp_path
 
 def test_the_topic_of_the_console_consumer_has_to_be_named(tmp_path):
     path = written(tmp_path, f"CreateTime:{AT}\tPartition:0\tOffset:1\tk\tv", name="shop.orders.txt")
-    with pytest.raises(InputError, match="name it by --topic"):
+    with pytest.raises(InputError, match="Name it with --topic"):
         read(path)
-    assert ADAPTERS["kafka-text"].assumed(path) == Options(topic="shop")
+    assert ADAPTERS["kafka-text"].assume_options(path) == Options(topic="shop")
 
 
 DUMP = "Dumping /var/lib/kafka/data/shop.orders-v1-{p}/00000000000000000000.log"
@@ -105,7 +105,7 @@ def test_records_of_a_dumped_log(tmp_path, line, key, size):
         lines += [DUMP.format(p=p), "Log starting offset: 7", BATCH.format(at=AT)]
         lines += [line.format(at=AT + i, o=7 + i) for i in range(2)]
     path = written(tmp_path, *lines)
-    assert kind(path) == "kafka-text"
+    assert detect_file_format(path) == "kafka-text"
     found = read(path)
     keys = [key and key.replace(b"{o}", str(7 + i).encode()) for i in range(2)]
     assert rows(found) == [("shop.orders-v1", p, 7 + i, keys[i], size) for p in (0, 3) for i in range(2)]
@@ -135,4 +135,4 @@ def test_one_topic_of_several_dumps_may_be_chosen(tmp_path):
 
 def test_files_of_json_are_none_of_these(tmp_path):
     path = written(tmp_path, json.dumps({"topic": "t", "partition": 0, "offset": 1, "key": f"CreateTime:{AT}"}))
-    assert kind(path) is None
+    assert detect_file_format(path) is None

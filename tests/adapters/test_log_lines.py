@@ -10,19 +10,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from subreplay.adapters import files as adapter_files
-from subreplay.adapters.detect import COORDINATOR_LOG, kind
-from subreplay.adapters.files import lines_of
-from subreplay.adapters.kafka_group.coordinator_log.files import parts_of
-from subreplay.adapters.log_lines import layers_of, log_lines, plain_head
+from subreplay.adapters import input_files as adapter_files
+from subreplay.adapters.format_detection import COORDINATOR_LOG, detect_file_format
+from subreplay.adapters.input_files import read_line_batches
+from subreplay.adapters.kafka_group.coordinator_log.log_files import read_log
+from subreplay.adapters.log_lines import detect_layers, read_log_lines, strip_layers
 from subreplay.errors import InputError
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
 DATA = Path(__file__).parents[1] / "data"
 BROKER = gzip.decompress(next(iter(sorted((DATA / "broker_log/whole").glob("*.log.gz")))).read_bytes()).decode()
 LINES = BROKER.splitlines()[:2000]
 HEAD = re.compile(r"(\S+?)(?:,|\.)(\d{3})(\S*) \[(.*?)\] (\w+) +(\S+) - (.*)")
-read = partial(whole, "pulsar-broker-log")
+read = partial(read_at_once, "pulsar-broker-log")
 
 
 def docker(text):
@@ -96,7 +96,7 @@ def written(path, lines):
 
 
 def texts(path):
-    return [text.decode() for part in log_lines(path) for text in part["text"].to_pylist()]
+    return [text.decode() for part in read_log_lines(path) for text in part["text"].to_pylist()]
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def plain(tmp_path_factory):
 @pytest.mark.parametrize("name", WRAPS)
 def test_what_is_put_around_lines_is_taken_off(name, tmp_path, plain):
     path = written(tmp_path / "x.log", map(WRAPS[name], LINES))
-    assert kind(path) == "pulsar-broker-log"
+    assert detect_file_format(path) == "pulsar-broker-log"
     assert [text.rstrip() for text in texts(path)] == [line.rstrip() for line in LINES]
     found = read(path)
     assert (found.tables, found.rejected, found.run) == (plain.tables, plain.rejected, plain.run)
@@ -118,14 +118,14 @@ def test_what_is_put_around_lines_is_taken_off(name, tmp_path, plain):
 def test_layouts_of_json_tell_the_same(name, outer, tmp_path, plain):
     lines = [json.dumps(shown[name]) if (shown := layouts(line)) else line for line in LINES]
     path = written(tmp_path / "x.log", map(outer, lines))
-    assert kind(path) == "pulsar-broker-log"
+    assert detect_file_format(path) == "pulsar-broker-log"
     assert read(path).tables == plain.tables
 
 
 def test_a_plain_log_is_read_as_it_is(tmp_path):
     path = written(tmp_path / "x.log", LINES)
-    assert layers_of(path.read_bytes()) == ()
-    assert list(log_lines(path)) == list(lines_of(path))
+    assert detect_layers(path.read_bytes()) == ()
+    assert list(read_log_lines(path)) == list(read_line_batches(path))
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_a_plain_log_is_read_as_it_is(tmp_path):
     ],
 )
 def test_other_files_have_nothing_around_their_lines(head):
-    assert layers_of(head) == ()
-    assert plain_head(head) == head
+    assert detect_layers(head) == ()
+    assert strip_layers(head) == head
 
 
 def test_parts_of_lines_are_joined_also_where_another_stream_is_between(tmp_path):
@@ -157,7 +157,7 @@ def test_parts_of_lines_are_joined_also_where_another_stream_is_between(tmp_path
     assert texts(path) == [
         "2026-11-22T01:38:49,891+0000 [t] INFO  a.B - one\n", "  of another stream\n", "\n", "the rest is missing\n",
     ]  # fmt: skip
-    assert [number for part in log_lines(path) for number in part["line"].to_pylist()] == [1, 2, 5, 6]
+    assert [number for part in read_log_lines(path) for number in part["line"].to_pylist()] == [1, 2, 5, 6]
 
 
 def in_parts(text, size=60):
@@ -168,7 +168,7 @@ def in_parts(text, size=60):
 
 @pytest.mark.parametrize("block", [2**10, 2**24])
 def test_parts_are_joined_from_block_to_block(block, tmp_path, plain, monkeypatch):
-    monkeypatch.setattr(adapter_files, "BLOCK", block)
+    monkeypatch.setattr(adapter_files, "BLOCK_BYTES", block)
     short = [line for line in LINES[:300] if line]
     of_docker = written(tmp_path / "docker.log", [in_parts(line) if i % 9 == 0 else docker(line)
                                                   for i, line in enumerate(short)])  # fmt: skip
@@ -186,7 +186,7 @@ def test_an_object_that_is_cut_spoils_no_other(tmp_path):
 
 def test_lines_that_are_newest_first_are_refused(tmp_path):
     path = written(tmp_path / "x.log", map(loki, reversed(LINES)))
-    with pytest.raises(InputError, match="newest first; export them oldest first"):
+    with pytest.raises(InputError, match=r"newest first\. Export them oldest first"):
         read(path)
 
 
@@ -198,8 +198,8 @@ EMPTY = "[GroupCoordinator id=1] Group g with generation 4 is now empty (__consu
 def test_logs_of_kafka_are_read_behind_the_same_prefixes(name, tmp_path):
     shown = [f"[2026-11-20 10:00:0{i},123] INFO {text} (kafka.X)" for i, text in enumerate((STABLE, EMPTY))]
     path = written(tmp_path / "server.log", map(WRAPS[name], shown))
-    assert kind(path) == COORDINATOR_LOG
-    (part,) = parts_of(path, "server.log", "UTC")
+    assert detect_file_format(path) == COORDINATOR_LOG
+    (part,) = read_log(path, "server.log", "UTC")
     assert part.rejected == ()
     assert part.events["event"].to_pylist() == ["stabilized", "empty"]
     assert [at.isoformat() for at in part.events["at"].to_pylist()] == [
@@ -209,13 +209,13 @@ def test_logs_of_kafka_are_read_behind_the_same_prefixes(name, tmp_path):
 
 def test_lines_of_kafka_without_a_logger_behind_them_are_read_from_files(tmp_path):
     path = written(tmp_path / "server.log", [f"[2026-11-20 10:00:00,123] INFO {STABLE}"])
-    (part,) = parts_of(path, "server.log", "UTC")
+    (part,) = read_log(path, "server.log", "UTC")
     assert (part.events.num_rows, part.rejected) == (1, ())
 
 
 @pytest.mark.parametrize("name", layouts("2026-11-22T01:38:49,891+0000 [t] INFO  a.B - x"))
 def test_kafka_in_layouts_of_json(name, tmp_path):
     shown = layouts(f"2026-11-22T01:38:49,891+0000 [data-plane-1] INFO  kafka.X - {STABLE}")[name]
-    (part,) = parts_of(written(tmp_path / "server.log", [json.dumps(shown)]), "server.log", "UTC")
+    (part,) = read_log(written(tmp_path / "server.log", [json.dumps(shown)]), "server.log", "UTC")
     assert part.rejected == ()
     assert part.events["at"].cast(pa.timestamp("ms")).cast(pa.int64()).to_pylist() == [1795311529891]

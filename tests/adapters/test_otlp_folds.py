@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.adapters import Options
-from subreplay.adapters.otlp import folds
+from subreplay.adapters.otlp import span_stream
 from subreplay.rows.groups import whole_groups
 from tests.adapters.otlp_exports import BEGIN, kafka, line, pulsar, stable
-from tests.support import streamed
+from tests.support import source_reading
 from tests.support.in_process import Cuts
 from tests.support.properties import examples
 
@@ -59,9 +59,9 @@ def test_streams_tell_what_all_spans_at_once_tell(
 ) -> None:
     with (
         tempfile.TemporaryDirectory() as name,
-        patch.object(folds, "whole_groups", partial(whole_groups, rows=at_once)),
+        patch.object(span_stream, "whole_groups", partial(whole_groups, rows=at_once)),
     ):
         folder = Path(name)
         for number, some in enumerate(told):
             (folder / f"{number}.jsonl").write_text("".join(f"{each}\n" for each in some))
-        streamed.same_or_the_same_error("otlp-spans", folder, options, Cuts(tasks, rows), KEYS)
+        source_reading.assert_same_tables_or_error("otlp-spans", folder, options, Cuts(tasks, rows), KEYS)

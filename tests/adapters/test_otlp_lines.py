@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from subreplay.adapters.files import lines_of
-from subreplay.adapters.otlp.lines import parse
+from subreplay.adapters.input_files import read_line_batches
+from subreplay.adapters.otlp.otlp_json import parse_lines
 from subreplay.errors import InputError
 from tests.adapters.otlp_exports import BEGIN, balanced, export, kafka, line, nanos, only, rows, tell_from
 from tests.support.spans import spans
@@ -36,7 +36,7 @@ def test_the_spans_of_one_resource_are_an_export(told):
     assert len(rows(told(json.dumps(one)))) == 1
 
 
-def test_text_around_exports_is_passed_over(told):
+def test_text_around_exports_is_skipped(told):
     found = told(
         "Nov 22, 2026 1:23:45 AM io.opentelemetry.exporter export",
         "INFO: " + line(kafka(1)),
@@ -47,25 +47,25 @@ def test_text_around_exports_is_passed_over(told):
     )
     assert [row["entry"] for row in rows(found)] == [1, 2]
     assert vars(found.lines["traces.jsonl"]) == {
-        "lines": 6, "exports": 2, "passed_over": 4, "quarantined": 0, "spans": 2, "others": 0,
+        "lines": 6, "exports": 2, "skipped": 4, "quarantined": 0, "spans": 2, "others": 0,
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("bad", "rule"),
     [
-        (line(kafka())[:-40], "whole export"),
+        (line(kafka())[:-40], "complete JSON export"),
         (line(kafka())[40:], "inside one JSON object"),
         (line(kafka()).encode().replace(b"billing-1", b"billing-\xff"), "UTF-8"),
         (line(kafka()) + line(kafka()), "one JSON object"),
-        (line(kafka()) + " and more", "whole export"),
-        ('{"resourceSpans": 3}', "whole export"),
-        ('{"resourceSpans": [3]}', "whole export"),
+        (line(kafka()) + " and more", "complete JSON export"),
+        ('{"resourceSpans": 3}', "complete JSON export"),
+        ('{"resourceSpans": [3]}', "complete JSON export"),
         ('  "resourceSpans": [', "inside one JSON object"),
         (json.dumps({"log": line(kafka()), "stream": "stdout"}), "inside one JSON object"),
-        ('{"resourceSpans":' + "[" * 100_000, "whole export"),
+        ('{"resourceSpans":' + "[" * 100_000, "complete JSON export"),
         ('{"x":' + "[" * 100_000 + ',"resourceSpans"', "inside one JSON object"),
-        ('{"resourceSpans":[],"x":' + "[" * 100_000, "whole export"),
+        ('{"resourceSpans":[],"x":' + "[" * 100_000, "complete JSON export"),
     ],
 )
 def test_a_broken_line_is_rejected_alone(told, bad, rule):
@@ -115,16 +115,18 @@ def test_blocks_end_anywhere(tmp_path, monkeypatch):
     path = tmp_path / "traces.jsonl"
     path.write_text("".join(line(kafka(offset)) + "\n" for offset in range(20)).rstrip("\n"))
     whole = rows(spans(path))
-    monkeypatch.setattr("subreplay.adapters.files.BLOCK", 1_000)
+    monkeypatch.setattr("subreplay.adapters.input_files.BLOCK_BYTES", 1_000)
     assert rows(spans(path)) == whole
-    assert [number for batch in lines_of(path) for number in batch.column("line").to_pylist()] == [*range(1, 21)]
+    assert [number for batch in read_line_batches(path) for number in batch.column("line").to_pylist()] == [
+        *range(1, 21)
+    ]
 
 
 def test_a_batch_is_parsed_by_itself(tmp_path):
     path = tmp_path / "traces.jsonl"
     path.write_text(line(kafka(5)))
-    (batch,) = lines_of(path, "named.jsonl")
-    parsed = parse(batch)
+    (batch,) = read_line_batches(path, "named.jsonl")
+    parsed = parse_lines(batch)
     assert parsed.spans.select(["file", "line", "offset"]).to_pylist() == [
         {"file": "named.jsonl", "line": 1, "offset": "5"}
     ]
@@ -134,7 +136,7 @@ def test_a_batch_is_parsed_by_itself(tmp_path):
 def test_a_folder_without_spans_says_so(tmp_path, content):
     if content is not None:
         (tmp_path / "traces.jsonl").write_text(content)
-    with pytest.raises(InputError, match="no file there" if content is None else "no span of Kafka or Pulsar"):
+    with pytest.raises(InputError, match="contains no data file" if content is None else "no span of Kafka or Pulsar"):
         spans(tmp_path)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from subreplay.adapters import Options
-from subreplay.adapters.otlp.fates import Wanted
+from subreplay.adapters.otlp.span_outcomes import SpanSelection
 from subreplay.errors import InputError
 from subreplay.rows.model.tables import DELIVERIES
 from tests.adapters.otlp_exports import (
@@ -25,8 +25,8 @@ from tests.adapters.otlp_exports import (
     stable,
     tell_from,
 )
+from tests.support.source_reading import read_at_once
 from tests.support.spans import spans
-from tests.support.streamed import whole
 
 SAMPLES = Path(__file__).parents[1] / "data" / "otlp"
 ORDERS = "persistent://public/default/orders"
@@ -42,7 +42,7 @@ def told(tmp_path):
 
 
 def test_each_span_of_the_samples_is_a_delivery():
-    found = spans(SAMPLES, Wanted(subscription="otel4"))
+    found = spans(SAMPLES, SpanSelection(subscription="otel4"))
     assert balanced(found)
     assert [of.deliveries for of in found.spans.values()] == [500, 80, 80]
     assert found.rejected == ()
@@ -74,7 +74,7 @@ def test_spans_without_a_subscription_need_one():
     path = SAMPLES / "pulsar_client_shared_1.jsonl.gz"
     with pytest.raises(InputError, match=r"none of 80 spans fits the contract.*subscription"):
         spans(path)
-    assert {row["subscription"] for row in rows(spans(path, Wanted(subscription="mine")))} == {"mine"}
+    assert {row["subscription"] for row in rows(spans(path, SpanSelection(subscription="mine")))} == {"mine"}
 
 
 # What a span tells
@@ -180,13 +180,13 @@ def test_spans_of_others_are_counted(told):
 def test_other_topics_and_subscriptions_are_counted_however_wrong(told):
     elsewhere = kafka(values={"messaging.destination.name": "parcels", "messaging.kafka.message.offset": "none"})
     audit = kafka(values={"messaging.kafka.consumer.group": "audit"})
-    found = told(line(kafka(), elsewhere, audit), wanted=Wanted(topics=["orders"], subscriptions=["billing"]))
+    found = told(line(kafka(), elsewhere, audit), selection=SpanSelection(topics=["orders"], subscriptions=["billing"]))
     assert counts(found) == {"spans": 3, "deliveries": 1, "others": 2}
     assert balanced(found)
 
 
 def test_a_topic_is_wanted_with_all_its_partitions(told):
-    found = told(line(pulsar()), wanted=Wanted(topics=[ORDERS]))
+    found = told(line(pulsar()), selection=SpanSelection(topics=[ORDERS]))
     assert counts(found) == {"spans": 1, "deliveries": 1}
 
 
@@ -229,7 +229,7 @@ def test_what_two_libraries_tell_is_one_delivery(told):
         line(pulsar("3:1:0"), pulsar("3:2:0"), scope="org.apache.pulsar.client"),
         line(pulsar("3:1:0", values=agents), pulsar("3:2:0", values=unnamed), scope="io.opentelemetry.pulsar-2.8"),
     )
-    assert counts(found) == {"spans": 4, "deliveries": 2, "told_twice": 2}
+    assert counts(found) == {"spans": 4, "deliveries": 2, "duplicates": 2}
     assert {row["outcome"] for row in rows(found)} == {"acked"}
 
 
@@ -241,7 +241,7 @@ def test_what_one_library_tells_alone_is_a_delivery(told):
         line(pulsar("3:1:0", values=agents), pulsar("3:2:0", values=agents), scope="io.opentelemetry.pulsar-2.8"),
     )
     assert {(row["entry"], row["outcome"]) for row in rows(found)} == {(1, "acked"), (2, None)}
-    assert counts(found) == {"spans": 3, "deliveries": 2, "told_twice": 1}
+    assert counts(found) == {"spans": 3, "deliveries": 2, "duplicates": 1}
 
 
 def test_a_redelivery_is_another_delivery(told):
@@ -283,7 +283,7 @@ def test_a_kafka_value_that_does_not_fit_is_rejected(told, values, column):
         (None, "ledger:entry"),
         ("9223372036854775808:1:0", "ledger id"),
         ("3:2147483648:0", "entries 0 to"),
-        ("3:14:5", "tell one partition"),
+        ("3:14:5", "must agree on the partition"),
         ("3:14:0:1048575", "batch index"),
     ],
 )
@@ -312,7 +312,7 @@ def test_rows_in_are_valid_or_quarantined(tmp_path):
     (tmp_path / "traces.jsonl").write_text(
         "\n".join([line(kafka(1), kafka(values={"messaging.destination.name": None})), line(kafka())[:-9]])
     )
-    found = whole("otlp-spans", tmp_path)
+    found = read_at_once("otlp-spans", tmp_path)
     (count,) = found.counts
     assert (count.rows_in, count.valid, count.quarantined) == (3, 1, 2)
     assert len(found.rejected) == 2
@@ -323,7 +323,7 @@ def test_options_choose_and_the_run_takes_spans_for_a_sample(tmp_path):
     spans_of = [kafka(1), kafka(2, values={"messaging.destination.name": "invoices"}), kafka(1)]
     (tmp_path / "traces.jsonl").write_text(line(*spans_of))
     (tmp_path / "copy.jsonl").write_text(line(*spans_of))
-    read = partial(whole, "otlp-spans")
+    read = partial(read_at_once, "otlp-spans")
     every = read(tmp_path)
     named = {every.run["subscription"]["topic"], *(topic for _, topic in every.others)}
     assert named == {"orders", "invoices"}
@@ -334,11 +334,11 @@ def test_options_choose_and_the_run_takes_spans_for_a_sample(tmp_path):
     assert sum(count.others for count in found.counts) > sum(count.others for count in every.counts)
     for count in (*every.counts, *found.counts):
         assert count.rows_in == count.valid + count.quarantined + count.others
-    with pytest.raises(InputError, match="no span of the topic"):
+    with pytest.raises(InputError, match="no span is of the requested topic"):
         read(tmp_path, Options(topic="order"))
 
 
 def test_the_subscription_that_is_told_is_that_of_spans_which_name_none():
-    found = whole("otlp-spans", SAMPLES, Options(subscription="otel4"))
+    found = read_at_once("otlp-spans", SAMPLES, Options(subscription="otel4"))
     assert found.tables["deliveries"].num_rows == 160
     assert [count.others for count in found.counts] == [500, 0, 0]

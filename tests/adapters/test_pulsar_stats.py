@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from subreplay.adapters.pulsar_stats.adapter import stats
+from subreplay.adapters.pulsar_stats.stats_adapter import read_stats
 from subreplay.rows.model.range_table import RangeTable
 from subreplay.rows.model.tables import MEMBERSHIP
 from subreplay.semantics.policies import make_policy
@@ -26,7 +26,7 @@ KEY_SHARED = [name for name in NAMES if "key_shared" in name]
 
 @cache
 def polled(name):
-    return stats(POLLS / f"{name}.jsonl.gz", subscriptions=["billing"], by_address=True)
+    return read_stats(POLLS / f"{name}.jsonl.gz", subscriptions=["billing"], by_address=True)
 
 
 def json_lines(path):
@@ -124,7 +124,7 @@ def test_the_tables_are_canonical():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_second_subscription_is_another(name):
-    every = stats(POLLS / f"{name}.jsonl.gz")
+    every = read_stats(POLLS / f"{name}.jsonl.gz")
     others = {row["subscription"] for row in rows(every)} - {"billing"}
     assert others == ({"other"} if "l08" in name else set())
     assert {row["subscription"] for row in rows(polled(name))} == {"billing"}

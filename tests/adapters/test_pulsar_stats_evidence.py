@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from subreplay.adapters import ADAPTERS
-from subreplay.adapters.base import Options, pairs_of
-from subreplay.adapters.pulsar_stats.adapter import stats
-from subreplay.adapters.pulsar_stats.evidence import concluded_limits, silent
+from subreplay.adapters.base import Options, rank_subscriptions
+from subreplay.adapters.pulsar_stats.limits_and_silences import describe_silent_consumers, infer_limits
+from subreplay.adapters.pulsar_stats.stats_adapter import read_stats
 from tests.adapters.topic_polls import AT, SECOND, TOPIC, consumer, poll, tell_from
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
 DATA = Path(__file__).parents[1] / "data"
 INCIDENTS = DATA / "recordings-incidents" / "4.2.4"
@@ -37,7 +37,7 @@ def one(name="c1", permits=0, unacked=40, acked=ACKED, **more):
 
 
 def limits_of(found):
-    return concluded_limits(found.found, "billing", TOPIC)[0]
+    return infer_limits(found.found, "billing", TOPIC)[0]
 
 
 # Limits
@@ -53,9 +53,9 @@ def limits_of(found):
     ],
 )
 def test_the_run_file_gets_the_limits_that_a_real_broker_enforced(name, limits):
-    found = whole("pulsar-stats", polls_of(name))
+    found = read_at_once("pulsar-stats", polls_of(name))
     assert found.run.get("liveness") == limits
-    assert sum("is concluded from polls" in note for note in found.notes) == len(limits or {})
+    assert sum("inferred from polls" in note for note in found.notes) == len(limits or {})
 
 
 def test_a_limit_is_what_each_blocked_consumer_reached_not_where_it_was_unblocked(tell):
@@ -76,8 +76,8 @@ def test_polls_without_a_block_show_no_limit(tell):
 
 
 def test_a_limit_that_is_known_is_not_concluded():
-    found = stats(polls_of("i3_shared_unacked_limit")).found
-    assert concluded_limits(found, found[0].subscription, found[0].topic, {"max_unacked_per_consumer"}) == ({}, [])
+    found = read_stats(polls_of("i3_shared_unacked_limit")).found
+    assert infer_limits(found, found[0].subscription, found[0].topic, {"max_unacked_per_consumer"}) == ({}, [])
 
 
 def test_a_recording_gets_the_limit_that_its_settings_do_not_contain(tmp_path):
@@ -92,7 +92,7 @@ def test_a_recording_gets_the_limit_that_its_settings_do_not_contain(tmp_path):
 def test_the_topics_of_the_system_itself_are_never_the_first_of_a_run():
     system = ("__compaction", "persistent://public/default/__change_events")
     mine = ("billing", "persistent://public/default/orders")
-    assert pairs_of({system: 4, mine: 3}) == [mine, system]
+    assert rank_subscriptions({system: 4, mine: 3}) == [mine, system]
 
 
 # Hangs
@@ -104,12 +104,12 @@ def test_the_topics_of_the_system_itself_are_never_the_first_of_a_run():
         ("i2_failover_active_hangs", ["fo-a"], "its receiver queue is full (availablePermits 0)"),
         ("i3_shared_unacked_limit", ["s2"], "the broker blocks it at the limit of unacknowledged messages"),
         ("i4_shared_subscription_limit", ["batch-2"], "the broker blocks the subscription at its limit"),
-        ("i10_key_shared_look_ahead_blackout", ["p2", "p1", "p3"], "msgInReplay at 150"),
+        ("i10_key_shared_look_ahead_blackout", ["p2", "p1", "p3"], "msgInReplay is 150"),
         ("4.0.8-l01_key_shared_autosplit", [], ""),
     ],
 )
 def test_consumers_that_hung_or_were_served_nothing_at_a_real_broker_are_named(name, consumers, shows):
-    sentences = silent(stats(polls_of(name)).found)
+    sentences = describe_silent_consumers(read_stats(polls_of(name)).found)
     assert [sentence.partition("consumer ")[2].partition(" (")[0] for sentence in sentences] == consumers
     assert shows in "; ".join(sentences)
 
@@ -118,15 +118,15 @@ def test_a_consumer_with_permits_while_nobody_is_served_and_nobody_holds_is_name
     polls = repeated(
         lambda at, _: poll(at, one(permits=500, unacked=0), msgBacklogNoDelayed=70, lastConsumedTimestamp=ACKED)
     )
-    (sentence,) = silent(tell(*polls).found)
-    assert "nobody received anything although this consumer had 500 permits" in sentence
+    (sentence,) = describe_silent_consumers(tell(*polls).found)
+    assert "no consumer received a message although this one had 500 permits" in sentence
     assert "70 messages waited in the subscription" in sentence
 
 
 def test_a_consumer_without_permits_that_holds_nothing_is_paused_or_lost_its_permits(tell):
     polls = repeated(lambda at, _: poll(at, one(permits=-3, unacked=0), msgBacklogNoDelayed=9))
-    (sentence,) = silent(tell(*polls).found)
-    assert "holds no message and gave the broker no permits (availablePermits -3)" in sentence
+    (sentence,) = describe_silent_consumers(tell(*polls).found)
+    assert "has no message and the broker has no permits from it (availablePermits -3)" in sentence
 
 
 @pytest.mark.parametrize(
@@ -152,15 +152,15 @@ def test_a_consumer_without_permits_that_holds_nothing_is_paused_or_lost_its_per
     ],
 )  # fmt: skip
 def test_a_consumer_that_is_served_or_owed_nothing_is_not_named(make, tell):
-    assert silent(tell(*repeated(make)).found) == ()
+    assert describe_silent_consumers(tell(*repeated(make)).found) == ()
 
 
 def test_a_silence_below_the_threshold_is_not_named(tell):
-    assert silent(tell(*repeated(lambda at, _: poll(at, one()), until=20)).found) == ()
+    assert describe_silent_consumers(tell(*repeated(lambda at, _: poll(at, one()), until=20)).found) == ()
 
 
 def test_a_hang_that_ended_is_named_until_when_it_lasted(tell):
     hung = repeated(lambda at, _: poll(at, one()), until=50)
     well = [poll(AT + (60 + i) * SECOND, one(permits=400, unacked=i, acked=ACKED + i)) for i in range(3)]
-    (sentence,) = silent(tell(*hung, *well).found)
+    (sentence,) = describe_silent_consumers(tell(*hung, *well).found)
     assert "polls from 2026-11-22 01:25:00 to 2026-11-22 01:25:50 UTC" in sentence

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from subreplay.adapters import Options
 from tests.adapters.topic_polls import AT, SECOND, TOPIC, answer, consumer
-from tests.support import streamed
+from tests.support import source_reading
 from tests.support.in_process import Cuts
 from tests.support.properties import examples
 
@@ -51,4 +51,4 @@ def test_streams_tell_what_all_polls_at_once_tell(
     with tempfile.TemporaryDirectory() as name:
         for number, some in enumerate(told):
             (Path(name) / f"{number}.jsonl").write_text("".join(f"{each}\n" for each in some))
-        streamed.same_or_the_same_error("pulsar-stats", Path(name), options, Cuts(tasks, rows), KEYS)
+        source_reading.assert_same_tables_or_error("pulsar-stats", Path(name), options, Cuts(tasks, rows), KEYS)

@@ -10,13 +10,13 @@ from functools import partial
 import pytest
 
 from subreplay.adapters import ADAPTERS, Options
-from subreplay.adapters.pulsar_stats.adapter import UNNAMED, stats
+from subreplay.adapters.pulsar_stats.stats_adapter import PLACEHOLDER_TOPIC, read_stats
 from subreplay.errors import ConfigError, InputError
 from subreplay.rows.model.rows import Consumer, Scope
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.pulsar.key_consistent_hash import RULES
 from tests.adapters.topic_polls import AT, SECOND, TOPIC, answer, balanced, consumer, poll, rows, story, tell_from
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_printed_answers_are_read_one_after_the_other(tmp_path):
     path = tmp_path / "stats.txt"
     answers = [answer(consumer()) | {"time": AT}, answer() | {"time": AT + SECOND}]
     path.write_text("WARNING: an old JVM\n" + "\n".join(json.dumps(each, indent=2) for each in answers) + "\n")
-    found = stats(path, topic=TOPIC)
+    found = read_stats(path, topic=TOPIC)
     assert story(found) == [("join", "c1", -1), ("leave", "c1", 1)]
     assert astuple(found.counts["stats.txt"]) == (2, 2, 0, 0, 1, 0)
 
@@ -50,14 +50,14 @@ def test_printed_answers_are_read_one_after_the_other(tmp_path):
 def test_a_files_name_may_tell_the_time(tmp_path, names):
     for name, text in zip(names, (json.dumps(answer(consumer()), indent=1), json.dumps(answer())), strict=True):
         (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
-    assert story(stats(tmp_path, topic=TOPIC, times="name")) == [("join", "c1", -1), ("leave", "c1", 1)]
+    assert story(read_stats(tmp_path, topic=TOPIC, times="name")) == [("join", "c1", -1), ("leave", "c1", 1)]
 
 
 def test_a_files_modification_may_be_the_time(tmp_path):
     for i, each in enumerate((answer(consumer()), answer())):
         (tmp_path / f"{i}.json").write_text(json.dumps(each))
         os.utime(tmp_path / f"{i}.json", ns=(AT + i * SECOND,) * 2)
-    assert story(stats(tmp_path, topic=TOPIC, times="modified")) == [("join", "c1", -1), ("leave", "c1", 1)]
+    assert story(read_stats(tmp_path, topic=TOPIC, times="modified")) == [("join", "c1", -1), ("leave", "c1", 1)]
 
 
 def test_a_field_may_be_named(told):
@@ -160,7 +160,7 @@ def test_a_copied_file_changes_nothing(tmp_path):
     text = "".join(json.dumps(each) + "\n" for each in (poll(AT, consumer()), poll(AT + SECOND)))
     for name in ("a.jsonl", "b.jsonl"):
         (tmp_path / name).write_text(text)
-    found = stats(tmp_path)
+    found = read_stats(tmp_path)
     assert story(found) == [("join", "c1", -1), ("leave", "c1", 1)]
     assert astuple(found.counts["b.jsonl"])[:4] == (2, 0, 2, 0)
 
@@ -175,7 +175,7 @@ def test_what_a_cut_gzip_file_still_holds_is_read(tmp_path):
     text = "".join(json.dumps(poll(AT + i * SECOND, consumer(msgOutCounter=i))) + "\n" for i in range(1_000))
     packed = gzip.compress(text.encode())
     (tmp_path / "stats.jsonl.gz").write_bytes(packed[: len(packed) // 2])
-    found = stats(tmp_path)
+    found = read_stats(tmp_path)
     assert 100 < found.counts["stats.jsonl.gz"].valid < 900
     assert found.rejected[0].reasons[0].remedy == "copy it again"
     assert balanced(found)
@@ -185,13 +185,13 @@ def test_what_a_cut_gzip_file_still_holds_is_read(tmp_path):
 def test_a_folder_without_polls_says_so(tmp_path, content):
     if content is not None:
         (tmp_path / "stats.jsonl").write_text(content)
-    with pytest.raises(InputError, match="no file there" if content is None else "no poll of topic statistics"):
-        stats(tmp_path)
+    with pytest.raises(InputError, match="contains no data file" if content is None else "none of the polls"):
+        read_stats(tmp_path)
 
 
 def test_rows_in_are_valid_or_quarantined(tmp_path):
     (tmp_path / "stats.jsonl").write_text("\n".join([json.dumps(poll(AT, consumer())), "{}"]))
-    found = whole("pulsar-stats", tmp_path)
+    found = read_at_once("pulsar-stats", tmp_path)
     assert [(count.rows_in, count.valid, count.quarantined) for count in found.counts] == [(2, 1, 1)]
     assert found.run == {"subscription": {"name": "billing", "topic": TOPIC, "policy": "pulsar.shared"}}
 
@@ -199,16 +199,16 @@ def test_rows_in_are_valid_or_quarantined(tmp_path):
 def test_options_choose_and_tell_where_topic_and_time_are(tmp_path):
     folder = tmp_path / "polls"
     folder.mkdir()
-    read = partial(whole, "pulsar-stats")
+    read = partial(read_at_once, "pulsar-stats")
     (folder / f"{AT // SECOND}.json").write_text(json.dumps(answer(consumer(), kind="Failover")))
     (folder / "copy of broker.log").write_text("no poll\n")
     found = read(folder, Options(topic=TOPIC, times="name"))
     assert [row["topic"] for row in found.tables["membership"].to_pylist()] == [TOPIC]
     assert found.run["subscription"]["policy"] == "pulsar.failover"
     assert [(count.rows_in, count.valid, count.others) for count in found.counts] == [(1, 1, 0), (1, 0, 1)]
-    with pytest.raises(InputError, match="show no consumer of topic"):
+    with pytest.raises(InputError, match="contain no consumer of topic"):
         read(folder, Options(topic=TOPIC, subscription="other", times="name"))
-    with pytest.raises(ConfigError, match="option 'times': write field, name, modified"):
+    with pytest.raises(ConfigError, match=r"option 'times' is 'clock'\. Write one of field, name, modified"):
         read(folder, Options(times="clock"))
 
 
@@ -227,7 +227,7 @@ def test_options_choose_and_tell_where_topic_and_time_are(tmp_path):
 )
 def test_the_policy_is_that_of_the_type(tmp_path, more, told):
     (tmp_path / "polls.jsonl").write_text(json.dumps(poll(AT, consumer(), **more)))
-    run = whole("pulsar-stats", tmp_path).run["subscription"]
+    run = read_at_once("pulsar-stats", tmp_path).run["subscription"]
     assert run == {"name": "billing", "topic": TOPIC} | told
 
 
@@ -249,7 +249,7 @@ def ring(policy, profile, joins, gone=(), **options):
 
 def run_of(folder, shown):
     (folder / "polls.jsonl").write_text(json.dumps(shown))
-    found = whole("pulsar-stats", folder)
+    found = read_at_once("pulsar-stats", folder)
     return {name: found.run["subscription"].get(name) for name in ("policy", "profile", "options")}, found.notes
 
 
@@ -266,7 +266,7 @@ def test_the_ring_that_polls_show_tells_the_profile(tmp_path, profile, joins):
     same = make_policy(CH, run["profile"])
     assert type(same.start(Scope(TOPIC))) is type(make_policy(CH, profile).start(Scope(TOPIC)))
     assert ring(CH, run["profile"], joins) == shown
-    assert any("the ring of" in note for note in notes)
+    assert any("polls show the hash ranges that" in note for note in notes)
 
 
 def test_a_ring_of_other_points_is_told_by_them(tmp_path):
@@ -304,7 +304,7 @@ def test_hashes_that_drain_are_told_with_who_blocks_them(tmp_path):
         poll(AT + 2 * SECOND, consumer("c1", drainingHashes=[]), consumer("c2"), kind="Key_Shared"),
     ]
     (tmp_path / "polls.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    (note,) = (note for note in whole("pulsar-stats", tmp_path).notes if "blocked" in note)
+    (note,) = (note for note in read_at_once("pulsar-stats", tmp_path).notes if "blocked" in note)
     assert note.endswith("consumer c1 (10.0.0.1:5000) blocked 1 hashes for others with 2 unacknowledged messages at "
                          "2026-11-22 01:25:01 UTC: 7 (2 unacknowledged, 5 blocked attempts)")  # fmt: skip
 
@@ -312,7 +312,7 @@ def test_hashes_that_drain_are_told_with_who_blocks_them(tmp_path):
 @pytest.mark.parametrize("told", [None, 7, [1], [{"hash": "x"}], [{}]])
 def test_hashes_that_are_none_are_no_matter(tmp_path, told):
     (tmp_path / "polls.jsonl").write_text(json.dumps(poll(AT, consumer(drainingHashes=told))))
-    found = whole("pulsar-stats", tmp_path)
+    found = read_at_once("pulsar-stats", tmp_path)
     assert len(found.rejected) == 0
     assert not any("blocked" in note for note in found.notes)
 
@@ -320,16 +320,16 @@ def test_hashes_that_are_none_are_no_matter(tmp_path, told):
 @pytest.mark.parametrize(
     ("name", "told", "arguments"),
     [
-        ("stats-20261122T012508Z.json", answer(consumer()), f"--topic {UNNAMED} --with times=name"),
-        ("stats.json", answer(consumer()), f"--topic {UNNAMED} --with times=modified"),
-        ("stats.json", {"at": AT, "stats": answer(consumer())}, f"--topic {UNNAMED}"),
+        ("stats-20261122T012508Z.json", answer(consumer()), f"--topic {PLACEHOLDER_TOPIC} --with times=name"),
+        ("stats.json", answer(consumer()), f"--topic {PLACEHOLDER_TOPIC} --with times=modified"),
+        ("stats.json", {"at": AT, "stats": answer(consumer())}, f"--topic {PLACEHOLDER_TOPIC}"),
         ("stats.json", {"partitions": {TOPIC: answer(consumer())}}, "--with times=modified"),
         ("stats-20261122T012508Z.json", poll(AT, consumer()), ""),
     ],
 )
 def test_a_first_look_goes_by_what_answers_lack(tmp_path, name, told, arguments):
     (tmp_path / name).write_text(json.dumps(told, indent=2))
-    read = partial(whole, "pulsar-stats")
-    options = ADAPTERS["pulsar-stats"].assumed(tmp_path / name)
+    read = partial(read_at_once, "pulsar-stats")
+    options = ADAPTERS["pulsar-stats"].assume_options(tmp_path / name)
     assert options.arguments == arguments
     assert read(tmp_path / name, options).tables["membership"].num_rows == 1

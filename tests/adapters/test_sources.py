@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from subreplay.adapters import Options
-from subreplay.capture.events import EVENTS, METADATA, VERSION
+from subreplay.capture.file_format import EVENTS, METADATA, VERSION
 from subreplay.engine.interface import Engine
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.errors import ConfigError, InputError
@@ -22,10 +22,10 @@ from tests.adapters.kafka_group.copies import committed, json_lines, text
 from tests.adapters.kafka_group.encoding import records as encoded
 from tests.adapters.kafka_group.scenarios import records
 from tests.adapters.test_capture import about, event, of_kafka, received
-from tests.support import streamed
+from tests.support import source_reading
 from tests.support.in_process import Cuts, InProcess
 from tests.support.recordings import ROOT
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
 DATA = Path(__file__).parents[1] / "data"
 KEYS = {
@@ -128,8 +128,8 @@ def test_tasks_read_what_is_read_in_one_go(
     monkeypatch.setattr(sources, "SMALL", small)
     path = made(tmp_path / "given")
     with engine:
-        read = streamed.ingested(sources.read(engine, name, path, options))
-    streamed.same(read, whole(name, path, options), KEYS)
+        read = source_reading.collect_tables(sources.read(engine, name, path, options))
+    source_reading.assert_same_tables(read, read_at_once(name, path, options), KEYS)
 
 
 def test_a_broker_log_has_the_acts_of_operators(tmp_path: Path) -> None:

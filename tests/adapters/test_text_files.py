@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from subreplay.adapters.source import text_files
-from subreplay.adapters.source.convert import BROKEN, HIDDEN, LINE
-from subreplay.adapters.source.json_text import json_records
-from subreplay.adapters.source.text_files import csv_options
+from subreplay.adapters.source.json_text import read_json_records
+from subreplay.adapters.source.row_conversion import BROKEN_COLUMN, HIDDEN_COLUMNS, LINE_COLUMN
+from subreplay.adapters.source.text_files import detect_csv_options
 from subreplay.engine.interface import TableSource
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.errors import EnvironmentFailed, InputError
@@ -24,8 +24,8 @@ def read(path: Path, form: str, **options: str) -> tuple[list[dict[str, Any]], l
     """The rows of a file without what stands beside them, and the lines of those that are broken."""
     with LocalEngine(cores=2) as engine:
         table = engine.scan(TableSource("traffic.messages", str(path), format=form, options=options)).table()
-    good = table.filter(table[BROKEN].is_null()).drop_columns(list(HIDDEN))
-    return good.to_pylist(), table.filter(table[BROKEN].is_valid())[LINE].to_pylist()
+    good = table.filter(table[BROKEN_COLUMN].is_null()).drop_columns(list(HIDDEN_COLUMNS))
+    return good.to_pylist(), table.filter(table[BROKEN_COLUMN].is_valid())[LINE_COLUMN].to_pylist()
 
 
 def text(tmp_path: Path, name: str, content: str) -> Path:
@@ -81,7 +81,7 @@ def test_fields_have_the_type_that_all_values_have(tmp_path: Path) -> None:
 def test_the_separator_of_csv_is_recognised(sep: str, sign: str | None, tmp_path: Path) -> None:
     lines = [("when", "who", "amount"), ("2026-11-20 10:00:00", "a", "1"), ("2026-11-20 10:00:01", "b b", "2")]
     path = text(tmp_path, "a.csv", "\n".join(sep.join(line) for line in lines))
-    options = csv_options(path)
+    options = detect_csv_options(path)
     assert options == {"header": "true"} | ({} if sign is None else {"sep": sign})
     rows, _ = read(path, "csv", **options)
     assert [row["who"] for row in rows] == ["a", "b b"]
@@ -89,12 +89,12 @@ def test_the_separator_of_csv_is_recognised(sep: str, sign: str | None, tmp_path
 
 def test_decimal_commas_within_values_do_not_make_the_separator(tmp_path: Path) -> None:
     path = text(tmp_path, "a.csv", "zeit;kunde;betrag\n2026-11-20 10:00:00,5;a;1,5\n2026-11-20 10:00:01,5;b;2\n")
-    assert csv_options(path)["sep"] == ";"
+    assert detect_csv_options(path)["sep"] == ";"
 
 
 def test_csv_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
     path = text(tmp_path, "a.csv", "0,17,1584680012228,k\n1,18,1584680012265,k\n")
-    assert csv_options(path) == {"header": "false"}
+    assert detect_csv_options(path) == {"header": "false"}
     rows, _ = read(path, "csv", header="false")
     assert rows[0] == {"_c0": "0", "_c1": "17", "_c2": "1584680012228", "_c3": "k"}
 
@@ -114,7 +114,7 @@ def test_values_over_several_lines_are_one_record(tmp_path: Path) -> None:
 
 
 def test_a_column_that_is_there_twice_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="column 'a' is there twice"):
+    with pytest.raises(InputError, match="column 'a' occurs twice"):
         read(text(tmp_path, "a.csv", "a,a\n1,2\n"), "csv", header="true")
 
 
@@ -124,14 +124,14 @@ def test_packed_files_are_read_and_one_that_is_cut_off_is_named(tmp_path: Path) 
     path.write_bytes(packed)
     assert len(read(path, "json")[0]) == 250
     path.write_bytes(packed[:-20])
-    with pytest.raises(EnvironmentFailed, match="cut off or damaged"):
+    with pytest.raises(EnvironmentFailed, match="truncated or damaged"):
         read(path, "json")
 
 
 def test_a_file_in_utf_16_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes("a;b\n1;ü\n".encode("utf-16"))
-    assert read(path, "csv", **csv_options(path))[0] == [{"a": "1", "b": "ü"}]
+    assert read(path, "csv", **detect_csv_options(path))[0] == [{"a": "1", "b": "ü"}]
 
 
 def test_files_of_a_folder_are_one_table(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_files_of_a_folder_are_one_table(tmp_path: Path) -> None:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are cut into parts of a few lines."""
-    monkeypatch.setattr(text_files, "BLOCK", 40)
+    monkeypatch.setattr(text_files, "BLOCK_BYTES", 40)
 
 
 @pytest.mark.parametrize("last", ['2,"y\n3,z\n', '2,x,"y\n3,z\n'], ids=["values as many as names", "more values"])
@@ -199,14 +199,14 @@ def test_fields_of_a_large_file_have_the_type_that_all_values_have(tmp_path: Pat
 def test_a_large_file_with_objects_of_several_lines_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_files, "MOST_BYTES", 10)
+    monkeypatch.setattr(text_files, "MAX_NESTED_BYTES", 10)
     pretty = text(tmp_path, "pretty.json", "\n".join(json.dumps(row, indent=1) for row in ROWS))
-    with pytest.raises(InputError, match="write one object a line"):
+    with pytest.raises(InputError, match="Write one object per line"):
         read(pretty, "json")
 
 
 def test_an_empty_file_has_no_record(tmp_path: Path) -> None:
-    assert list(json_records(" \n")) == []
+    assert list(read_json_records(" \n")) == []
     with pytest.raises(InputError, match="no record"):
         read(text(tmp_path, "a.json", " \n"), "json")
 
@@ -214,5 +214,5 @@ def test_an_empty_file_has_no_record(tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_are_no_csv(tmp_path: Path) -> None:
     path = tmp_path / "random.csv"
     path.write_bytes(b"\x91a\rb,\x07\x00c\rd\n,")
-    with pytest.raises(InputError, match=r"random.csv: this is no CSV text .* check the name"):
-        csv_options(path)
+    with pytest.raises(InputError, match=r"random.csv: the file is not valid CSV .* Check its name"):
+        detect_csv_options(path)

@@ -2,7 +2,7 @@
 
 import json
 
-from subreplay.adapters.pulsar_stats.adapter import stats
+from subreplay.adapters.pulsar_stats.stats_adapter import read_stats
 
 AT = 1_795_310_700_000_000_000
 SECOND = 1_000_000_000
@@ -29,7 +29,7 @@ def tell_from(folder):
         path = folder / "stats.jsonl"
         texts = (json.dumps(one) if isinstance(one, dict) else one for one in polls)
         path.write_bytes(b"".join((one.encode() if isinstance(one, str) else one) + b"\n" for one in texts))
-        return stats(path, **options)
+        return read_stats(path, **options)
 
     return tell
 

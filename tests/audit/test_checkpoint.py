@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from subreplay.adapters.canonical import to_table
+from subreplay.adapters.canonical import build_table
 from subreplay.audit.checkpoint import BASIS, OPEN, Checkpoint, decode_text, encode_text, pack_array, unpack_array
 from subreplay.errors import InputError
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column
@@ -82,7 +82,7 @@ def test_the_state_of_many_keys_and_sessions_is_small() -> None:
         position = {name: row[name] for name in ("topic", "partition", "ledger", "entry", "batch_index")}
         told_by = {"subscription": SUBSCRIPTION, "consumer": "D", "seq": 0, "redelivery_count": 0, "source": "observed"}
         served.append({"date": row["date"], **position, **told_by, **ends})
-    tables = told | {"messages": to_table("messages", log), "deliveries": to_table("deliveries", served)}
+    tables = told | {"messages": build_table("messages", log), "deliveries": build_table("deliveries", served)}
     judge = replace(judge_of(auto_split(), tables), horizon=(begin + 10_000_000_000) * 1000, lookback=NEVER)
     rows = judged_log(judge, log_of(tables["messages"], tables["deliveries"]))
     checkpoint = column(rows, "checkpoint").drop_null().to_pylist()

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from subreplay.adapters import Options
-from subreplay.adapters.kafka_recording.adapter import read
+from subreplay.adapters.kafka_recording.kafka_recording_adapter import read_tables
 from subreplay.audit.codes import Code, Exemption, find_exemption
 from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.audit.explain.causes import GROUP_ENDING_CAUSES, NOT_COMMITTED_CAUSES, Causes
@@ -24,7 +24,7 @@ from tests.support.groups import RECORDED, Audited, audit_ingested, audited
 from tests.support.history import START, STEP, findings, history
 from tests.support.nights import audit_nights
 from tests.support.pure import audit_by, judge_of
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
 BY_NAME = {folder.name: folder for folder in RECORDED}
 RANGE = make_policy("kafka.range", "kafka-4.0")
@@ -106,7 +106,7 @@ def test_k_commit_1_the_commit_of_a_consumer_that_was_too_slow_is_refused():
 @pytest.mark.long
 @pytest.mark.row("K-COMMIT-1")
 def test_k_commit_1_a_log_read_from_its_end_does_not_excuse_the_commit_of_another_one():
-    it = read(BY_NAME["k44_grow_latest"])
+    it = read_tables(BY_NAME["k44_grow_latest"])
     rows = it.tables["deliveries"].to_pylist()
     members = sorted({row["consumer"] for row in rows})
     commit = next(row for row in rows if row["ack_type"] == "Commit" and row["partition"] == 3)
@@ -126,8 +126,8 @@ def test_k_commit_2_commits_go_back_where_the_application_sought_back():
 def test_k_commit_2_a_copy_of_the_commits_alone_tells_not_whether_the_application_sought_back():
     folder = BY_NAME["k28_rewind"]
     options = Options(coordinator_log=folder / "coordinator_log.jsonl.gz")
-    it = whole("kafka-group", folder / "consumer_offsets.jsonl.gz", options)
-    messages = {"messages": read(folder).tables["messages"]}
+    it = read_at_once("kafka-group", folder / "consumer_offsets.jsonl.gz", options)
+    messages = {"messages": read_tables(folder).tables["messages"]}
     found = audit_ingested(_with(it, it.tables["membership"], messages), frozenset({Need.DELIVERIES, Need.CALLBACKS}))
     assert (found.failing, found.exempt) == ({}, {"COMMIT_BACK SEEKS_NOT_RECORDED": 2})
 
@@ -157,7 +157,7 @@ def test_k_latest_1_what_was_written_before_a_new_partition_was_read_is_lost():
 
 @pytest.mark.row("K-LATEST-1")
 def test_k_latest_1_a_group_that_begins_at_the_earliest_record_reads_the_first_one_too():
-    it = read(BY_NAME["k28_rewind"])
+    it = read_tables(BY_NAME["k28_rewind"])
     first = pc.equal(it.tables["deliveries"]["entry"], 0)
     unread = it.tables | {"deliveries": it.tables["deliveries"].filter(pc.invert(first))}
     assert it.run["topic"] == {"initial_position": "earliest"}
@@ -170,7 +170,7 @@ def test_k_latest_1_a_group_that_begins_at_the_earliest_record_reads_the_first_o
 
 @pytest.mark.row("K-OWNER-2")
 def test_k_owner_2_consumers_are_told_what_was_decided():
-    it = read(BY_NAME["k28_rewind"])
+    it = read_tables(BY_NAME["k28_rewind"])
     rows = it.tables["membership"].to_pylist()
     one = next(row for row in rows if row["event"] == "assigned")
     one["consumer"] = next(r["consumer"] for r in rows if r["event"] == "join" and r["consumer"] != one["consumer"])
@@ -181,7 +181,7 @@ def test_k_owner_2_consumers_are_told_what_was_decided():
 
 @pytest.mark.row("K-OWNER-3")
 def test_k_owner_3_the_fold_decides_as_the_coordinator_did():
-    it = read(BY_NAME["k26_close_no_commit"])
+    it = read_tables(BY_NAME["k26_close_no_commit"])
     rows = it.tables["membership"].to_pylist()
     mine = [row for row in rows if row["event"] == "owner"][:2]
     mine[0]["consumer"], mine[1]["consumer"] = mine[1]["consumer"], mine[0]["consumer"]

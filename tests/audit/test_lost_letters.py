@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from subreplay.adapters.canonical import to_table
+from subreplay.adapters.canonical import build_table
 from subreplay.audit import lost_letters
 from subreplay.audit.definitions.messages import find_late_dead_letters, find_missing_dead_letters
 from subreplay.audit.terms import Terms
@@ -58,8 +58,8 @@ def test_letters_are_judged_as_the_definitions_say(seed: int, most: int, monkeyp
     monkeypatch.setattr(lost_letters, "MOST_NAMED", most)
     monkeypatch.setattr(pipeline, "MOST_NAMED", most)
     messages, deliveries, letters = drawn(Random(seed))
-    tables = {"messages": to_table("messages", messages), "deliveries": to_table("deliveries", deliveries)}
-    of_letters = to_table("messages", letters)
+    tables = {"messages": build_table("messages", messages), "deliveries": build_table("deliveries", deliveries)}
+    of_letters = build_table("messages", letters)
     terms = Terms(max_redeliveries=2)
     judge = replace(
         judge_of(make_policy("pulsar.shared", "pulsar-4.0"), history("a1", "+C1 a1>C1"), terms), terms=terms

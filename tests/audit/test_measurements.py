@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from subreplay.adapters.canonical import to_table
+from subreplay.adapters.canonical import build_table
 from subreplay.audit import sums
 from subreplay.audit.clock_lags import TimeCorrection
 from subreplay.audit.clocks import LAGS, QUANTILES, ClockShift
@@ -111,7 +111,7 @@ def test_deliveries_are_sampled_with_the_sizes_of_their_messages() -> None:
     ]  # fmt: skip
     size = {row["entry"]: row["size"] for row in messages}
     with LocalEngine(1) as engine:
-        tables = dealt(engine, to_table("messages", messages)), dealt(engine, to_table("deliveries", deliveries))
+        tables = dealt(engine, build_table("messages", messages)), dealt(engine, build_table("deliveries", deliveries))
         every, some, again = (measurements.fitted_sample(engine, *tables, most) for most in (1_000, 100, 100))
     assert every.to_pylist() == [
         {"consumer": "c", "received_at": n * 1_000, "acked_at": row["acked_at"] and row["acked_at"] * 1_000 + 7}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from subreplay.adapters.pulsar_policies import unranked
+from subreplay.adapters.pulsar_policies import note_missing_priorities
 from subreplay.audit.codes import Code, Exemption, find_exemption
 from subreplay.audit.needs import Need
 from subreplay.semantics.policies import make_policy
@@ -32,7 +32,9 @@ def test_who_is_active_is_unknown_where_priority_levels_are(lacking: set[Need], 
     ("told", "ranked"), [({"type": "Failover"}, False), ({"type": "Failover", "priority": 0}, True), ({}, True)]
 )
 def test_a_run_over_failover_says_where_levels_are_not_told(told: dict[str, object], ranked: bool) -> None:
-    traffic, notes = unranked(changed(TO_THE_SECOND, "membership", **{"priority": None} | told)["membership"])
+    traffic, notes = note_missing_priorities(
+        changed(TO_THE_SECOND, "membership", **{"priority": None} | told)["membership"]
+    )
     assert traffic == ({} if ranked else {"traffic": {"membership": {"ranked": False}}})
     assert bool(notes) is not ranked
 

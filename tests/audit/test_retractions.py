@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from subreplay.adapters.canonical import to_table
+from subreplay.adapters.canonical import build_table
 from subreplay.audit import retractions
 from subreplay.engine.interface import Dataset
 from subreplay.engine.local.engine import LocalEngine
@@ -114,7 +114,7 @@ def test_findings_are_retracted_as_by_loops(
     mine = expected(rows, before)
     assert {row[4] for row in mine} == {"LOST", "UNKNOWN_MESSAGE", "SKIP"}
     with LocalEngine(1) as engine:
-        day = [to_table(name, rows[name]) for name in ("deliveries", "messages", "membership")]
+        day = [build_table(name, rows[name]) for name in ("deliveries", "messages", "membership")]
         reported = dealt(engine, pa.Table.from_pylist(rows["violations"], VIOLATIONS))
         retracted = engine.of(pa.Table.from_pylist(before, RETRACTED_FINDINGS))
         tables = engine.tables(str(tmp_path))

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.base import Options
-from subreplay.adapters.broker_log.events import events
-from subreplay.adapters.broker_log.parsing import LogFile, blocks
-from subreplay.adapters.files import lines_of
+from subreplay.adapters.broker_log.line_events import parse_events
+from subreplay.adapters.broker_log.numbered_events import LogFile, parse_blocks
+from subreplay.adapters.input_files import read_line_batches
 from tests.bench import figures
 from tests.support.broker_log_rows import of_topic, rows, topics
 
@@ -34,12 +34,12 @@ LEAST = 64 * 2**20  # bytes of text that are read
 
 def main(*paths: str) -> None:
     files = [Path(path) for path in paths] or sorted(EXCERPTS.glob("*.log.gz"))
-    once = pa.Table.from_batches([batch for path in files for batch in lines_of(path)])
+    once = pa.Table.from_batches([batch for path in files for batch in read_line_batches(path)])
     size = pc.sum(pc.binary_length(once["text"])).as_py()
     times = -(-LEAST // size)
     lines = pa.concat_tables([once] * times)
     text = lines["text"].cast(pa.string())
-    found = events(once).events
+    found = parse_events(once).events
     path = Path(tempfile.mkdtemp()) / "broker.log"
     plain = b"".join(gzip.decompress(file.read_bytes()) for file in files)
     with path.open("wb") as file:
@@ -49,8 +49,8 @@ def main(*paths: str) -> None:
     partitions = [of_topic(found, *topic_partition) for topic_partition in topics(found)]
     works: dict[str, tuple[int, Callable[[], Any]]] = {
         "one substring": (size * times, lambda: pc.match_substring(text, "to pendingAcks in")),
-        "events": (size * times, lambda: events(lines)),
-        "file": (path.stat().st_size, lambda: deque(blocks(log), maxlen=0)),
+        "events": (size * times, lambda: parse_events(lines)),
+        "file": (path.stat().st_size, lambda: deque(parse_blocks(log), maxlen=0)),
         "rows": (size, lambda: [rows(of) for of in partitions]),
     }
     best: dict[str, float] = {}

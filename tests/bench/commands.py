@@ -21,14 +21,15 @@ AUDIT: Final = ("-m", "subreplay", "audit", "--quiet", "--config")
 _ADOPT_ORPHANS: Final = 36  # PR_SET_CHILD_SUBREAPER of Linux's prctl
 
 
-def write_run(folder: Path, deliveries: int, **made: Any) -> Path:
-    """Write the tables of a day (``made``: as ``day.write`` takes it) and a run file that audits them."""
+def write_run(folder: Path, deliveries: int, *, several: bool = False, **made: Any) -> Path:
+    """Write the tables of a day (``made``: as ``day.write`` takes it) and a run file that audits them: its only
+    subscription, or all of ``several``."""
     day.write(folder / "tables", deliveries, **made)
     run = {
         "traffic": {"path": str(folder / "tables"), "format": "parquet"},
         "windows": {"width": "1m"},
         "output": {"tables": str(folder / "found"), "report": str(folder / "report"), "audited": "findings"},
-    }
+    } | ({"subscriptions": "all"} if several else {})
     path = folder / "run.yaml"
     path.write_text(json.dumps(run), encoding="utf-8")
     return path

@@ -22,14 +22,14 @@ from subreplay.hashing.profiles import PULSAR_3_2, PULSAR_4_0, PULSAR_4_2
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.timeline import Timeline
-from subreplay.simulation.pulsar.broker.broker_records import Records, empty_records
-from subreplay.simulation.pulsar.broker.broker_state import new_broker
+from subreplay.simulation.pulsar.broker.broker_records import Records, create_records
+from subreplay.simulation.pulsar.broker.broker_state import create_broker
 from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
 from subreplay.simulation.pulsar.consumer_model import SECOND, ConsumerModel, Prediction
-from subreplay.simulation.pulsar.dispatcher_choice import options_of
-from subreplay.simulation.pulsar.reenact import CLIENT_COMMANDS, ENTRIES, ClientCommand, changes, reenact
+from subreplay.simulation.pulsar.dispatcher_choice import build_options
+from subreplay.simulation.pulsar.reenact import CLIENT_COMMANDS, ENTRIES, ClientCommand, iterate_changes, reenact
 from subreplay.simulation.pulsar.service_model import Fixed
-from subreplay.simulation.pulsar.subscription_replay import Replay
+from subreplay.simulation.pulsar.subscription_replay import SubscriptionReplay
 from tests.bench import figures, queue_in_simpy
 from tests.support.joins import fold
 from tests.support.log import log_of
@@ -57,9 +57,9 @@ def stream(policy: Policy, messages: int) -> Iterator[Records]:
         rows.at += BATCH * GAP
 
 
-def replay(timeline: Timeline, messages: int, model: ConsumerModel = STEADY) -> Replay:
+def replay(timeline: Timeline, messages: int, model: ConsumerModel = STEADY) -> SubscriptionReplay:
     prediction = Prediction(model, interval=60 * SECOND)
-    return Replay(timeline, stream(timeline.policy, messages), prediction)
+    return SubscriptionReplay(timeline, stream(timeline.policy, messages), prediction)
 
 
 def timed(play: Callable[[], int]) -> Figures:
@@ -76,7 +76,7 @@ def predict(name: str, profile: str, model: ConsumerModel, messages: int) -> Fig
     timeline = members(name, profile)
 
     def play() -> int:
-        delivered = sum(len(rows) for rows in replay(timeline, messages, model).deliveries())
+        delivered = sum(len(rows) for rows in replay(timeline, messages, model).predict_deliveries())
         assert delivered >= messages
         return messages
 
@@ -95,7 +95,7 @@ def beside_simpy(profile: str, messages: int) -> Figures:
         began = time.process_time()
         of_simpy = queue_in_simpy.deliveries(*published, consumers=8, service=SERVICE, queue=QUEUE)
         simpy = (time.process_time() - began) / messages
-        rows = np.concatenate(list(replay(timeline, messages).deliveries())).view(np.recarray)
+        rows = np.concatenate(list(replay(timeline, messages).predict_deliveries())).view(np.recarray)
         mine = sorted(zip(rows.ordinal.tolist(), rows.consumer.tolist(), rows.delivered_at.tolist(), strict=True))
         assert mine == sorted(of_simpy)
         ratios.append((simpy, predict(AUTO_SPLIT, profile, STEADY, 1_000_000)["ns"] / 1e9))
@@ -107,7 +107,7 @@ def long_log(messages: int) -> Figures:
     timeline = members(AUTO_SPLIT, PULSAR_4_0)
 
     def play() -> int:
-        assert sum(len(rows) for rows in replay(timeline, messages).deliveries()) == messages
+        assert sum(len(rows) for rows in replay(timeline, messages).predict_deliveries()) == messages
         return messages
 
     loaded()
@@ -118,14 +118,14 @@ def reenacted(profile: str, messages: int) -> Figures:
     """What consumers did in a prediction, re-enacted: the dispatcher has to hand out the same."""
     timeline = members(AUTO_SPLIT, profile)
     log = np.concatenate([rows.copy() for rows in stream(timeline.policy, messages)]).view(np.recarray)
-    told = np.concatenate(list(replay(timeline, messages).deliveries())).view(np.recarray)
-    entries, commands = empty_records(messages, ENTRIES), _commands(told)
+    told = np.concatenate(list(replay(timeline, messages).predict_deliveries())).view(np.recarray)
+    entries, commands = create_records(messages, ENTRIES), _commands(told)
     for name in ENTRIES.names or ():
         entries[name] = log[name]
 
     def play() -> int:
-        broker = new_broker(options_of(timeline.policy))
-        found = list(reenact(broker, changes(timeline), [entries], [commands], int(log.at[-1]) + SECOND))
+        broker = create_broker(build_options(timeline.policy))
+        found = list(reenact(broker, iterate_changes(timeline), [entries], [commands], int(log.at[-1]) + SECOND))
         assert sum(len(rows) for rows in found) == messages
         return messages
 
@@ -140,7 +140,7 @@ def _commands(told: Records) -> Records:
     for consumer in range(8):
         taken = np.sort(told.received_at[told.consumer == consumer])[QUEUE // 2 - 1 :: QUEUE // 2]
         flows += [(at, 0, ClientCommand.FLOW, consumer, QUEUE // 2, 0) for at in taken.tolist()]
-    acks = empty_records(len(told), CLIENT_COMMANDS)
+    acks = create_records(len(told), CLIENT_COMMANDS)
     acks.at, acks.ordinal, acks.kind, acks.consumer = told.acked_at, told.ordinal, ClientCommand.ACK, told.consumer
     commands = np.concatenate([np.array(first + flows, CLIENT_COMMANDS), acks])
     return commands[np.argsort(commands["at"], kind="stable")].view(np.recarray)
@@ -149,7 +149,7 @@ def _commands(told: Records) -> Records:
 def loaded() -> Figures:
     """Seconds until the first messages are replayed: kernels are compiled, or loaded."""
     began = time.process_time()
-    assert sum(len(rows) for rows in replay(members(AUTO_SPLIT, PULSAR_4_0), 1_000).deliveries()) == 1_000
+    assert sum(len(rows) for rows in replay(members(AUTO_SPLIT, PULSAR_4_0), 1_000).predict_deliveries()) == 1_000
     return {"seconds": time.process_time() - began}
 
 

@@ -22,6 +22,7 @@ from subreplay.adapters import Options
 from tests.adapters.kafka_group import encoding as encode
 from tests.bench import figures
 from tests.bench.audit import measured
+from tests.support.source_reading import read_at_once
 
 GROUPS, PARTITIONS, FILE = 20, 64, 1 << 19
 VALUE = np.dtype([("version", ">i2"), ("offset", ">i8"), ("epoch", ">i4"), ("metadata", ">i2"), ("at", ">i8")])
@@ -67,7 +68,7 @@ def records(key: pa.Array, value: pa.Array, **numbers: Any) -> pa.Table:
 
 def whole(folder: Path) -> dict[str, Any]:
     began = time.perf_counter()
-    found = whole("kafka-group", folder, Options())
+    found = read_at_once("kafka-group", folder, Options())
     return {"seconds": time.perf_counter() - began, "deliveries": len(found.tables["deliveries"])}
 
 

@@ -22,7 +22,7 @@ from subreplay.semantics.policies.kafka.assignor import Partitions, derive_topic
 from subreplay.simulation.kafka.group_simulation import GroupReplay
 from subreplay.simulation.kafka.group_state import LOGGED
 from subreplay.simulation.kafka.simulation_parameters import MemberModel, SimulationParameters
-from subreplay.simulation.pulsar.broker.broker_records import Records, empty_records
+from subreplay.simulation.pulsar.broker.broker_records import Records, create_records
 from subreplay.simulation.pulsar.service_model import Fixed, LogNormal, Service
 from tests.bench import figures
 from tests.bench.membership import kafka
@@ -49,7 +49,7 @@ def records(count: int, partitions: int) -> Iterator[Records]:
     """The log as a stream."""
     draws = np.random.default_rng(1)
     for start in range(0, count, BATCH):
-        rows = empty_records(min(BATCH, count - start), LOGGED)
+        rows = create_records(min(BATCH, count - start), LOGGED)
         rows.entry = np.arange(start, start + len(rows))
         rows.ready = rows.at = rows.entry * GAP
         rows["partition"] = draws.integers(0, partitions, len(rows))
@@ -77,9 +77,9 @@ def replay(assignor: str, service: Service, count: int, size: tuple[int, int] = 
         SimulationParameters(member=MemberModel(service)),
     )
     told = 0
-    for rows in group.deliveries():
+    for rows in group.predict_deliveries():
         told += len(rows)
-        for _ in group.lags():  # drawn, so that they need not be kept
+        for _ in group.take_lags():  # drawn, so that they need not be kept
             pass
     return told
 

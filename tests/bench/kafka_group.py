@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
-from subreplay.adapters.kafka_group.coordinator_log.events import parse_lines
+from subreplay.adapters.kafka_group.coordinator_log.log_events import parse_lines
 from tests.adapters.kafka_group import encoding as encode
 from tests.bench import figures
 

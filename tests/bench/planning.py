@@ -13,9 +13,9 @@ import numpy as np
 
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies import make_policy
-from subreplay.whatif.planning.consumer_count import Candidate, Utilisation, fewest
-from subreplay.whatif.planning.growing_membership import growing, of_keys
-from subreplay.whatif.planning.loads import Loads
+from subreplay.whatif.planning.consumer_count import PolicyCandidate, UtilisationLimit, find_consumer_count
+from subreplay.whatif.planning.growing_membership import build_key_membership, iterate_growth
+from subreplay.whatif.planning.loads import WorkLoads
 from subreplay.whatif.planning.sticky_ranges import plan_ranges
 from tests.bench import figures
 
@@ -31,7 +31,9 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def _growing(policy: str, hashes: np.ndarray) -> Callable[[int], Iterator[np.ndarray]]:
-    return lambda first: growing(of_keys(make_policy(policy, "pulsar-4.0"), hashes, Scope("orders")), first)
+    return lambda first: iterate_growth(
+        build_key_membership(make_policy(policy, "pulsar-4.0"), hashes, Scope("orders")), first
+    )
 
 
 def _timed(name: str, work: Callable[[], object]) -> None:
@@ -52,16 +54,16 @@ def main() -> None:
         _timed(name, lambda consumers=consumers: plan_ranges(loads, consumers))  # type: ignore[misc]
     key = np.minimum(draws.zipf(1.3, MESSAGES), KEYS) - 1
     at = draws.integers(0, WINDOWS * HOUR, MESSAGES)
-    work = Loads.of(key, at, np.full(MESSAGES, 10**9), KEYS, HOUR)
+    work = WorkLoads.from_messages(key, at, np.full(MESSAGES, 10**9), KEYS, HOUR)
     hashes = draws.integers(0, 2**32, KEYS, dtype=np.uint32)
     hashes[1] = hashes[0]  # the two hottest keys are never parted, so no number of consumers is enough
     for policy in POLICIES:
         # just above what the hottest key needs alone: every number is tried
-        limit = Utilisation(work, float(work.hottest.max()) / HOUR * 1.0001)
-        candidate = Candidate(policy, "key", _growing(policy, hashes))
-        found = fewest(limit, candidate, 1_000)
+        limit = UtilisationLimit(work, float(work.hottest.max()) / HOUR * 1.0001)
+        candidate = PolicyCandidate(policy, "key", _growing(policy, hashes))
+        found = find_consumer_count(limit, candidate, 1_000)
         name = f"consumers up to {found.consumers or found.tried:,}, {policy.rsplit('.', 1)[1]}, {KEYS:,} keys"
-        _timed(name, lambda c=candidate, limit=limit: fewest(limit, c, 1_000))  # type: ignore[misc]
+        _timed(name, lambda c=candidate, limit=limit: find_consumer_count(limit, c, 1_000))  # type: ignore[misc]
 
 
 if __name__ == "__main__":

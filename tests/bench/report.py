@@ -22,8 +22,8 @@ from subreplay.reports.json_report import to_json
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope, Verdict
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.timeline import Timeline
-from subreplay.whatif.fair_share import connected
-from subreplay.whatif.message_assignment import Plan
+from subreplay.whatif.fair_share import find_connected_intervals
+from subreplay.whatif.message_assignment import ScenarioPlan
 
 CONSUMERS, PARTITIONS, WINDOWS = 200, 100, 240
 SECOND = 1_000_000_000
@@ -50,7 +50,7 @@ def figures(policy: str, joins: int) -> Figures:
     made = make_policy(policy, "pulsar-4.0")
     folded = Timeline.fold(made, Scope(TOPIC), story(joins))
     scopes = [Scope(TOPIC, partition) for partition in range(PARTITIONS)]
-    plan = Plan("as recorded", made, {scope: replace(folded, scope=scope) for scope in scopes})
+    plan = ScenarioPlan("as recorded", made, {scope: replace(folded, scope=scope) for scope in scopes})
     width = max(joins * SECOND // WINDOWS, 1)
     names = [f"c{i}" for i in range(CONSUMERS)]
     load = [
@@ -59,7 +59,7 @@ def figures(policy: str, joins: int) -> Figures:
     ]  # fmt: skip
     totals = [{"consumer": name, "messages": 100 * WINDOWS, "bytes": 1_000, "keys": 10} for name in names]
     extent = {"first": 0, "last": joins * SECOND, "messages": 100 * WINDOWS * CONSUMERS}
-    intervals = connected(plan.timelines.values(), extent["last"])
+    intervals = find_connected_intervals(plan.timelines.values(), extent["last"])
     return Figures(TOPIC, (), extent, width, plan, intervals, load=load, consumers=totals)
 
 

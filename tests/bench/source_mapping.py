@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from subreplay.adapters.source.convert import convert
-from subreplay.adapters.source.presets import plan_of
+from subreplay.adapters.source.row_conversion import convert_batch
+from subreplay.adapters.source.source_presets import build_plan
 from tests.adapters.source.rows import TIMES, message_id, sources
 from tests.bench import figures
 
@@ -43,13 +43,13 @@ def main(rows: int = ROWS) -> None:
 
 def timed(name: str, section: dict[str, Any], batch: pa.RecordBatch, rows: int) -> None:
     """Print the rate of as many batches as have these rows."""
-    plan, count = plan_of(section, batch.schema), -(-rows // batch.num_rows)
+    plan, count = build_plan(section, batch.schema), -(-rows // batch.num_rows)
     path = "public/default/orders-partition-1/o+1+17.json" if "confluent" in name else "public/default/orders-1-17"
     path = "public/default/orders-partition-1/1.2.-1.json" if "pulsar" in name else path
-    convert(batch, plan, path)
+    convert_batch(batch, plan, path)
     start = process_time()
     for _ in range(count):
-        convert(batch, plan, path)
+        convert_batch(batch, plan, path)
     spent = process_time() - start
     figures.tell(f"mapping: {name}", seconds_a_million=spent / count / batch.num_rows * 1e6)
     print(f"{name:<32} {count * batch.num_rows / spent / 1e6:7.2f} M rows/s")

@@ -30,10 +30,10 @@ from subreplay.pipeline.inputs import look_at, read_inputs
 from subreplay.rows.model.columns import DAY
 from subreplay.rows.model.tables import INPUTS
 from subreplay.semantics.policies import make_policy
-from subreplay.whatif.scenario import PlannedMember, plan, planned_events
+from subreplay.whatif.scenario import PlannedMember, build_plan, build_planned_events
 from subreplay.whatif.traffic.evaluation_counts import Extent
-from subreplay.whatif.traffic.plan_evaluator import Evaluator
-from subreplay.whatif.traffic.producer_rerouting import ProducerRouting, rerouted
+from subreplay.whatif.traffic.plan_evaluator import PlanEvaluator
+from subreplay.whatif.traffic.producer_rerouting import PartitionRouting, reroute
 from subreplay.whatif.traffic.profile_builder import BLOCK
 from subreplay.whatif.traffic.traffic_profile import TrafficProfile
 from tests.bench import figures
@@ -112,11 +112,11 @@ def seconds(work: Callable[[], object], clock: Callable[[], float] = time.proces
 def evaluations(profile: TrafficProfile) -> dict[str, list[float]]:
     """Seconds of one scenario of each policy, and of forty, of which half are on other partitions."""
     extent = Extent(*profile.extent, HOUR)
-    evaluator = Evaluator(profile, extent)
+    evaluator = PlanEvaluator(profile, extent)
 
-    def evaluate(of: Evaluator, policy: str, changing: bool) -> None:
-        events = {scope: planned_events(RAN + CAME * changing, scope, 0) for scope in of.profile.scopes}
-        folded = plan("s", make_policy(policy, "pulsar-4.0"), events)
+    def evaluate(of: PlanEvaluator, policy: str, changing: bool) -> None:
+        events = {scope: build_planned_events(RAN + CAME * changing, scope, 0) for scope in of.profile.scopes}
+        folded = build_plan("s", make_policy(policy, "pulsar-4.0"), events)
         of.evaluate(folded.policy, folded.timelines)
 
     first = seconds(lambda: evaluate(evaluator, POLICIES[0], False))  # compiled code is loaded, runs are cut
@@ -125,10 +125,10 @@ def evaluations(profile: TrafficProfile) -> dict[str, list[float]]:
         found[policy] = [seconds(lambda p=policy: evaluate(evaluator, p, True)) for _ in range(3)]  # type: ignore[misc]
 
     def forty() -> None:
-        own = Evaluator(profile, extent)
+        own = PlanEvaluator(profile, extent)
         for partitions in (5, 10, 16, 24, 48):
-            routing = ProducerRouting(partitions, "JavaStringHash", "round robin")
-            elsewhere = Evaluator(rerouted(profile, routing), extent)
+            routing = PartitionRouting(partitions, "JavaStringHash", "round robin")
+            elsewhere = PlanEvaluator(reroute(profile, routing), extent)
             for policy in POLICIES:
                 evaluate(elsewhere, policy, True)
                 evaluate(own, policy, bool(partitions % 2))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from subreplay.capture.events import Event
+from subreplay.capture.file_format import CaptureEvent
 from tests.support import kafka_broker
 from tests.support.captured import rows
 from tests.support.kafka_broker import Broker, until
@@ -32,7 +32,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from subreplay.adapters import ADAPTERS, Options
 from subreplay.cli.main import main
-from tests.support.streamed import whole
+from tests.support.source_reading import whole
 
 address, folder, captured = sys.argv[1:]
 assert main(["inspect", "orders", "--kafka", address, "--to", f"{folder}/run.yaml"]) == 0
@@ -59,7 +59,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def receipts(kafka: Broker) -> list[dict[str, Any]]:
-    return [row for row in rows(kafka.folder / "captured") if row["event"] == Event.RECEIVE.value]
+    return [row for row in rows(kafka.folder / "captured") if row["event"] == CaptureEvent.RECEIVE.value]
 
 
 def test_a_cluster_is_read_live_and_a_killed_consumer_is_the_cause(kafka: Broker, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tests.support import pulsar_broker
 from tests.support.groups import audit_ingested
 from tests.support.kafka_broker import until
 from tests.support.pulsar_broker import Broker
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
 pytestmark = [
     pytest.mark.brokers,
@@ -58,8 +58,8 @@ def test_the_log_names_the_killed_consumer_and_receipts_agree(pulsar: Broker) ->
     seen = pa.Table.from_batches(batches(client, TOPIC, None, time.time_ns() // 1_000_000))
     client.close()
     assert [key.decode() for key in seen["key"].to_pylist()] == [key for key, _ in RECORDS]
-    told = whole("pulsar-broker-log", pulsar.log.parent, Options(**MINE))
-    captured = whole("capture", pulsar.folder / "captured", Options())
+    told = read_at_once("pulsar-broker-log", pulsar.log.parent, Options(**MINE))
+    captured = read_at_once("capture", pulsar.folder / "captured", Options())
     messages = {"messages": pa.Table.from_pylist(seen.to_pylist(), MESSAGES)}
     by_log = audit_ingested(replace(told, tables=told.tables | messages), frozenset({Need.RECEIPTS}))
     receipts = {"deliveries": captured.tables["deliveries"]}
@@ -90,7 +90,7 @@ sys.exit(main(["audit", "--config", sys.argv[1]]))
 
 @pytest.mark.spark
 def test_an_audit_by_run_file_reads_the_topic_live(pulsar: Broker, tmp_path: Path) -> None:
-    told = whole("pulsar-broker-log", pulsar.log.parent, Options(**MINE))
+    told = read_at_once("pulsar-broker-log", pulsar.log.parent, Options(**MINE))
     log = {"from": "pulsar-broker-log", "path": str(pulsar.log.parent), "options": MINE}
     receipts = {"from": "capture", "path": str(pulsar.folder / "captured")}
     live = {"from": "pulsar-live", "options": {"service_url": pulsar.address, "topic": TOPIC}}

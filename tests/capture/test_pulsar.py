@@ -128,11 +128,11 @@ def test_what_cannot_be_recorded_is_told_when_it_is_wrapped(tmp_path: Path) -> N
         async def receive(self) -> None: ...
         async def acknowledge(self, message: Any) -> None: ...
 
-    with pytest.raises(TypeError, match="coroutines"):
+    with pytest.raises(TypeError, match="coroutine methods"):
         capture.wrap(Asynchronous(), tmp_path)
-    with pytest.raises(TypeError, match="no consumer"):
+    with pytest.raises(TypeError, match="is not a consumer"):
         capture.wrap(object(), tmp_path)
-    with pytest.raises(ValueError, match="flush_rows = 0"):
+    with pytest.raises(ValueError, match="flush_rows is 0"):
         capture.wrap(fakes.PulsarConsumer(), tmp_path, flush_rows=0)
     with pytest.raises(ValueError, match="flush_seconds"):
         capture.message_listener(print, tmp_path, flush_seconds=-1)

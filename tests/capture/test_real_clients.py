@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from subreplay import capture
-from subreplay.capture.kafka import KafkaConsumer
-from subreplay.capture.pulsar import PulsarConsumer
+from subreplay.capture.kafka_consumer import KafkaConsumer
+from subreplay.capture.pulsar_consumer import PulsarConsumer
 from tests.support import consumers as fakes
 from tests.support.captured import rows
 

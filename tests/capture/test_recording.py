@@ -195,19 +195,19 @@ def test_flushes_that_were_merged_already_are_not_read_twice(tmp_path: Path) -> 
     consumer = capture.wrap(fakes.KafkaConsumer(deque([KafkaMessage(0)])), tmp_path, subscription="g")
     consumer.poll()
     consumer.close()
-    (finished,) = capture.files(tmp_path)
+    (finished,) = capture.list_capture_files(tmp_path)
     left = tmp_path / "_open" / finished.stem
     left.mkdir(parents=True)
     (left / "000000.parquet").write_bytes(finished.read_bytes())
     (left / "000001.tmp").write_bytes(b"half a fi")
-    assert capture.files(tmp_path) == [finished]
+    assert capture.list_capture_files(tmp_path) == [finished]
     finished.unlink()
-    assert capture.files(tmp_path) == [left / "000000.parquet"]
+    assert capture.list_capture_files(tmp_path) == [left / "000000.parquet"]
 
 
 def test_metadata_tell_whose_file_it_is(tmp_path: Path) -> None:
     capture.wrap(fakes.PulsarConsumer(), tmp_path, subscription_type="Shared").close()
-    (path,) = capture.files(tmp_path)
+    (path,) = capture.list_capture_files(tmp_path)
     told = json.loads(pq.read_schema(path).metadata[b"subreplay.capture"])
     assert told["version"] == capture.VERSION
     assert (told["library"], told["subscription"], told["subscription_type"]) == ("pulsar-client", "sub", "Shared")
@@ -226,7 +226,7 @@ def test_keys_are_recorded_as_the_digests_of_the_secret(tmp_path: Path) -> None:
     keyed, keyless = [row for row in rows(tmp_path) if row["event"] == "receive"]
     assert (keyed["key"].decode(), keyed["ordering_key"].decode()) == (words.word(b"user-17"), words.word(b"o"))
     assert (keyless["key"], keyless["ordering_key"]) == (None, None)
-    (path,) = capture.files(tmp_path)
+    (path,) = capture.list_capture_files(tmp_path)
     assert b"user-17" not in path.read_bytes()
     told = json.loads(pq.read_schema(path).metadata[b"subreplay.capture"])
     assert told["keys"] == f"digests {words.check}"

@@ -66,7 +66,7 @@ def test_a_session_timeout_is_told_once_as_an_option_or_in_the_dispatch(tmp_path
     ("option", "message"),
     [
         ("session_timeout_us: 1", "write option 'session_timeout_us' as session.timeout.ms, in ms or with a unit"),
-        ("points: 1", "kafka.range has no option 'points'. Valid options: session.timeout.ms, group.initial"),
+        ("points: 1", "kafka.range has no option 'points'; its options: session.timeout.ms, group.initial"),
         ("session.timeout.ms: soon", "kafka.range: session.timeout.ms: not a duration"),
         ("session.timeout.ms: -1", "kafka.range: session.timeout.ms: a duration is from 0s"),
     ],
@@ -163,7 +163,7 @@ policy: pulsar.shared, profile: pulsar-9    | pulsar.shared has no profile 'puls
 policy: pulsar.shared, options: {points: 5} | pulsar.shared has no option 'points'. Valid options: none
 options: {points: many}                     | pulsar.key_shared.consistent_hash: points must be of type int, got 'many'
 policy: pulsar.key_shared.auto_split, options: {range_size: 1000} | pulsar.key_shared.auto_split: range size must be
-policy: pulsar.failover, profile: pulsar-3.2, options: {consistent_hashing: true} | pulsar.failover: pulsar-3.2 has no
+policy: pulsar.failover, profile: pulsar-3.2, options: {consistent_hashing: true} | pulsar.failover: profile pulsar-3.2 has no
 """
 
 

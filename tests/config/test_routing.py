@@ -4,7 +4,7 @@ import pytest
 
 from subreplay.config import run as config
 from subreplay.errors import ConfigError
-from subreplay.whatif.traffic.producer_rerouting import ProducerRouting
+from subreplay.whatif.traffic.producer_rerouting import PartitionRouting
 from subreplay.whatif.traffic.retention import Retention
 
 DAYS = 86_400 * 10**9
@@ -17,10 +17,10 @@ def scenario(**more):
 
 def test_what_a_scenario_does_not_say_of_its_producers_is_as_recorded():
     assert scenario().routing(8, "JavaStringHash") is None
-    assert scenario(partitions=24).routing(8, "Murmur3_32Hash") == ProducerRouting(24, "Murmur3_32Hash", "round robin")
-    assert scenario(keyless="sticky").routing(8, "JavaStringHash") == ProducerRouting(8, "JavaStringHash", "sticky")
+    assert scenario(partitions=24).routing(8, "Murmur3_32Hash") == PartitionRouting(24, "Murmur3_32Hash", "round robin")
+    assert scenario(keyless="sticky").routing(8, "JavaStringHash") == PartitionRouting(8, "JavaStringHash", "sticky")
     kafka = scenario(policy="kafka.range", profile="kafka-4.0", partitions=24)
-    assert kafka.routing(8, "consistent_random") == ProducerRouting(24, "consistent_random", "sticky")
+    assert kafka.routing(8, "consistent_random") == PartitionRouting(24, "consistent_random", "sticky")
 
 
 @pytest.mark.parametrize(("policy", "scheme"), [("kafka.range", "murmur2"), ("pulsar.shared", "JavaStringHash")])

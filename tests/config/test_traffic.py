@@ -28,13 +28,19 @@ def test_an_adapter_gets_its_options_also_those_that_yaml_takes_for_more_than_te
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"from": "otlp-spans", "path": "x", "options": {"header": "true"}}, "option 'header': there is none of that"),
-        ({"from": "capture", "path": "x", "options": {"topic": "t"}}, "option 'topic': capture takes none"),
+        ({"from": "otlp-spans", "path": "x", "options": {"header": "true"}}, "option 'header' does not exist"),
+        (
+            {"from": "capture", "path": "x", "options": {"topic": "t"}},
+            "option 'topic' has no effect: adapter capture has no options",
+        ),
         (
             {"from": "pulsar-stats", "path": "x", "options": {"sampled": "true"}},
-            "pulsar-stats takes topic, subscription",
+            "pulsar-stats accepts topic, subscription",
         ),
-        ({"from": "otlp-spans", "path": "x", "options": {"sampled": "often"}}, "write true or false, not 'often'"),
+        (
+            {"from": "otlp-spans", "path": "x", "options": {"sampled": "often"}},
+            "is 'often', which is neither true nor false",
+        ),
         ({"path": "x", "options": {"times": "name"}}, "options: there is no option 'times'"),
     ],
 )

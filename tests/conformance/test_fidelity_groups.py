@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from subreplay.adapters.kafka_recording.adapter import recording
+from subreplay.adapters.kafka_recording.kafka_recording_adapter import read_recording
 from subreplay.cli.main import main
 from subreplay.conformance.fidelity_groups.group_comparison import (
     compare_group,
@@ -27,7 +27,7 @@ COOPERATIVE, SLOW, STATIC, LATEST = ALL
 
 @cache
 def read(folder):
-    return recording(folder)
+    return read_recording(folder)
 
 
 @cache

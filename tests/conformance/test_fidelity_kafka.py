@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from subreplay.adapters.kafka_recording.adapter import recording
+from subreplay.adapters.kafka_recording.kafka_recording_adapter import read_recording
 from subreplay.cli.main import main
 from subreplay.conformance.fidelity_groups.derived_instants import derive_instants, find_median_error
 from subreplay.conformance.fidelity_groups.group_comparison import list_recorded_decisions
@@ -32,7 +32,7 @@ P = TopicPartition("t", 0)
 
 @cache
 def read(folder):
-    return recording(folder)
+    return read_recording(folder)
 
 
 @cache
@@ -136,7 +136,7 @@ def test_predictions_are_tabulated_for_each_system(capsys):
     assert main(["fidelity", "--predict", str(SLOW)]) == 0
     printed = capsys.readouterr().out.splitlines()
     row = next(line for line in printed if line.startswith("| k16_slow"))
-    page = (Path(__file__).parents[2] / "docs/explanation/fidelity.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/explanation/predictions.md").read_text(encoding="utf-8")
 
     assert "4 of 4" in row
     assert row in page  # made by this command
@@ -144,7 +144,7 @@ def test_predictions_are_tabulated_for_each_system(capsys):
 
 def test_a_stuck_member_owns_its_partitions_by_its_callbacks_until_it_polls_again():
     it = read(SLOW)
-    intervals = build_recorded_intervals(it.happenings, True, max(row.at for row in it.happenings))
+    intervals = build_recorded_intervals(it.client_events, True, max(row.at for row in it.client_events))
     stuck = next(one for one in intervals[TopicPartition("orders", 2)] if one.consumer == "c2")
     other = next(one for one in intervals[TopicPartition("orders", 2)] if one.consumer == "c1")
 

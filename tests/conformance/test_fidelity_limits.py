@@ -16,7 +16,7 @@ from subreplay.conformance.fidelity.fidelity_measure import measure_fidelity
 from subreplay.conformance.fidelity.recorded_dispatchers import find_recorded_profile, read_recorded_dispatchers
 from subreplay.conformance.fidelity.replay_inputs import build_inputs
 from subreplay.errors import ConfigError
-from subreplay.simulation.pulsar.broker.dispatch_rules import DEFAULTS, MILLISECOND, settings_of
+from subreplay.simulation.pulsar.broker.dispatch_rules import DEFAULTS, MILLISECOND, parse_settings
 
 ROOT = Path(__file__).parents[1] / "data" / "recordings-limits" / "4.2.4"
 CONSUMER, SUBSCRIPTION, LOOK_AHEAD = (next(ROOT.glob(f"{name}_*")) for name in ("i3", "i4", "i10"))
@@ -73,16 +73,16 @@ def test_settings_have_the_names_and_units_of_broker_conf():
         "keySharedUnblockingIntervalMs": 5,
         "isDelayedDeliveryDeliverAtTimeStrict": True,
     }
-    settings = settings_of(told | {"managedLedgerMaxEntriesPerLedger": 3})
+    settings = parse_settings(told | {"managedLedgerMaxEntriesPerLedger": 3})
     assert (settings.max_unacked_per_consumer, settings.unblocking_interval) == (60, 5 * MILLISECOND)
     assert settings.delay_strict
-    assert settings_of({}) == DEFAULTS
+    assert parse_settings({}) == DEFAULTS
 
 
 @pytest.mark.parametrize("value", [-1, "60", 1.5, True])
 def test_a_setting_that_is_no_number_is_refused_with_its_file(value, tmp_path, capsys):
     with pytest.raises(ConfigError, match="maxUnackedMessagesPerConsumer must be a whole number from 0"):
-        settings_of({"maxUnackedMessagesPerConsumer": value})
+        parse_settings({"maxUnackedMessagesPerConsumer": value})
     folder = changed(CONSUMER, tmp_path, maxUnackedMessagesPerConsumer=value)
     assert main(["fidelity", str(folder)]) == 2
     assert "scenario.json: broker_settings: maxUnackedMessagesPerConsumer" in capsys.readouterr().err

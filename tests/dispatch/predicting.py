@@ -13,11 +13,11 @@ from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.simulation.pulsar.broker.broker_records import NEVER
-from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, Settings
-from subreplay.simulation.pulsar.clients.client_state import Outcome
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, DispatchSettings
+from subreplay.simulation.pulsar.clients.client_state import DeliveryOutcome
 from subreplay.simulation.pulsar.consumer_model import ConsumerModel, Prediction
 from subreplay.simulation.pulsar.service_model import Fixed
-from subreplay.simulation.pulsar.subscription_replay import Replay
+from subreplay.simulation.pulsar.subscription_replay import SubscriptionReplay
 from tests.support.joins import KIND, WORD
 from tests.support.log import log_of
 
@@ -30,12 +30,12 @@ FAILS = {"failure_rate": 1.0, "nack_delay": 100 * MILLISECOND}
 WAIT_NAMES = ("start", "end", "hash", "consumer", "blocker", "entries")
 
 
-def consumer(service_ms=1, **settings):
+def build_consumer(service_ms=1, **settings):
     """A consumer that works for so long on each message."""
     return ConsumerModel(service=Fixed(service_ms * MILLISECOND), **settings)
 
 
-def ms(time):
+def to_ms(time):
     return None if time < 0 else time / MILLISECOND
 
 
@@ -46,9 +46,13 @@ class Delivery:
         """``row`` has plain values by name: of numpy each costs many times as much."""
         self.ordinal, self.index, self.redeliveries = row["ordinal"], row["index"], row["redeliveries"]
         self.consumer = names[row["consumer"]] if row["consumer"] >= 0 else None
-        self.outcome, self.settled, self.retries = Outcome(row["outcome"]).name, bool(row["settled"]), row["retries"]
+        self.outcome, self.settled, self.retries = (
+            DeliveryOutcome(row["outcome"]).name,
+            bool(row["settled"]),
+            row["retries"],
+        )
         for name in ("delivered_at", "received_at", "acked_at", "nacked_at"):
-            setattr(self, name, ms(row[name]))
+            setattr(self, name, to_ms(row[name]))
 
     def __repr__(self):
         return f"{self.consumer}:{self.ordinal} {self.outcome} {self.delivered_at} {self.received_at} {self.acked_at}"
@@ -57,7 +61,7 @@ class Delivery:
 class Predicted:
     def __init__(self, replay, until):
         self.replay = replay
-        arrays = list(replay.deliveries(until))
+        arrays = list(replay.predict_deliveries(until))
         self.table = np.concatenate(arrays) if arrays else np.zeros(0)
         self.names = [consumer.name for consumer in replay.timeline.consumers]
         plain = (dict(zip(rows.dtype.names, row, strict=True)) for rows in arrays for row in rows.tolist())
@@ -78,15 +82,15 @@ class Predicted:
 
     def waits(self):
         """(consumer, blocker, start, end, entries) of every wait, by its start."""
-        rows = sorted(self.replay.waits().tolist())
+        rows = sorted(self.replay.collect_waits().tolist())
         named = [dict(zip(WAIT_NAMES, row, strict=True)) for row in rows]
         return [
-            (self.names[w["consumer"]], self.names[w["blocker"]], ms(w["start"]), ms(w["end"]), w["entries"])
+            (self.names[w["consumer"]], self.names[w["blocker"]], to_ms(w["start"]), to_ms(w["end"]), w["entries"])
             for w in named
         ]
 
 
-def timed(words):
+def parse_timed(words):
     """(word, ns) of words such as ``20:-a``."""
     at, found = 0, []
     for word in words.split():
@@ -97,10 +101,10 @@ def timed(words):
     return found
 
 
-def timeline(name, profile, members, partition=-1, **options):
+def build_timeline(name, profile, members, partition=-1, **options):
     scope = Scope("persistent://public/default/t", partition)
     events = []
-    for seq, (word, at) in enumerate(timed(members)):
+    for seq, (word, at) in enumerate(parse_timed(members)):
         sign, who, priority, ranges = WORD.fullmatch(word).groups()
         pairs = None if ranges is None else tuple(tuple(map(int, r.split("-"))) for r in ranges.split(",") if r)
         instant = Instant(at, seq)
@@ -108,9 +112,9 @@ def timeline(name, profile, members, partition=-1, **options):
     return Timeline.fold(make_policy(name, profile, **options), scope, events)
 
 
-def log(policy, keys, **columns):
+def build_log(policy, keys, **columns):
     """Entries; ``columns`` give a value for all, or one each."""
-    words = timed(keys)
+    words = parse_timed(keys)
     hashes = np.array([murmur3_32(key.encode()) for key, _ in words], np.uint32)
     rows = log_of(policy, np.array([at for _, at in words], np.int64), hashes)
     for name, values in columns.items():
@@ -128,13 +132,13 @@ def predict(
     until=None,
     columns=None,
     cut=None,
-    settings=Settings(),
+    settings=DispatchSettings(),
     options=None,
     partition=-1,
     **prediction,
 ):
-    story = timeline(name, profile, members, partition, **(options or {}))
-    rows = log(story.policy, keys, **(columns or {}))
+    story = build_timeline(name, profile, members, partition, **(options or {}))
+    rows = build_log(story.policy, keys, **(columns or {}))
     arrays = [rows] if cut is None else [rows[at : at + cut] for at in range(0, len(rows), cut)]
-    replay = Replay(story, arrays, Prediction(consumer=model, **prediction), settings)
+    replay = SubscriptionReplay(story, arrays, Prediction(consumer=model, **prediction), settings)
     return Predicted(replay, NEVER if until is None else round(until * MILLISECOND))

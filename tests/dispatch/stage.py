@@ -12,25 +12,25 @@ import numpy as np
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.rows.model.rows import Consumer, Scope
 from subreplay.semantics.policies import make_policy
-from subreplay.simulation.pulsar.broker.broker_loop import fire_timer, next_timer, work
+from subreplay.simulation.pulsar.broker.broker_loop import find_next_timer, fire_timer, run_tasks
 from subreplay.simulation.pulsar.broker.broker_membership import join, leave
 from subreplay.simulation.pulsar.broker.broker_operations import (
     acknowledge,
     acknowledge_some,
     acknowledge_up_to,
-    acknowledged,
     expire,
+    finish_acknowledgements,
+    finish_rejections,
     flow,
+    notify_published,
     publish,
-    published,
     reject,
     reject_all,
-    rejected,
 )
 from subreplay.simulation.pulsar.broker.broker_records import NO_CHUNK
-from subreplay.simulation.pulsar.broker.broker_state import new_broker, with_window
-from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, DispatcherKind, Settings
-from subreplay.simulation.pulsar.dispatcher_choice import options_of
+from subreplay.simulation.pulsar.broker.broker_state import create_broker, grow_window
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, DispatcherKind, DispatchSettings
+from subreplay.simulation.pulsar.dispatcher_choice import build_options
 
 SHARED, FAILOVER, EXCLUSIVE = "pulsar.shared", "pulsar.failover", "pulsar.exclusive"
 AUTO_SPLIT = "pulsar.key_shared.auto_split"
@@ -39,9 +39,9 @@ AUTO_SPLIT = "pulsar.key_shared.auto_split"
 class Stage:
     def __init__(self, name, profile, *, ordered=True, batch_index_acks=None, partition=-1, **settings):
         self.policy = make_policy(name, profile, **({} if ordered else {"allow_out_of_order": True}))
-        options = options_of(self.policy, Settings(**settings), batch_index_acks=batch_index_acks)
+        options = build_options(self.policy, DispatchSettings(**settings), batch_index_acks=batch_index_acks)
         self.slots_are_hashes = options.dispatcher == DispatcherKind.KEY_SHARED_DRAINING
-        self.broker = new_broker(options, window=64)
+        self.broker = create_broker(options, window=64)
         self.state = self.policy.start(Scope("persistent://public/default/t", partition))
         self.names: list[str] = []
 
@@ -60,14 +60,14 @@ class Stage:
 
     def publish(self, keys, messages=1, deliver_at=0, chunked=NO_CHUNK, chunk_id=0, chunks=0):
         """One entry a key; ``deliver_at`` in ms."""
-        held = self.broker.state[0].end - self.broker.state[0].start
-        self.broker = with_window(self.broker, int(held) + len(keys.split()))
+        window_size = self.broker.state[0].end - self.broker.state[0].start
+        self.broker = grow_window(self.broker, int(window_size) + len(keys.split()))
         for key in keys.split():
             hash_ = murmur3_32(key.encode())
             slot = int(self.policy.compute_slots(np.array([hash_], np.uint32))[0])
             sticky = slot if self.slots_are_hashes else hash_ & MASK_31
             publish(self.broker, sticky, slot, messages, deliver_at * MILLISECOND, chunked, chunk_id, chunks)
-        published(self.broker, False)
+        notify_published(self.broker, False)
         return self.answer()
 
     def flow(self, name, permits):
@@ -77,12 +77,12 @@ class Stage:
     def ack(self, *ordinals):
         for ordinal in ordinals:
             acknowledge(self.broker, ordinal)
-        acknowledged(self.broker)
+        finish_acknowledgements(self.broker)
         return self.answer()
 
     def ack_some(self, ordinal, messages):
         acknowledge_some(self.broker, ordinal, messages)
-        acknowledged(self.broker)
+        finish_acknowledgements(self.broker)
         return self.answer()
 
     def ack_up_to(self, ordinal):
@@ -92,7 +92,7 @@ class Stage:
     def nack(self, name, *ordinals):
         for ordinal in ordinals:
             reject(self.broker, self._index(name), ordinal)
-        rejected(self.broker, self._index(name))
+        finish_rejections(self.broker, self._index(name))
         return self.answer()
 
     def redeliver_all(self, name):
@@ -107,15 +107,15 @@ class Stage:
         """Let time pass; timers go off as they are due."""
         state = self.broker.state[0]
         until = int(state.now) + ms * MILLISECOND
-        work(self.broker)
-        while next_timer(self.broker) <= until:
+        run_tasks(self.broker)
+        while find_next_timer(self.broker) <= until:
             fire_timer(self.broker)
-            work(self.broker)
+            run_tasks(self.broker)
         state.now = until
         return self.answer()
 
     def answer(self):
-        work(self.broker)
+        run_tasks(self.broker)
         self.rows = self.broker.dispatched[: self.broker.state[0].dispatched].copy()
         self.broker.state[0].dispatched = 0
         by_consumer = sorted(self.rows.tolist(), key=lambda row: row[2])

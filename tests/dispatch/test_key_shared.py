@@ -36,7 +36,7 @@ def started(profile, **options):
 
 @pytest.mark.row("P-KS-1")
 @pytest.mark.parametrize("profile", PROFILES)
-def test_p_ks_1_the_same_key_goes_to_the_same_consumer_also_when_it_comes_again(profile):
+def test_p_ks_1_a_redelivered_key_goes_to_the_same_consumer(profile):
     stage = Stage(AUTO_SPLIT, profile)
     stage.join("a"), stage.join("b")
     assert stage.publish(f"{LO} {HI} {LO}") == "a:1 b:0,2"
@@ -46,7 +46,7 @@ def test_p_ks_1_the_same_key_goes_to_the_same_consumer_also_when_it_comes_again(
 
 @pytest.mark.row("P-KS-ORD-1")
 @pytest.mark.parametrize("profile", ["documented", "pulsar-3.2"])
-def test_p_ks_ord_1_in_3_x_a_newcomer_gets_nothing_until_all_read_before_is_acknowledged(profile):
+def test_p_ks_ord_1_in_3_x_a_new_consumer_gets_nothing_until_all_read_before_is_acknowledged(profile):
     stage = started(profile)
     assert stage.publish(f"{LO} {LO2} {HI}") == "a:4"
     assert stage.ack(0) == ""
@@ -55,7 +55,7 @@ def test_p_ks_ord_1_in_3_x_a_newcomer_gets_nothing_until_all_read_before_is_ackn
 
 @pytest.mark.row("P-KS-ORD-1")
 @pytest.mark.parametrize("profile", ["pulsar-4.0", "pulsar-4.2"])
-def test_p_ks_ord_1_in_4_x_only_the_hash_waits_that_its_former_consumer_holds(profile):
+def test_p_ks_ord_1_in_4_x_only_hashes_unacknowledged_at_the_previous_consumer_wait(profile):
     stage = started(profile)
     assert stage.publish(f"{LO} {LO2} {HI}") == "a:4 b:3"
     stage.ack(0)
@@ -63,7 +63,7 @@ def test_p_ks_ord_1_in_4_x_only_the_hash_waits_that_its_former_consumer_holds(pr
 
 
 @pytest.mark.row("P-KS-ORD-2")
-def test_p_ks_ord_2_a_stuck_consumer_blocks_the_newcomer_until_it_leaves():
+def test_p_ks_ord_2_a_stuck_consumer_blocks_the_new_consumer_until_it_leaves():
     stage = started("documented")
     assert stage.publish(f"{LO} {LO2}") == ""
     assert stage.wait(3_600_000) == ""
@@ -72,12 +72,12 @@ def test_p_ks_ord_2_a_stuck_consumer_blocks_the_newcomer_until_it_leaves():
 
 @pytest.mark.row("P-KS-ORD-3")
 @pytest.mark.parametrize("profile", ["documented", *PROFILES])
-def test_p_ks_ord_3_without_order_nobody_waits(profile):
+def test_p_ks_ord_3_without_order_no_consumer_waits(profile):
     stage = started(profile, ordered=False)
     assert stage.publish(f"{LO} {LO2} {HI}") == "a:4 b:2,3"
 
 
-def test_a_hash_that_came_back_to_its_former_consumer_is_free():
+def test_a_hash_that_came_back_to_its_previous_consumer_is_free():
     stage = started("pulsar-4.0")
     assert stage.publish(LO) == ""
     stage.leave("b")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from subreplay.errors import ConfigError
-from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, Settings
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, DispatchSettings
 from subreplay.simulation.pulsar.consumer_model import SECOND, ConsumerModel, OnFailure, Prediction
 from subreplay.simulation.pulsar.service_model import Fixed
 from tests.dispatch.predicting import (
@@ -17,40 +17,42 @@ from tests.dispatch.predicting import (
     KEY_HASH_RANGE,
     SERVICE,
     SHARED,
-    consumer,
+    build_consumer,
     predict,
 )
 
 
 @pytest.mark.row("D-FLOW-1")
 def test_d_flow_1_a_consumer_gets_no_more_than_its_permits_and_half_a_queue_again_when_half_was_taken():
-    run = predict(SHARED, "documented", "+a", "k " * 8, consumer(receiver_queue_size=4))
+    run = predict(SHARED, "documented", "+a", "k " * 8, build_consumer(receiver_queue_size=4))
     assert [row.delivered_at for row in run.rows] == [0, 0, 0, 0, 1, 1, 3, 3]
     assert [row.received_at for row in run.rows] == [0, 1, 2, 3, 4, 5, 6, 7]
 
 
 @pytest.mark.row("D-FLOW-1")
-def test_d_flow_1_a_consumer_without_a_queue_asks_for_one_message_when_it_is_idle():
-    run = predict(SHARED, "documented", "+a", "k k k", consumer(receiver_queue_size=0))
+def test_d_flow_1_a_consumer_without_a_queue_requests_one_message_when_idle():
+    run = predict(SHARED, "documented", "+a", "k k k", build_consumer(receiver_queue_size=0))
     assert [row.delivered_at for row in run.rows] == [row.received_at for row in run.rows] == [0, 1, 2]
 
 
 @pytest.mark.row("D-FLOW-1")
 def test_d_flow_1_the_receiver_queue_defaults_to_1000():
-    run = predict(SHARED, "documented", "+a", "k " * 1200, consumer(), until=1)
+    run = predict(SHARED, "documented", "+a", "k " * 1200, build_consumer(), until=1)
     assert sum(row.consumer == "a" for row in run.rows) == 1000
-    assert run.replay.backlog().published.sum() == 1200
+    assert run.replay.compute_backlog().published.sum() == 1200
 
 
-def test_an_infinitely_fast_consumer_does_all_at_once():
+def test_an_infinitely_fast_consumer_processes_all_messages_at_once():
     run = predict(SHARED, "documented", "+a", "k " * 3000, ConsumerModel(service=Fixed(0)))
     assert {row.acked_at for row in run.rows} == {0}
     assert len(run.rows) == 3000
 
 
 @pytest.mark.row("P-SH-1")
-def test_p_sh_1_consumers_share_the_work_and_what_a_leaver_held_goes_to_the_others():
-    run = predict(SHARED, "documented", "+a +b 2.5:-a", "k " * 8, consumer(), settings=Settings(max_turn=1))
+def test_p_sh_1_messages_of_a_leaving_consumer_go_to_the_others():
+    run = predict(
+        SHARED, "documented", "+a +b 2.5:-a", "k " * 8, build_consumer(), settings=DispatchSettings(max_turn=1)
+    )
     assert run.taken("a")[:3] == [0, 2, 4]
     assert run.taken("b")[:3] == [1, 3, 5]
     assert run.outcomes(4) == ["a:RETURNED", "b:ACKED"]
@@ -60,7 +62,7 @@ def test_p_sh_1_consumers_share_the_work_and_what_a_leaver_held_goes_to_the_othe
 
 @pytest.mark.row("D-ACK-1")
 def test_d_ack_1_a_cumulative_acknowledgement_covers_what_failed_before():
-    model = consumer(cumulative=True, failure_rate=0.3, nack_delay=1000 * MILLISECOND)
+    model = build_consumer(cumulative=True, failure_rate=0.3, nack_delay=1000 * MILLISECOND)
     run = predict(EXCLUSIVE, "documented", "+a", "k " * 12, model, seed=2)
     failed = {row.ordinal for row in run.rows if row.outcome == "NACKED"}
     covered = {row.ordinal for row in run.rows if row.outcome == "COVERED"}
@@ -71,21 +73,21 @@ def test_d_ack_1_a_cumulative_acknowledgement_covers_what_failed_before():
 
 @pytest.mark.row("D-ACK-1")
 def test_d_ack_1_on_shared_a_cumulative_acknowledgement_does_nothing():
-    run = predict(SHARED, "documented", "+a", "k k", consumer(cumulative=True))
+    run = predict(SHARED, "documented", "+a", "k k", build_consumer(cumulative=True))
     assert run.replay.broker.state[0].mark_delete == -1
 
 
 @pytest.mark.row("P-KS-BAT-1")
 @pytest.mark.parametrize("profile", BROKERS)
 def test_p_ks_bat_1_on_key_shared_a_cumulative_acknowledgement_does_nothing(profile):
-    run = predict(AUTO_SPLIT, profile, "+a +b", "k l m n", consumer(cumulative=True))
+    run = predict(AUTO_SPLIT, profile, "+a +b", "k l m n", build_consumer(cumulative=True))
     assert run.replay.broker.state[0].mark_delete == -1
     assert not any(row.settled for row in run.rows)
 
 
 @pytest.mark.row("D-NACK-1")
-def test_d_nack_1_on_shared_the_message_alone_comes_again_after_the_delay():
-    model = consumer(failure_rate=0.3, nack_delay=100 * MILLISECOND)
+def test_d_nack_1_on_shared_only_the_message_is_redelivered_after_the_delay():
+    model = build_consumer(failure_rate=0.3, nack_delay=100 * MILLISECOND)
     run = predict(SHARED, "documented", "+a", "k " * 10, model, seed=3)
     again = [run.of(ordinal) for ordinal in range(10) if len(run.of(ordinal)) > 1]
     assert 0 < len(again) < 10
@@ -96,9 +98,9 @@ def test_d_nack_1_on_shared_the_message_alone_comes_again_after_the_delay():
 
 @pytest.mark.row("D-NACK-1")
 @pytest.mark.parametrize("name", [EXCLUSIVE, FAILOVER])
-def test_d_nack_1_with_one_active_consumer_everything_unacknowledged_comes_again(name):
-    model = consumer(failure_rate=0.5, nack_delay=3 * MILLISECOND)
-    run = predict(name, "documented", "+a", "k " * 10, model, seed=5, settings=Settings(failover_delay=0))
+def test_d_nack_1_with_one_active_consumer_everything_unacknowledged_is_redelivered(name):
+    model = build_consumer(failure_rate=0.5, nack_delay=3 * MILLISECOND)
+    run = predict(name, "documented", "+a", "k " * 10, model, seed=5, settings=DispatchSettings(failover_delay=0))
     assert any(row.outcome == "RETURNED" for row in run.rows)
     assert {row.redeliveries for row in run.rows} == {0}
     assert len({row.ordinal for row in run.rows if row.settled}) == 10
@@ -106,7 +108,7 @@ def test_d_nack_1_with_one_active_consumer_everything_unacknowledged_comes_again
 
 @pytest.mark.parametrize("profile", ["documented", "pulsar-3.2", "pulsar-4.0", "pulsar-4.2"])
 def test_a_message_that_is_rejected_alone_waits_for_the_whole_delay(profile):
-    model = consumer(failure_rate=1.0, nack_delay=1200 * MILLISECOND)
+    model = build_consumer(failure_rate=1.0, nack_delay=1200 * MILLISECOND)
     run = predict(SHARED, profile, "+a", "k", model, until=1300)
     assert run.of(0)[1].delivered_at == 1_201
 
@@ -117,26 +119,28 @@ def test_a_message_that_is_rejected_alone_waits_for_the_whole_delay(profile):
 )
 def test_in_4_0_a_rejected_message_may_come_early_with_others(rejected_at, comes_again):
     """``NegativeAcksTracker``: its due time is cut down to 256 ms, but the first look comes after a whole delay."""
-    model = consumer(0, failure_rate=1.0, nack_delay=1200 * MILLISECOND)
+    model = build_consumer(0, failure_rate=1.0, nack_delay=1200 * MILLISECOND)
     run = predict(SHARED, "pulsar-4.0", "+a", f"k {rejected_at}:k", model, until=2000)
     assert [row.delivered_at for row in run.of(0)][:2] == [0, 1_200]
     assert [row.delivered_at for row in run.of(1)][:2] == [rejected_at, comes_again]
 
 
-def test_in_3_2_a_rejected_message_waits_for_the_next_look():
-    model = consumer(100, failure_rate=1.0, nack_delay=300 * MILLISECOND)
+def test_in_3_2_a_rejected_message_waits_for_the_next_check():
+    model = build_consumer(100, failure_rate=1.0, nack_delay=300 * MILLISECOND)
     run = predict(SHARED, "pulsar-3.2", "+a", "k 30:k", model, until=700)
     assert run.of(0)[1].delivered_at == 400
     assert run.of(1)[1].delivered_at == 500  # due at 500, looked for at 100 + n * 100
-    model = consumer(130, failure_rate=1.0, nack_delay=300 * MILLISECOND)
+    model = build_consumer(130, failure_rate=1.0, nack_delay=300 * MILLISECOND)
     run = predict(SHARED, "pulsar-3.2", "+a", "k 30:k", model, until=700)
     assert run.of(0)[1].delivered_at == 430
     assert run.of(1)[1].delivered_at == 630  # due at 560, looked for at 130 + n * 100
 
 
 @pytest.mark.row("D-TIMEOUT-1")
-def test_d_timeout_1_a_message_unacknowledged_for_that_long_comes_again_with_the_next_tick():
-    model = consumer(failure_rate=1.0, on_failure=OnFailure.NOTHING, ack_timeout=3 * SECOND, ack_timeout_tick=SECOND)
+def test_d_timeout_1_an_unacknowledged_message_is_redelivered_with_the_next_tick():
+    model = build_consumer(
+        failure_rate=1.0, on_failure=OnFailure.NOTHING, ack_timeout=3 * SECOND, ack_timeout_tick=SECOND
+    )
     run = predict(SHARED, "documented", "+a", "500:k", model, until=6000)
     first, second = run.of(0)
     assert (first.outcome, first.nacked_at, second.delivered_at) == ("TIMED_OUT", 4000, 4000)
@@ -145,8 +149,8 @@ def test_d_timeout_1_a_message_unacknowledged_for_that_long_comes_again_with_the
 
 @pytest.mark.row("D-TIMEOUT-1")
 def test_d_timeout_1_work_that_takes_longer_is_acknowledged_too_late():
-    model = consumer(5_000, ack_timeout=3 * SECOND)
-    run = predict(SHARED, "documented", "+a +b", "k", model, settings=Settings(max_turn=1))
+    model = build_consumer(5_000, ack_timeout=3 * SECOND)
+    run = predict(SHARED, "documented", "+a +b", "k", model, settings=DispatchSettings(max_turn=1))
     assert run.outcomes(0) == ["a:ACKED", "b:RETURNED"] or len(run.of(0)) == 2
     assert sum(row.settled for row in run.of(0)) == 1
 
@@ -154,7 +158,7 @@ def test_d_timeout_1_work_that_takes_longer_is_acknowledged_too_late():
 @pytest.mark.row("D-DLQ-1")
 @pytest.mark.parametrize("name", [SHARED, AUTO_SPLIT])
 def test_d_dlq_1_after_so_many_redeliveries_a_message_is_a_dead_letter(name):
-    run = predict(name, "documented", "+a", "k", consumer(**FAILS, max_redeliver=3))
+    run = predict(name, "documented", "+a", "k", build_consumer(**FAILS, max_redeliver=3))
     assert [row.redeliveries for row in run.of(0)] == [0, 1, 2, 3]
     assert run.outcomes(0) == ["a:NACKED"] * 3 + ["a:DEAD_LETTERED"]
     assert run.replay.broker.state[0].mark_delete == 0
@@ -162,39 +166,41 @@ def test_d_dlq_1_after_so_many_redeliveries_a_message_is_a_dead_letter(name):
 
 @pytest.mark.row("D-DLQ-1")
 def test_d_dlq_1_redeliveries_are_not_counted_with_one_active_consumer():
-    run = predict(FAILOVER, "documented", "+a", "k", consumer(**FAILS, max_redeliver=3), until=3000)
+    run = predict(FAILOVER, "documented", "+a", "k", build_consumer(**FAILS, max_redeliver=3), until=3000)
     assert len(run.of(0)) > 4
     assert not any(row.outcome == "DEAD_LETTERED" for row in run.rows)
 
 
 @pytest.mark.row("D-DLQ-1")
 def test_d_dlq_1_a_crash_does_not_count():
-    run = predict(SHARED, "documented", "+a +b 5:!a 6:+a 10:!b", "k", consumer(100, **FAILS, max_redeliver=1), until=50)
+    run = predict(
+        SHARED, "documented", "+a +b 5:!a 6:+a 10:!b", "k", build_consumer(100, **FAILS, max_redeliver=1), until=50
+    )
     assert [row.redeliveries for row in run.of(0)] == [0] * len(run.of(0))
 
 
 @pytest.mark.row("D-RETRY-1")
 def test_d_retry_1_a_failed_message_comes_back_through_the_retry_letter_topic_and_ends_as_a_dead_letter():
-    model = consumer(failure_rate=1.0, on_failure=OnFailure.RETRY, retry_delay=5 * SECOND, max_redeliver=2)
+    model = build_consumer(failure_rate=1.0, on_failure=OnFailure.RETRY, retry_delay=5 * SECOND, max_redeliver=2)
     run = predict(SHARED, "documented", "+a", "k", model)
     assert run.outcomes(0) == ["a:RETRIED", "a:RETRIED", "a:DEAD_LETTERED"]
     assert [row.retries for row in run.of(0)] == [0, 1, 2]
     assert [row.redeliveries for row in run.of(0)] == [0, 0, 0]
     assert [row.delivered_at for row in run.of(0)] == [0, 5001, 10002]
     assert all(row.settled for row in run.of(0))
-    assert run.replay.backlog().published.sum() == 3
+    assert run.replay.compute_backlog().published.sum() == 3
 
 
 @pytest.mark.row("D-RETRY-1")
-def test_d_retry_1_without_a_limit_of_ones_own_it_is_retried_16_times():
-    model = consumer(failure_rate=1.0, on_failure=OnFailure.RETRY, retry_delay=SECOND)
+def test_d_retry_1_without_a_configured_limit_it_is_retried_16_times():
+    model = build_consumer(failure_rate=1.0, on_failure=OnFailure.RETRY, retry_delay=SECOND)
     run = predict(SHARED, "documented", "+a", "k", model)
     assert run.outcomes(0) == ["a:RETRIED"] * 16 + ["a:DEAD_LETTERED"]
 
 
 @pytest.mark.row("D-RETRY-1")
-def test_d_retry_1_a_retry_letter_comes_behind_what_was_read_and_before_what_was_not():
-    model = consumer(
+def test_d_retry_1_a_retry_letter_follows_read_entries_and_precedes_unread_ones():
+    model = build_consumer(
         failure_rate=1.0, on_failure=OnFailure.RETRY, retry_delay=0, max_redeliver=1, receiver_queue_size=1
     )
     run = predict(SHARED, "documented", "+a", "k k k", model)
@@ -203,7 +209,7 @@ def test_d_retry_1_a_retry_letter_comes_behind_what_was_read_and_before_what_was
 
 @pytest.mark.row("D-NACK-1")
 def test_d_nack_1_each_redelivery_may_double_the_delay():
-    model = consumer(**FAILS, redelivery_multiplier=2.0, longest_redelivery=300 * MILLISECOND, max_redeliver=4)
+    model = build_consumer(**FAILS, redelivery_multiplier=2.0, longest_redelivery=300 * MILLISECOND, max_redeliver=4)
     first, *others = predict(SHARED, "documented", "+a", "k", model).of(0)
     before = [first, *others[:-1]]
     assert [row.delivered_at - last.nacked_at for last, row in zip(before, others, strict=True)] == [100, 200, 300, 300]
@@ -211,7 +217,7 @@ def test_d_nack_1_each_redelivery_may_double_the_delay():
 
 @pytest.mark.row("D-TIMEOUT-1")
 def test_d_timeout_1_each_redelivery_may_double_the_timeout():
-    model = consumer(
+    model = build_consumer(
         failure_rate=1.0, on_failure=OnFailure.NOTHING, ack_timeout=SECOND, redelivery_multiplier=2.0, max_redeliver=3
     )
     run = predict(SHARED, "documented", "+a", "k", model)
@@ -219,8 +225,8 @@ def test_d_timeout_1_each_redelivery_may_double_the_timeout():
 
 
 @pytest.mark.parametrize("name", [SHARED, EXCLUSIVE])
-def test_a_prediction_ends_where_nothing_will_ever_be_settled(name):
-    run = predict(name, "pulsar-4.0", "+a", "k k", consumer(**FAILS))
+def test_a_prediction_ends_when_nothing_can_be_settled(name):
+    run = predict(name, "pulsar-4.0", "+a", "k k", build_consumer(**FAILS))
     assert run.outcomes(0)[-1] == "a:PENDING" or run.outcomes(0)[-1] == "PENDING"
     assert 100 < len(run.rows) < 1_000
     assert not any(row.settled for row in run.rows)
@@ -231,7 +237,7 @@ def test_many_consumers_wait_in_one_read():
     names = [f"c{number}" for number in range(150)]
     keys = " ".join(f"k{number}" for number in range(600))
     run = predict(
-        AUTO_SPLIT, "pulsar-4.0", " ".join(f"+{name}" for name in names), keys, consumer(receiver_queue_size=1)
+        AUTO_SPLIT, "pulsar-4.0", " ".join(f"+{name}" for name in names), keys, build_consumer(receiver_queue_size=1)
     )
     assert {row.ordinal for row in run.rows if row.settled} == set(range(600))
 
@@ -244,23 +250,27 @@ def test_delayed_messages_that_expire_are_tracked_until_they_are_due():
     assert len(run.replay.broker.log) < 2_500 <= len(run.replay.broker.delayed)
 
 
-def test_time_may_pass_by_centuries():
+def test_a_prediction_may_span_centuries():
     run = predict(SHARED, "documented", "+a", "k k", columns={"deliver_at": [200 * 365 * 86_400 * SECOND, 0]})
     assert run.outcomes(0) == ["a:ACKED"]
-    assert len(run.replay.backlog().starts) == 2
+    assert len(run.replay.compute_backlog().starts) == 2
 
 
 @pytest.mark.row("D-DISC-1")
 @pytest.mark.parametrize("name", [SHARED, FAILOVER, AUTO_SPLIT])
-def test_d_disc_1_what_a_leaver_held_goes_to_those_who_stay(name):
-    run = predict(name, "documented", "+a +b 2.5:-a", "k " * 6, consumer(), settings=Settings(failover_delay=0))
+def test_d_disc_1_messages_of_a_leaving_consumer_go_to_the_others(name):
+    run = predict(
+        name, "documented", "+a +b 2.5:-a", "k " * 6, build_consumer(), settings=DispatchSettings(failover_delay=0)
+    )
     assert any(row.outcome == "RETURNED" and row.consumer == "a" for row in run.rows)
     assert {row.ordinal for row in run.rows if row.settled} == set(range(6))
 
 
 @pytest.mark.row("P-FO-6")
 def test_p_fo_6_the_next_consumer_starts_at_the_acknowledged_position():
-    run = predict(FAILOVER, "documented", "+a +b 4.5:-a", "k " * 8, consumer(), settings=Settings(failover_delay=0))
+    run = predict(
+        FAILOVER, "documented", "+a +b 4.5:-a", "k " * 8, build_consumer(), settings=DispatchSettings(failover_delay=0)
+    )
     assert run.taken("a") == [0, 1, 2, 3, 4]
     assert run.taken("b") == [4, 5, 6, 7]
     assert run.of(4)[1].delivered_at == 4.5
@@ -269,7 +279,13 @@ def test_p_fo_6_the_next_consumer_starts_at_the_acknowledged_position():
 @pytest.mark.row("P-FO-6")
 def test_p_fo_6_the_old_consumer_may_still_be_working_when_a_better_one_takes_over():
     run = predict(
-        FAILOVER, "pulsar-4.0", "+b@1 2.5:+a", "k " * 6, consumer(), settings=Settings(failover_delay=0), partition=0
+        FAILOVER,
+        "pulsar-4.0",
+        "+b@1 2.5:+a",
+        "k " * 6,
+        build_consumer(),
+        settings=DispatchSettings(failover_delay=0),
+        partition=0,
     )
     assert run.taken("b") == [0, 1, 2, 3, 4, 5]
     assert run.taken("a") == [2, 3, 4, 5]
@@ -281,7 +297,7 @@ def test_p_fo_6_the_old_consumer_may_still_be_working_when_a_better_one_takes_ov
 @pytest.mark.row("P-FO-6")
 @pytest.mark.parametrize("profile", BROKERS)
 def test_p_fo_6_a_switch_takes_effect_after_a_second(profile):
-    run = predict(FAILOVER, profile, "+a 2000:+b 3000:-a", "k 3500:k", consumer(), partition=0)
+    run = predict(FAILOVER, profile, "+a 2000:+b 3000:-a", "k 3500:k", build_consumer(), partition=0)
     assert run.of(0)[0].delivered_at == 1000
     assert (run.of(1)[0].consumer, run.of(1)[0].delivered_at) == ("b", 4000)
 
@@ -291,9 +307,9 @@ KEYS = " ".join(f"k{i}" for i in range(40))
 
 
 @pytest.mark.row("P-KS-ORD-1")
-def test_p_ks_ord_1_in_3_x_a_newcomer_gets_nothing_until_all_before_it_is_acknowledged():
+def test_p_ks_ord_1_in_3_x_a_new_consumer_gets_nothing_until_all_before_it_is_acknowledged():
     keys = f"{KEYS} 100:{KEYS}"
-    run = predict(AUTO_SPLIT, "pulsar-3.2", "+a +b 50:+c", keys, consumer(), others=STUCK)
+    run = predict(AUTO_SPLIT, "pulsar-3.2", "+a +b 50:+c", keys, build_consumer(), others=STUCK)
     first = min(row.delivered_at for row in run.rows if row.consumer == "c")
     kept_back = sum(row.consumer == "c" and row.delivered_at == 500 for row in run.rows)
     assert first == 500
@@ -303,25 +319,25 @@ def test_p_ks_ord_1_in_3_x_a_newcomer_gets_nothing_until_all_before_it_is_acknow
 
 @pytest.mark.row("P-KS-ORD-1")
 @pytest.mark.parametrize("profile", ["pulsar-4.0", "pulsar-4.2"])
-def test_p_ks_ord_1_in_4_x_only_hashes_wait_that_their_former_consumer_holds(profile):
+def test_p_ks_ord_1_in_4_x_only_hashes_in_flight_at_the_previous_consumer_wait(profile):
     keys = f"{KEYS} 100:{' '.join(f'n{i}' for i in range(40))} {KEYS}"
-    run = predict(AUTO_SPLIT, profile, "+a +b 50:+c", keys, consumer(), others=STUCK)
+    run = predict(AUTO_SPLIT, profile, "+a +b 50:+c", keys, build_consumer(), others=STUCK)
     mine = [row for row in run.rows if row.consumer == "c"]
     at_once = {row.ordinal for row in mine if row.delivered_at == 100}
     late = {row.ordinal for row in mine if row.delivered_at >= 500}
-    held = {row.ordinal for row in run.rows if row.consumer == "b" and row.delivered_at == 0}
+    delivered = {row.ordinal for row in run.rows if row.consumer == "b" and row.delivered_at == 0}
     assert at_once
     assert late
-    assert late == {ordinal + 80 for ordinal in held} & {row.ordinal for row in mine}
+    assert late == {ordinal + 80 for ordinal in delivered} & {row.ordinal for row in mine}
     assert {(w[0], w[1], w[2]) for w in run.waits()} == {("c", "b", 100)}
     assert sum(entries for *_, entries in run.waits()) == len(late)
 
 
 @pytest.mark.row("P-KS-ORD-2")
 @pytest.mark.parametrize("profile", BROKERS)
-def test_p_ks_ord_2_a_stuck_consumer_blocks_newcomers_until_it_leaves(profile):
+def test_p_ks_ord_2_a_stuck_consumer_blocks_new_consumers_until_it_leaves(profile):
     others = {"a": ConsumerModel(service=SERVICE, stuck_from=0)}
-    run = predict(AUTO_SPLIT, profile, "+a 50:+b 900:-a", f"{KEYS} 100:{KEYS}", consumer(), others=others)
+    run = predict(AUTO_SPLIT, profile, "+a 50:+b 900:-a", f"{KEYS} 100:{KEYS}", build_consumer(), others=others)
     waits = [wait for wait in run.waits() if wait[:2] == ("b", "a")]
     assert waits
     assert {end for _, _, _, end, _ in waits} == {900}
@@ -330,9 +346,9 @@ def test_p_ks_ord_2_a_stuck_consumer_blocks_newcomers_until_it_leaves(profile):
 
 @pytest.mark.row("P-KS-ORD-2")
 @pytest.mark.parametrize("profile", BROKERS)
-def test_p_ks_ord_2_an_acknowledgement_timeout_frees_them(profile):
+def test_p_ks_ord_2_an_acknowledgement_timeout_frees_new_consumers(profile):
     others = {"a": ConsumerModel(service=SERVICE, stuck_from=0, stuck_until=5 * SECOND, ack_timeout=SECOND)}
-    run = predict(AUTO_SPLIT, profile, "+a 50:+b", f"{KEYS} 100:{KEYS}", consumer(), others=others)
+    run = predict(AUTO_SPLIT, profile, "+a 50:+b", f"{KEYS} 100:{KEYS}", build_consumer(), others=others)
     assert any(row.nacked_at for row in run.rows)
     assert {row.ordinal for row in run.rows if row.settled} == set(range(80))
 
@@ -346,7 +362,7 @@ def test_p_ks_ord_3_out_of_order_delivery_lifts_the_wait(profile):
         profile,
         "+a 50:+b",
         f"{KEYS} 100:{KEYS}",
-        consumer(),
+        build_consumer(),
         others=others,
         until=1000,
         options={"allow_out_of_order": True},
@@ -356,9 +372,9 @@ def test_p_ks_ord_3_out_of_order_delivery_lifts_the_wait(profile):
 
 
 @pytest.mark.row("P-KF-5")
-def test_p_kf_5_a_message_without_a_permit_waits_and_others_go_on_whatever_the_priority():
-    others = {"a": consumer(10, receiver_queue_size=1)}
-    run = predict(KEY_FAILOVER, "documented", "+a@5 +b", KEYS, consumer(), others=others)
+def test_p_kf_5_a_message_without_a_permit_waits_regardless_of_priority():
+    others = {"a": build_consumer(10, receiver_queue_size=1)}
+    run = predict(KEY_FAILOVER, "documented", "+a@5 +b", KEYS, build_consumer(), others=others)
     ends = {name: max(row.acked_at for row in run.rows if row.consumer == name) for name in "ab"}
     assert ends["a"] == 10 * len(run.taken("a"))
     assert ends["b"] == len(run.taken("b"))
@@ -367,7 +383,7 @@ def test_p_kf_5_a_message_without_a_permit_waits_and_others_go_on_whatever_the_p
 
 @pytest.mark.row("P-KR-1")
 def test_p_kr_1_a_reader_skips_what_is_outside_its_ranges():
-    run = predict(KEY_HASH_RANGE, "pulsar-4.0", "+r[0-10000,20001-30000]", KEYS, consumer())
+    run = predict(KEY_HASH_RANGE, "pulsar-4.0", "+r[0-10000,20001-30000]", KEYS, build_consumer())
     slots = run.replay._rows
     assert len(run.rows) == 40
     skipped = [row for row in run.rows if row.outcome == "SKIPPED"]
@@ -378,8 +394,8 @@ def test_p_kr_1_a_reader_skips_what_is_outside_its_ranges():
 
 
 def test_the_backlog_is_what_was_published_and_not_settled():
-    run = predict(SHARED, "documented", "+a", "k " * 5 + "10:k k", consumer(2), interval=5 * MILLISECOND)
-    starts, published, settled = run.replay.backlog()
+    run = predict(SHARED, "documented", "+a", "k " * 5 + "10:k k", build_consumer(2), interval=5 * MILLISECOND)
+    starts, published, settled = run.replay.compute_backlog()
     assert (starts // MILLISECOND).tolist() == [0, 5, 10]
     assert published.tolist() == [5, 0, 2]
     assert settled.tolist() == [2, 2, 3]
@@ -398,7 +414,7 @@ def test_an_illegal_setting_is_named(key, value):
 
 @pytest.mark.parametrize("on_failure", OnFailure)
 def test_rows_do_not_depend_on_how_the_log_is_cut(on_failure):
-    model = consumer(failure_rate=0.2, on_failure=on_failure, nack_delay=10 * MILLISECOND, retry_delay=0)
+    model = build_consumer(failure_rate=0.2, on_failure=on_failure, nack_delay=10 * MILLISECOND, retry_delay=0)
     keys = " ".join(f"{i // 3}:k{i % 7}" for i in range(90))
     one, two, three = (
         predict(AUTO_SPLIT, "pulsar-4.0", "+a 9:+b 15:-a 20:+c", keys, model, cut=cut).table for cut in (None, 1, 7)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from subreplay.semantics.policies import POLICIES
 from subreplay.simulation.pulsar.broker.broker_records import NO_CHUNK
-from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, Settings
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, DispatchSettings
 from subreplay.simulation.pulsar.consumer_model import SECOND, ConsumerModel, OnFailure
 from subreplay.simulation.pulsar.service_model import Empirical, Fixed, LogNormal, PerByte
-from subreplay.simulation.pulsar.subscription_replay import Replay
+from subreplay.simulation.pulsar.subscription_replay import SubscriptionReplay
 from tests.dispatch.predicting import AUTO_SPLIT, EXCLUSIVE, KEY_HASH_RANGE, predict
 from tests.support.properties import examples
 
@@ -112,7 +112,7 @@ topics = st.fixed_dictionaries(
     }
 )
 brokers = st.builds(
-    Settings,
+    DispatchSettings,
     failover_delay=st.just(5 * MILLISECOND),
     max_read=st.sampled_from((2, 100)),
     max_unacked_per_consumer=st.sampled_from((5, 50_000)),
@@ -147,7 +147,7 @@ def test_every_message_is_settled_once_or_pending(name, profile, members, log, m
         pending = any(row.outcome == "PENDING" or (row.outcome == "RETRIED" and not row.settled) for row in rows)
         assert set(settled) <= ENDS, rows
         assert len(settled) == 1 + letters or (len(settled) <= letters and pending), rows
-    backlog = run.replay.backlog()
+    backlog = run.replay.compute_backlog()
     assert backlog.published.sum() == len(every) + sum(row.outcome == "RETRIED" for row in run.rows)
     assert backlog.settled.sum() == sum(row.settled for row in run.rows)
     assert all(row.received_at is None or row.delivered_at <= row.received_at for row in run.rows)
@@ -181,17 +181,17 @@ def queue_lengths(clients):
 @pytest.mark.parametrize("name", PULSAR)
 @given(profile=st.sampled_from(PROFILES), members=histories(), log=logs(), model=models, topic=topics, broker=brokers)
 @examples(10)
-def test_permits_are_the_queue_less_what_is_in_it(name, profile, members, log, model, topic, broker):
+def test_permits_equal_the_free_space_of_the_queue(name, profile, members, log, model, topic, broker):
     """What the broker has left, what is queued, and what was taken and not asked for again are the whole queue."""
     keys, columns = log[0], log[1] | {"chunked": NO_CHUNK}  # chunks give theirs back as they come
     members, topic = members_for(name, members), possible(topic, model)
-    queued, end = [], Replay._end
+    queued, end = [], SubscriptionReplay._finish
 
     def count_and_end(replay):
         queued.extend(queue_lengths(replay.clients))
         return end(replay)
 
-    with patch.object(Replay, "_end", count_and_end):
+    with patch.object(SubscriptionReplay, "_finish", count_and_end):
         run = predict(name, profile, members, keys, model, until=100, columns=columns, settings=broker, **topic)
     consumers, clients = run.replay.broker.consumers, run.replay.clients
     for index, it in enumerate(clients.clients):
@@ -235,7 +235,7 @@ def test_in_4_x_no_key_is_unacknowledged_at_two_consumers(profile, name, members
     st.sampled_from((1, 5, 1000)),
 )
 @examples(60)
-def test_in_4_0_what_was_acknowledged_of_a_key_was_never_at_two_consumers(name, members, log, service, queue):
+def test_in_4_0_no_acknowledged_key_was_at_two_consumers_at_once(name, members, log, service, queue):
     keys, columns = log
     model = ConsumerModel(service=service, receiver_queue_size=queue)
     run = predict(name, "pulsar-4.0", members, keys, model, until=UNTIL, columns=columns)

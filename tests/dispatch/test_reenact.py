@@ -7,10 +7,10 @@ from subreplay.hashing.murmur3 import MASK_31
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.timeline import Timeline
-from subreplay.simulation.pulsar.broker.broker_state import new_broker
+from subreplay.simulation.pulsar.broker.broker_state import create_broker
 from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind
-from subreplay.simulation.pulsar.dispatcher_choice import dispatcher_of, options_of
-from subreplay.simulation.pulsar.reenact import CLIENT_COMMANDS, ENTRIES, ClientCommand, changes, reenact
+from subreplay.simulation.pulsar.dispatcher_choice import build_options, choose_dispatcher
+from subreplay.simulation.pulsar.reenact import CLIENT_COMMANDS, ENTRIES, ClientCommand, iterate_changes, reenact
 
 COUNT = 5_000
 SCOPE = Scope("persistent://public/default/t")
@@ -56,10 +56,10 @@ def cut(rows, size):
 
 def played(profile, size, until=10_000 * MS):
     policy = make_policy("pulsar.key_shared.consistent_hash", profile)
-    draining = dispatcher_of(policy) == DispatcherKind.KEY_SHARED_DRAINING
-    broker = new_broker(options_of(policy), window=256, output=256)
+    draining = choose_dispatcher(policy) == DispatcherKind.KEY_SHARED_DRAINING
+    broker = create_broker(build_options(policy), window=256, output=256)
     streams = cut(entries(policy, draining), size), cut(commands(), size)
-    parts = list(reenact(broker, changes(timeline(policy)), *streams, until))
+    parts = list(reenact(broker, iterate_changes(timeline(policy)), *streams, until))
     return np.concatenate(parts)
 
 
@@ -90,7 +90,7 @@ def test_nothing_happens_before_it_is_published_or_after_the_end():
 
 
 @pytest.mark.parametrize(("command", "again"), [(0, [0, 1]), (7, [0, 0])])
-def test_what_one_command_rejects_is_read_again_together(command, again):
+def test_entries_rejected_by_one_command_are_read_again_together(command, again):
     """3.x reads at once after each command, and a read is one consumer's turn."""
     policy = make_policy("pulsar.shared", "pulsar-3.2")
     log = entries(policy, False)[:2]
@@ -102,8 +102,8 @@ def test_what_one_command_rejects_is_read_again_together(command, again):
         10,
     )
     rows["consumer"], rows["ordinal"], rows["command"] = [0, 1, 0, 0], [-1, -1, 0, 1], [0, 0, command, command]
-    broker = new_broker(options_of(policy), window=256, output=256)
-    played = np.concatenate([*reenact(broker, changes(timeline(policy)), [log], [rows], 10)])
+    broker = create_broker(build_options(policy), window=256, output=256)
+    played = np.concatenate([*reenact(broker, iterate_changes(timeline(policy)), [log], [rows], 10)])
 
     assert played["consumer"].tolist()[:2] == [0, 0]
     assert [1 - consumer for consumer in played["consumer"].tolist()[2:]] == again

@@ -8,7 +8,7 @@ PROFILES = ("pulsar-3.2", "pulsar-4.0", "pulsar-4.2")
 
 
 @pytest.mark.row("P-SH-1")
-def test_p_sh_1_consumers_take_turns_and_what_a_leaver_held_goes_to_the_others():
+def test_p_sh_1_consumers_take_turns_and_receive_the_messages_of_a_leaving_one():
     stage = Stage(SHARED, "documented", max_turn=1)
     stage.join("a"), stage.join("b")
     assert stage.publish("k k k k") == "a:0,2 b:1,3"
@@ -47,7 +47,7 @@ def test_d_ack_1_mark_delete_follows_acknowledgements_without_a_gap():
 
 
 @pytest.mark.row("D-NACK-1")
-def test_d_nack_1_one_message_comes_again_with_its_count():
+def test_d_nack_1_one_message_is_redelivered_with_its_count():
     stage = Stage(SHARED, "documented")
     stage.join("a"), stage.publish("k k k")
     assert stage.nack("a", 1) == "a:1"
@@ -57,7 +57,7 @@ def test_d_nack_1_one_message_comes_again_with_its_count():
 
 
 @pytest.mark.row("D-DISC-1")
-def test_d_disc_1_counts_start_again_when_nobody_was_left():
+def test_d_disc_1_redelivery_counts_restart_after_the_last_consumer_left():
     stage = Stage(SHARED, "documented")
     stage.join("a"), stage.publish("k k"), stage.nack("a", 0), stage.ack(1), stage.leave("a")
     assert stage.join("b") == "b:0"
@@ -65,7 +65,7 @@ def test_d_disc_1_counts_start_again_when_nobody_was_left():
 
 
 @pytest.mark.parametrize(("profile", "served"), [("pulsar-3.2", "a:0,1 b:2,3"), ("pulsar-4.0", "a:0,1,2,3")])
-def test_a_turn_is_of_messages_in_3_x_and_of_entries_in_4_x(profile, served):
+def test_a_turn_counts_messages_in_3_x_and_entries_in_4_x(profile, served):
     stage = Stage(SHARED, profile, max_turn=4)
     stage.join("a"), stage.join("b")
     assert stage.publish("k k k k", messages=2) == served
@@ -88,7 +88,7 @@ def test_a_consumer_with_too_much_unacknowledged_waits_for_half_of_its_limit(pro
     assert answers == [""] * (acks - 1) + ["a:4"]
 
 
-def test_the_subscription_limit_stops_new_entries_and_lets_waiting_ones_go():
+def test_the_subscription_limit_stops_new_entries_but_not_waiting_ones():
     stage = Stage(SHARED, "pulsar-4.0", max_unacked_per_subscription=4)
     stage.join("a", permits=4), stage.join("b")
     assert stage.publish("k k k k k") == "a:0,1,2,3"
@@ -141,7 +141,7 @@ def test_l_ttl_1_expired_messages_count_as_acknowledged(profile):
 
 
 @pytest.mark.row("L-BATCH-2")
-def test_l_batch_2_without_batch_index_acks_the_whole_batch_comes_again():
+def test_l_batch_2_without_batch_index_acks_the_whole_batch_is_redelivered():
     stage = Stage(SHARED, "documented")
     stage.join("a"), stage.publish("k", messages=5), stage.ack_some(0, 2)
     stage.nack("a", 0)
@@ -149,7 +149,7 @@ def test_l_batch_2_without_batch_index_acks_the_whole_batch_comes_again():
 
 
 @pytest.mark.row("L-BATCH-2")
-def test_l_batch_2_with_batch_index_acks_only_the_rest_comes_again():
+def test_l_batch_2_with_batch_index_acks_only_the_rest_is_redelivered():
     stage = Stage(SHARED, "documented", batch_index_acks=True)
     stage.join("a"), stage.publish("k", messages=5), stage.ack_some(0, 2)
     assert stage.consumer("a").unacked == 3

@@ -20,7 +20,7 @@ def test_p_fo_6_after_a_switch_the_next_consumer_starts_at_the_acknowledged_posi
 
 
 @pytest.mark.row("P-FO-6")
-def test_p_fo_6_what_was_not_acknowledged_is_delivered_again_with_count_0():
+def test_p_fo_6_unacknowledged_entries_are_redelivered_with_count_0():
     stage = failover()
     stage.join("A"), stage.wait(1_000), stage.publish("k k k k"), stage.join("C"), stage.leave("A")
     assert stage.wait(1_000) == "C:0,1,2,3"
@@ -41,7 +41,7 @@ def test_the_first_consumer_waits_too():
     assert stage.wait(1_000) == "A:0"
 
 
-def test_a_better_sorted_newcomer_takes_over():
+def test_a_new_consumer_that_sorts_first_takes_over():
     stage = failover(failover_delay=0)
     stage.join("B")
     assert stage.publish("k") == "B:0"
@@ -50,7 +50,7 @@ def test_a_better_sorted_newcomer_takes_over():
 
 
 @pytest.mark.row("D-NACK-1")
-def test_d_nack_1_on_exclusive_a_rejection_brings_everything_again():
+def test_d_nack_1_on_exclusive_a_rejection_redelivers_everything():
     stage = Stage(EXCLUSIVE, "documented")
     stage.join("A"), stage.publish("k k k"), stage.ack(1)
     assert stage.nack("A", 2) == "A:0,2"
@@ -72,7 +72,7 @@ def test_l_delay_1_on_exclusive_a_delayed_message_is_dispatched_at_once():
 
 
 @pytest.mark.row("D-FLOW-1")
-def test_d_flow_1_the_active_consumer_gets_what_it_has_permits_for():
+def test_d_flow_1_the_active_consumer_receives_as_many_messages_as_permits():
     stage = Stage(EXCLUSIVE, "documented")
     stage.join("A", permits=2)
     assert stage.publish("k k k") == "A:0,1"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from subreplay.simulation.pulsar.broker.broker_state import with_window
+from subreplay.simulation.pulsar.broker.broker_state import grow_window
 from tests.dispatch.stage import AUTO_SPLIT, SHARED, Stage
 
 
@@ -17,7 +17,7 @@ def test_memory_does_not_grow_with_the_log():
     assert len(stage.broker.log) == 64
 
 
-def test_what_waits_is_found_after_the_window_grew():
+def test_waiting_entries_survive_a_growing_window():
     stage = Stage(SHARED, "pulsar-3.2", max_read=1_000)
     stage.join("a", permits=40), stage.publish("k " * 40)
     stage.ack(*range(30))
@@ -38,20 +38,20 @@ def answers(seed, wide):
     rng = np.random.default_rng(seed)
     stage = Stage(AUTO_SPLIT, "pulsar-4.0", max_read=10, look_ahead_per_consumer=40)
     if wide:
-        stage.broker = with_window(stage.broker, 8_192)
-    told = [stage.join("a", permits=20), stage.join("b", permits=5)]
-    held = []
+        stage.broker = grow_window(stage.broker, 8_192)
+    outputs = [stage.join("a", permits=20), stage.join("b", permits=5)]
+    in_flight = []
     for _ in range(300):
         command = rng.integers(5)
         if command == 0:
-            told.append(stage.publish(" ".join(f"k{k}" for k in rng.integers(12, size=9))))
+            outputs.append(stage.publish(" ".join(f"k{k}" for k in rng.integers(12, size=9))))
         elif command == 1:
-            told.append(stage.flow("ab"[rng.integers(2)], int(rng.integers(1, 12))))
-        elif command == 2 and held:
-            told.append(stage.ack(*[held.pop(0) for _ in range(min(len(held), 6))]))
-        elif command == 3 and held:
-            told.append(stage.nack("a", held[rng.integers(len(held))]))
+            outputs.append(stage.flow("ab"[rng.integers(2)], int(rng.integers(1, 12))))
+        elif command == 2 and in_flight:
+            outputs.append(stage.ack(*[in_flight.pop(0) for _ in range(min(len(in_flight), 6))]))
+        elif command == 3 and in_flight:
+            outputs.append(stage.nack("a", in_flight[rng.integers(len(in_flight))]))
         else:
-            told.append(stage.wait(20))
-        held += [int(part) for word in told[-1].split() for part in word.split(":")[1].split(",")]
-    return told
+            outputs.append(stage.wait(20))
+        in_flight += [int(part) for word in outputs[-1].split() for part in word.split(":")[1].split(",")]
+    return outputs

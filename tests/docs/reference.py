@@ -91,7 +91,7 @@ _RULES: Final = """\
 # Rules
 
 After reading this page you know what each rule of an audit means, under which subscription types it fails a run, and
-what it needs. A finding is a case of a rule, in table [`violations`](result-tables.md#violations) and in the report.
+what it needs. A finding is a case of a rule, a row of table [`violations`](result-tables.md#violations).
 
 *Fails* means that the policy promises otherwise: one finding makes the verdict *invalid*. *Allowed* means that findings
 are shown and do not fail. Elsewhere the rule is *not applicable*, as it is where the data lack what it needs.
@@ -158,7 +158,7 @@ def _kinds(kinds: Iterable[str]) -> str:
     kinds = set(kinds)
     if kinds == EVERY:
         return "every type"
-    return ", ".join(name for kind, name in KINDS.items() if kind in kinds) or "–"
+    return ", ".join(name for kind, name in KINDS.items() if kind in kinds) or "never"
 
 
 def _sentence(text: str) -> str:

@@ -14,13 +14,18 @@ import yaml
 from subreplay.audit.rules.registry import Code
 from subreplay.cli.main import app
 from subreplay.config import run as config
-from tests.docs.pages import ROOT, blocks, name, pages
+from tests.docs.pages import DOCS, ROOT, blocks, name, pages
 
 TEXTS = {page: page.read_text(encoding="utf-8") for page in pages()}
 WRITTEN = ("build/", "dist/", ".venv")  # by runs
 MOST_BYTES = 10_000  # of the README
 WORDS_A_MINUTE = 250
-REFERENCE = ("reference", "incidents", "semantics.md", "fidelity.md")  # long tables, which nobody reads from end to end
+REFERENCE = (
+    "reference",
+    "incidents",
+    "semantics.md",
+    "predictions.md",
+)  # long tables, which nobody reads from end to end
 TARGETS = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
 
 
@@ -97,6 +102,11 @@ def test_a_page_is_read_in_five_minutes(page: Path) -> None:
     if not any(part in REFERENCE for part in page.parts):
         prose = re.sub(r"```.*?^```|^\|.*$", "", TEXTS[page], flags=re.DOTALL | re.MULTILINE)
         assert len(prose.split()) <= 5 * WORDS_A_MINUTE
+
+
+@pytest.mark.parametrize("page", [page for page in TEXTS if page.is_relative_to(DOCS)], ids=name)
+def test_a_page_begins_with_what_its_reader_can_do_afterwards(page: Path) -> None:
+    assert "After reading this page" in TEXTS[page].split("\n## ")[0]
 
 
 def test_the_readme_has_at_most_ten_kilobytes() -> None:

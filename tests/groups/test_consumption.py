@@ -34,7 +34,7 @@ def test_a_poll_brings_max_poll_records_at_most():
     assert [r.delivered_at for r in run.rows] == [0, 0, 2, 2, 4]
 
 
-def test_a_partition_that_got_more_meanwhile_waits_behind_the_others():
+def test_a_partition_with_new_records_waits_behind_the_others():
     run = consume(EAGER, "+a", "p0*2 p1 1:p0*2", max_poll_records=2)
 
     assert run.of_consumer("a") == [(0, 0), (0, 1), (1, 0), (0, 2), (0, 3)]
@@ -79,7 +79,7 @@ def test_without_an_interval_every_poll_commits():
     assert [r.acked_at for r in run.rows] == [2, 2, 6]
 
 
-def test_what_is_not_committed_when_a_member_crashes_is_delivered_again():
+def test_uncommitted_records_of_a_crashed_member_are_redelivered():
     run = consume(EAGER, "+a +b 5:!a", "p0*9", MemberModel(Fixed(MS)), options={"session_timeout_us": 30_000})
     first, again = run.of(0, 4)
 
@@ -110,7 +110,7 @@ def test_an_eager_rebalance_pauses_all_until_the_slowest_member_has_rejoined():
     assert (3, "c", "a", 30, 60, 1) in run.pauses()
 
 
-def test_members_of_an_eager_group_hear_of_a_rebalance_with_a_heartbeat():
+def test_members_of_an_eager_group_learn_of_a_rebalance_with_a_heartbeat():
     run = consume(EAGER, "+a 15:+b", "16:p0", heartbeat_interval=10 * MS)
 
     assert run.of(0, 0)[0].delivered_at == 16  # a does not know yet
@@ -133,7 +133,7 @@ def test_a_cooperative_rebalance_pauses_only_what_moves():
     assert all(run.of(p, 5 if p == 0 else 0)[0].delivered_at <= 26 for p in {0, 1, 2, 3} - moved)
 
 
-def test_a_cooperative_group_hands_on_what_moves_one_heartbeat_after_its_old_owner_is_done():
+def test_a_cooperative_group_reassigns_a_partition_one_heartbeat_after_its_old_owner_finished():
     # b joins at 5; a is done with its batch at 40 and hears what it loses; b's heartbeats begin anew with that round
     run = consume(COOPERATIVE, "+a 5:+b", "p0*40 41:p0 p1 p2 p3")
     late = [(r.consumer, r.delivered_at) for r in run.rows if r.delivered_at > 0]
@@ -142,7 +142,7 @@ def test_a_cooperative_group_hands_on_what_moves_one_heartbeat_after_its_old_own
     assert late == [("a", 41), ("a", 41), ("b", 50), ("b", 50)]
 
 
-def test_the_server_side_protocol_moves_each_partition_by_itself():
+def test_the_server_side_protocol_moves_each_partition_separately():
     # b joins at 5: a hears of it at 10, but is busy until 40, gives up two, and b hears of that at 45
     run = consume(SERVER, "+a 5:+b", "p0*40 41:p0 p1 p2 p3")
     by_b = [r for r in run.rows if r.consumer == "b"]
@@ -163,7 +163,7 @@ def test_members_of_the_server_side_protocol_do_not_wait_for_each_other():
 # crashes, static members, evictions
 
 
-def test_a_crash_is_noticed_one_session_timeout_after_the_last_heartbeat():
+def test_a_crash_is_detected_one_session_timeout_after_the_last_heartbeat():
     run = consume(EAGER, "+a +b 17:!a", "p0 p3 18:p0", options={"session_timeout_us": 100_000})
 
     assert run.rounds()[1] == (110, 120)  # the last heartbeat was at 10; b's at 110 comes a little too early
@@ -171,7 +171,7 @@ def test_a_crash_is_noticed_one_session_timeout_after_the_last_heartbeat():
 
 
 @pytest.mark.row("K-STATIC-2")
-def test_k_static_2_a_static_member_back_in_time_goes_on_with_its_partitions_without_a_rebalance():
+def test_k_static_2_a_static_member_back_in_time_keeps_its_partitions_without_a_rebalance():
     instances = {"a": "i0", "b": "i1", "c": "i0"}
     run = consume(EAGER, "+a +b 20:-a 50:+c", "p0 30:p0*3 p3", instances=instances)
 
@@ -199,14 +199,14 @@ def test_a_static_member_that_stays_away_is_evicted():
     assert run.of(0, 0)[0].delivered_at == 80  # evicted at 70
 
 
-def test_a_static_crash_comes_back_to_what_it_had_not_committed():
+def test_a_crashed_static_member_reads_its_uncommitted_records_again():
     run = consume(EAGER, "+a +b 3:!a 20:+c", "p0*5", instances={"a": "i0", "b": "i1", "c": "i0"})
 
     assert [r.consumer for r in run.of(0, 0)] == ["a", "c"]
     assert run.of(0, 0)[1].delivered_at == 20
 
 
-def test_a_member_that_does_not_poll_in_time_is_out_and_does_its_work_in_vain():
+def test_a_member_that_does_not_poll_in_time_is_evicted_and_its_work_is_lost():
     stuck = MemberModel(Fixed(MS), stuck_from=10 * MS, stuck_until=200 * MS)
     run = consume(EAGER, "+a +b", "10:p0*2 250:p0", others={"a": stuck}, max_poll_interval=50 * MS, commit_interval=0)
     first, again = run.of(0, 0)
@@ -217,7 +217,7 @@ def test_a_member_that_does_not_poll_in_time_is_out_and_does_its_work_in_vain():
     assert len(run.names) == 3
 
 
-def test_a_member_that_is_stuck_for_ever_is_left_by_the_group():
+def test_the_group_continues_without_a_member_that_is_stuck_for_ever():
     run = consume(
         EAGER, "+a +b", "10:p0*3", others={"a": MemberModel(Fixed(MS), stuck_from=0)}, max_poll_interval=50 * MS
     )
@@ -256,7 +256,7 @@ def test_draws_depend_on_the_seed_and_nothing_else():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_group_goes_on_while_a_draw_may_be_in_time(seed):
+def test_a_group_continues_while_random_work_may_finish_in_time(seed):
     model = MemberModel(LogNormal(1000 * MS, 1.0))
     run = consume(
         EAGER, "0:+a", "0:p0*40", model, max_poll_records=1, max_poll_interval=1000 * MS, commit_interval=0, seed=seed

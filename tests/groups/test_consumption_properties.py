@@ -89,8 +89,8 @@ def test_every_record_is_committed_once_or_pending_and_comes_in_order(name, hist
         assert rows[-1].outcome in ("ACKED", "PENDING")
         assert [row.redeliveries for row in rows if row.consumer] == list(range(len([r for r in rows if r.consumer])))
         for row in rows:
-            told = [t for t in (row.delivered_at, row.received_at, row.processed_at) if t is not None]
-            assert told == sorted(told)
+            times = [t for t in (row.delivered_at, row.received_at, row.processed_at) if t is not None]
+            assert times == sorted(times)
             assert row.acked_at is None or row.acked_at >= row.processed_at
     _in_order(found)
     _one_member_at_a_time(found)
@@ -130,7 +130,7 @@ def _one_member_at_a_time(found):
     delays,
 )
 @examples(50)
-def test_if_members_only_leave_no_record_comes_twice(name, history, log, model, assumed, delay):
+def test_if_members_only_leave_no_record_is_redelivered(name, history, log, model, assumed, delay):
     # a cooperative one that closes while its join waits cannot commit (``test_measured_facts``)
     found = run(name, history, log, model, assumed | {"max_poll_interval": 10**15}, delay)
 

@@ -25,11 +25,11 @@ def complete(run):
 # the classic protocol
 
 
-def test_the_first_generation_is_complete_one_delay_after_the_first_join_when_nobody_else_comes():
+def test_the_first_generation_begins_one_delay_after_a_single_join():
     assert complete(consume(EAGER, "5:+a", "", options=DELAY)) == [55]
 
 
-def test_the_first_generation_waits_one_delay_more_when_somebody_else_comes():
+def test_the_first_generation_waits_one_more_delay_after_another_join():
     assert complete(consume(EAGER, "5:+a 20:+b", "", options=DELAY)) == [105]
 
 
@@ -37,11 +37,11 @@ def test_a_group_that_was_empty_waits_one_delay_only_later_on():
     assert complete(consume(EAGER, "0:+a 60:-a 70:+b 80:+c", "", options=DELAY)) == [50, 60, 120]
 
 
-def test_members_hear_of_a_rebalance_by_their_next_heartbeat():
+def test_members_learn_of_a_rebalance_with_their_next_heartbeat():
     assert complete(consume(EAGER, "0:+a 3:+b", "")) == [0, 10]
 
 
-def test_heartbeats_begin_anew_with_each_generation():
+def test_heartbeats_restart_with_each_generation():
     # the first generation is there at 50, so a hears of c at 70; then its heartbeats are at 80, 90, 100
     run = consume(EAGER, "0:+a 66:+b 95:+c", "", options=DELAY)
 
@@ -60,7 +60,7 @@ def test_an_eager_pause_lasts_for_the_answers_when_all_are_idle():
     assert run.fetched_from(0) == [(7, "a"), (20, None), (27, "a")]
 
 
-def test_a_partition_that_a_cooperative_group_moves_is_nobodys_for_one_heartbeat_interval():
+def test_a_partition_moved_by_a_cooperative_group_has_no_owner_for_one_heartbeat_interval():
     run = consume(COOPERATIVE, "+a 15:+b", "")
 
     assert complete(run) == [0, 20, 30]
@@ -81,7 +81,7 @@ def test_a_cooperative_member_reads_on_while_its_join_waits_and_cannot_commit():
     assert during.acked_at == 63  # after the first batch that ends when it can
 
 
-def test_what_a_cooperative_member_was_given_while_its_join_waited_comes_again_if_the_partition_moves():
+def test_records_polled_during_a_cooperative_join_are_redelivered_if_the_partition_moves():
     run = consume(COOPERATIVE, "+a 15:+b", "p0*60 62:p3", SYNC, others={"b": SYNC}, rebalance_time=5 * MS)
     moved = [row for row in run.rows if row.partition == 3]
 
@@ -164,20 +164,20 @@ def test_a_static_member_that_is_late_costs_two_rebalances():
     assert [sorted(members) for _, _, members in run.generations()] == [["a", "b"], ["b"], ["b", "c"]]
 
 
-def test_what_a_member_did_not_commit_before_an_eager_rebalance_comes_again():
+def test_uncommitted_records_are_redelivered_after_an_eager_rebalance():
     run = consume(EAGER, "+a 15:+b", "p0 p3", RARELY)
 
     assert [(row.consumer, row.outcome) for row in run.of(3, 0)] == [("a", "RETURNED"), ("b", "PENDING")]
     assert [row.consumer for row in run.of(0, 0)] == ["a", "a"]
 
 
-def test_what_a_member_did_not_commit_before_it_closes_comes_again():
+def test_records_uncommitted_at_close_are_redelivered():
     run = consume(EAGER, "+a +b 15:-a", "p0", RARELY)
 
     assert [row.consumer for row in run.of(0, 0)] == ["a", "b"]
 
 
-def test_a_member_that_commits_before_it_closes_leaves_nothing_behind():
+def test_a_member_that_commits_before_it_closes_causes_no_redelivery():
     run = consume(EAGER, "+a +b 15:-a", "p0", replace(RARELY, commits_on_close=True))
 
     assert [row.consumer for row in run.of(0, 0)] == ["a"]
@@ -195,14 +195,14 @@ def test_auto_commit_counts_its_interval_from_the_callbacks():
     assert run.of(0, 0)[0].acked_at == 50
 
 
-def test_auto_commit_comes_before_partitions_are_given_up():
+def test_auto_commit_happens_before_partitions_are_revoked():
     run = consume(EAGER, "+a 15:+b", "2:p3", commit_interval=1000 * MS)
 
     assert [(row.consumer, row.acked_at) for row in run.of(3, 0)] == [("a", 20)]
 
 
 def test_an_application_that_seeks_back_gets_the_same_records_again():
-    run = consume(EAGER, "+a", "p0*5 20:p0", SYNC, further=[Rewind(10 * MS, "a", 2)])
+    run = consume(EAGER, "+a", "p0*5 20:p0", SYNC, client_actions=[Rewind(10 * MS, "a", 2)])
 
     assert run.of_consumer("a") == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (0, 3), (0, 4), (0, 5)]
 
@@ -215,31 +215,36 @@ def test_an_idle_application_closes_when_its_poll_ends():
 
 def test_the_leader_sees_new_partitions_with_its_next_refresh_and_rejoins_for_them():
     run = consume(
-        EAGER, "+a +b", "24:p3", at_first=2, further=[Enlargement(22 * MS, TOPIC, 4)], metadata_max_age=15 * MS
+        EAGER, "+a +b", "24:p3", at_first=2, client_actions=[Enlargement(22 * MS, TOPIC, 4)], metadata_max_age=15 * MS
     )
 
     assert run.generations()[1] == (2, 30, {"a": [0, 1], "b": [2, 3]})
     assert run.of(3, 0)[0].delivered_at == 30
 
 
-def test_with_latest_what_is_written_to_new_partitions_before_the_group_reads_them_is_never_delivered():
+def test_with_latest_records_written_before_the_first_read_are_never_delivered():
     run = consume(
-        EAGER, "+a +b", "24:p3 40:p3", at_first=2, further=[Enlargement(22 * MS, TOPIC, 4)], metadata_max_age=15 * MS,
+        EAGER,
+        "+a +b",
+        "24:p3 40:p3",
+        at_first=2,
+        client_actions=[Enlargement(22 * MS, TOPIC, 4)],
+        metadata_max_age=15 * MS,
         reset="latest",
-    )  # fmt: skip
+    )
 
     assert [(row.consumer, row.offset) for row in run.rows] == [("b", 1), (None, 0)]
 
 
-def test_with_latest_a_partition_that_was_committed_goes_on_where_it_was():
+def test_with_latest_a_committed_partition_continues_at_its_offset():
     run = consume(EAGER, "+a 25:+b", "10:p3 28:p3", SYNC, reset="latest", heartbeat_interval=15 * MS)
 
     assert [row.offset for row in run.rows if row.consumer] == [0, 1]
 
 
-def test_a_changed_subscription_is_rebalanced_at_once_and_the_others_hear_of_it_by_heartbeat():
+def test_a_changed_subscription_causes_a_rebalance_at_once():
     topics = {"s": 2, "t": 2}
-    run = consume(COOPERATIVE, "+a +b", "", topics=topics, further=[Resubscription(13 * MS, "a", ("s",))])
+    run = consume(COOPERATIVE, "+a +b", "", topics=topics, client_actions=[Resubscription(13 * MS, "a", ("s",))])
 
     first = run.generations()[0][2]["a"]
     given_up = [partition for partition in first if partition > 1]
@@ -256,7 +261,7 @@ def test_a_join_has_its_target_at_once():
     assert run.generations() == [(1, 0, {"a": [0, 1, 2, 3]}), (2, 15, {"a": [0, 1], "b": [2, 3]})]
 
 
-def test_a_newcomer_gets_what_was_given_up_with_its_own_next_heartbeat():
+def test_a_new_member_takes_revoked_partitions_with_its_next_heartbeat():
     # a hears of it at 20 and gives it up; b's first heartbeat was at 13
     run = consume(SERVER, "+a 13:+b", "")
 
@@ -264,7 +269,7 @@ def test_a_newcomer_gets_what_was_given_up_with_its_own_next_heartbeat():
     assert run.fetched_from(0) == [(0, "a")]
 
 
-def test_heartbeats_are_counted_from_the_acknowledgement_of_an_assignment():
+def test_heartbeats_are_timed_from_the_acknowledgement_of_an_assignment():
     # a is busy until 27, when it gives up and says so; so it hears of c at 37, not at 40
     run = consume(SERVER, "+a 13:+b 36:+c", "p0*27", partitions=6)
 
@@ -292,13 +297,13 @@ def test_a_static_member_back_in_time_gets_its_partitions_back_under_the_same_ep
 
 
 def test_a_topic_grows_with_the_next_heartbeat_of_any_member():
-    run = consume(SERVER, "+a 3:+b", "", at_first=2, further=[Enlargement(41 * MS, TOPIC, 4)])
+    run = consume(SERVER, "+a 3:+b", "", at_first=2, client_actions=[Enlargement(41 * MS, TOPIC, 4)])
 
     assert run.generations()[-1] == (3, 43, {"a": [0, 1], "b": [2, 3]})
 
 
-def test_a_changed_subscription_travels_with_the_members_next_heartbeat():
-    run = consume(SERVER, "+a +b", "", topics={"s": 2, "t": 2}, further=[Resubscription(43 * MS, "a", ("s",))])
+def test_a_changed_subscription_is_sent_with_the_members_next_heartbeat():
+    run = consume(SERVER, "+a +b", "", topics={"s": 2, "t": 2}, client_actions=[Resubscription(43 * MS, "a", ("s",))])
 
     assert run.generations()[-1][1] == 50
 

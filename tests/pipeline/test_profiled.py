@@ -13,8 +13,8 @@ from subreplay.pipeline import profiled
 from subreplay.rows.conditions import field
 from subreplay.rows.model.columns import DAY
 from subreplay.semantics.policies import make_policy
-from subreplay.whatif.message_assignment import Assigner
-from subreplay.whatif.scenario import plan
+from subreplay.whatif.message_assignment import MessageAssigner
+from subreplay.whatif.scenario import build_plan
 from subreplay.whatif.traffic.evaluation_counts import Extent
 from tests.support.published import MESSAGES, SCOPES, members
 
@@ -71,8 +71,8 @@ def test_a_profile_is_stored_by_day_and_evaluated_alike_wherever_it_is(
 
     policies = [make_policy("pulsar.key_shared.auto_split", "pulsar-4.0"), make_policy("pulsar.shared", "pulsar-3.2")]
     events = members(["+a +b", "+a +c -a"], 1)
-    plans = tuple(plan(policy.name, policy, events) for policy in policies)
-    assigner = Assigner(plans, Extent(0, 3 * DAY, DAY), moves_of=plans[0].name)
+    plans = tuple(build_plan(policy.name, policy, events) for policy in policies)
+    assigner = MessageAssigner(plans, Extent(0, 3 * DAY, DAY), moves_plan=plans[0].name)
     found = profiled.stored(engine, run(), TOPIC, log, N)
     assert found is not None
     here = found.assigned(assigner, 5)

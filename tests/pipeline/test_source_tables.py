@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from subreplay.adapters import ADAPTERS, Adapter, Ingested, Options
+from subreplay.adapters import ADAPTERS, Adapter, Options, SourceTables
 from subreplay.cli.main import main
 from subreplay.config import run as config
 from subreplay.engine.local.engine import LocalEngine
@@ -190,8 +190,8 @@ def test_without_keys_a_policy_by_keys_is_refused_with_the_reason(
 @pytest.mark.parametrize(
     ("messages", "why"),
     [
-        ({"columns": {"key": "concat(customer, 'x')"}}, "is no column of the source"),
-        ({"columns": {"key": "custome"}}, "did you mean customer?"),
+        ({"columns": {"key": "concat(customer, 'x')"}}, "the source has no column"),
+        ({"columns": {"key": "custome"}}, "Did you mean customer?"),
         ({"from": "kafka-table.spark"}, "kafka-table.spark does not fit: the source has no"),
         ({"path": "/nowhere"}, "/nowhere: there is no such file or folder in /; correct the path"),
     ],
@@ -218,13 +218,16 @@ def test_a_look_at_anything_ends_in_a_sentence(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "server.log").write_text("[2026-01-01 00:00:00,000] INFO [GroupCoordinator 1]: started\n")
     for location, code, said in (
-        ("empty", 2, "no file there"), ("words.parquet", 2, "no Parquet file"), ("not there", 2, "no such file"),
-        ("words.json", 2, "no record in it"), ("empty.csv", 2, "the file is empty"),
+        ("empty", 2, "no file there"),
+        ("words.parquet", 2, "not a Parquet file"),
+        ("not there", 2, "no such file"),
+        ("words.json", 2, "no record in it"),
+        ("empty.csv", 2, "the file is empty"),
         ("header.csv", 2, "has no rows"),
         ("loop", 2, "no such file"),
-        ("server.log", 2, "beside a copy of __consumer_offsets"),
+        ("server.log", 2, "together with a copy of __consumer_offsets"),
         ("pip.whl", 2, "no such file"),
-    ):  # fmt: skip
+    ):
         assert main(["inspect", str(tmp_path / location), "--to", str(tmp_path / "run.yaml")]) == code, location
         error = capsys.readouterr().err
         assert said in " ".join(error.split()), location
@@ -266,7 +269,7 @@ def test_tables_are_read_straight_from_an_adapters_source_once_with_its_options(
     real, log = ADAPTERS["pulsar-recording"], tmp_path / "asked"
     read = real(copy)
 
-    def reading(path: Path, options: Options) -> Ingested:
+    def reading(path: Path, options: Options) -> SourceTables:
         with log.open("a") as file:
             print(path, options.topic, file=file)
         return real(path)

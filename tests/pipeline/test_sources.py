@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from subreplay.adapters import Options
-from subreplay.adapters.base import Ingested, Rejected
+from subreplay.adapters.base import RejectedRow, SourceTables
 from subreplay.engine.interface import Engine, TableSource
 from subreplay.errors import InputError
 from subreplay.pipeline import sources
@@ -17,8 +17,8 @@ from subreplay.pipeline.ingest import write
 from subreplay.pipeline.sources import Read
 from subreplay.rows.model.tables import INPUTS
 from tests.adapters.test_sources import brokers_logs, captures, copies, polls, printed, traces
-from tests.support import streamed
-from tests.support.streamed import whole
+from tests.support import source_reading
+from tests.support.source_reading import read_at_once
 
 KEYS = {
     "messages": ("topic", "partition", "ledger", "entry", "batch_index"),
@@ -27,20 +27,20 @@ KEYS = {
 }
 
 
-def same(read: Read, whole: Ingested) -> None:
-    assert read.told.rows == {name: len(table) for name, table in whole.tables.items()}
-    assert read.told.quarantined == len(whole.rejected) > 0
+def same(read: Read, expected: SourceTables) -> None:
+    assert read.told.rows == {name: len(table) for name, table in expected.tables.items()}
+    assert read.told.quarantined == len(expected.rejected) > 0
     # by way of rows, as a null struct whose fields must not be null cannot be cast
     tables = {n: pa.Table.from_pylist(rows.table().to_pylist(), INPUTS[n]) for n, rows in read.tables.items()}
-    rejected = tuple(map(Rejected.of, read.rejected.table().to_pylist()))
-    told = Ingested(tables, rejected, *(getattr(read.told, name) for name in ("counts", "run", "others", "notes")))
-    streamed.same(told, whole, KEYS)
+    rejected = tuple(map(RejectedRow.from_row, read.rejected.table().to_pylist()))
+    told = SourceTables(tables, rejected, *(getattr(read.told, name) for name in ("counts", "run", "others", "notes")))
+    source_reading.assert_same_tables(told, expected, KEYS)
 
 
 def test_brokers_logs(engine: Engine, tmp_path: Path) -> None:
     path = brokers_logs(tmp_path / "logs")
     read = sources.read(engine, "pulsar-broker-log", path, Options())
-    same(read, whole("pulsar-broker-log", path))
+    same(read, read_at_once("pulsar-broker-log", path))
     assert [act["kind"] for act in read.told.run["topic"]["resets"]] == ["unload"]
 
 
@@ -60,7 +60,7 @@ def test_streams(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(sources, "SMALL", 0)  # a part each
     path = made(tmp_path / "given")
-    same(sources.read(engine, name, path, options), whole(name, path, options))
+    same(sources.read(engine, name, path, options), read_at_once(name, path, options))
 
 
 @pytest.mark.parametrize("form", ["delta", "parquet"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +221,21 @@ def test_the_overview_opens_the_report_of_each_subscription(three: Path) -> None
     rows = json.loads((path.parent / "overview.json").read_text())["rows"]
     assert [row["verdict"] for row in rows] == ["invalid", "valid", "valid"]
     assert rows[0]["findings"] > 0
+
+
+def test_a_large_topic_has_an_audit_of_its_own(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "MOST_OF_TASK", 3)
+    alone_runs: list[str] = []
+
+    def progress(stage: str) -> nullcontext[None]:
+        alone_runs.append(stage)
+        return nullcontext()
+
+    with LocalEngine(cores=1) as engine:
+        found = subscriptions.audit(engine, several(three), progress)
+        for pair in THREE:
+            story.audit(engine, alone(several(three), three, *pair))
+    assert verdicts(found) == THREE
+    assert f"auditing mail on {ORDERS}" in alone_runs
+    assert f"auditing billing on {BILLS}" not in alone_runs
+    assert rows_of(three / "several") == rows_of(three / "alone")

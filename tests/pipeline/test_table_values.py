@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from subreplay.adapters.source.convert import canonical_schema
+from subreplay.adapters.source.row_conversion import build_canonical_schema
 from subreplay.engine.interface import Engine
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.pipeline.numbered_messages import number_by_time, without_copies
@@ -45,9 +45,11 @@ def test_values_and_days_of_tables(engine: Engine) -> None:
 
 def test_messages_get_numbers_in_the_order_of_their_times(engine: Engine) -> None:
     rows = drawn("messages", random.Random(1), 100)
-    rows = rows.append_column("rejected", pa.nulls(len(rows), canonical_schema("messages").field("rejected").type))
-    found = number_by_time(engine, engine.of(rows.cast(canonical_schema("messages")))).table()
-    assert found.schema == canonical_schema("messages")
+    rows = rows.append_column(
+        "rejected", pa.nulls(len(rows), build_canonical_schema("messages").field("rejected").type)
+    )
+    found = number_by_time(engine, engine.of(rows.cast(build_canonical_schema("messages")))).table()
+    assert found.schema == build_canonical_schema("messages")
     assert len(found) == len(rows)
     mine = found.filter(pc.and_(pc.equal(found["topic"], "t"), pc.equal(found["partition"], 0)))
     assert mine["entry"].to_pylist() == list(range(len(mine)))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from subreplay.adapters.canonical import day
+from subreplay.adapters.canonical import utc_date
 from subreplay.cli.main import main
 from subreplay.rows.model.contracts import FIRST_TIME, LARGEST, LAST_TIME, LEGAL, Numbers, Times, Words
 from subreplay.rows.model.tables import INPUTS
@@ -83,7 +83,7 @@ def changed(row: dict[str, Any], trial: Trial) -> dict[str, Any]:
     if column in ("since", "at") and trial.legal:
         row |= {"at": trial.value, "since": trial.value}
     when = row.get(OF_ROWS[trial.table])
-    return row | ({"date": day(when)} if trial.legal and isinstance(when, int) else {})
+    return row | ({"date": utc_date(when)} if trial.legal and isinstance(when, int) else {})
 
 
 @pytest.fixture(scope="module")

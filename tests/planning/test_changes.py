@@ -15,11 +15,11 @@ from subreplay.errors import ConfigError
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.kafka.assignor import Partitions
-from subreplay.whatif.planning.growing_membership import Membership, of_keys, of_partitions
-from subreplay.whatif.planning.loads import Loads
+from subreplay.whatif.planning.growing_membership import Membership, build_key_membership, build_partition_membership
+from subreplay.whatif.planning.loads import WorkLoads
 from subreplay.whatif.planning.partition_counts import ANY, compare_partitions
-from subreplay.whatif.planning.policy_comparison import front, policy_row
-from subreplay.whatif.planning.questions.layout_questions import Routed, partitions
+from subreplay.whatif.planning.policy_comparison import evaluate_policy, find_front
+from subreplay.whatif.planning.questions.layout_questions import RecordedRouting, answer_partitions
 from subreplay.whatif.planning.rollout import plan_restart, plan_scaling
 from subreplay.whatif.planning.static_membership import plan_static
 
@@ -29,20 +29,20 @@ SECOND = 10**9
 SELECTORS = ("pulsar.key_shared.consistent_hash", "pulsar.key_shared.auto_split")
 
 
-def even(things: int, windows: int = 1) -> Loads:
+def even(things: int, windows: int = 1) -> WorkLoads:
     thing, at = np.divmod(np.arange(things * windows), windows)
-    return Loads.of(thing, at, np.ones(things * windows, np.int64), things, 1)
+    return WorkLoads.from_messages(thing, at, np.ones(things * windows, np.int64), things, 1)
 
 
 def members(policy: str) -> Membership:
-    return of_keys(make_policy(policy, "pulsar-4.0"), HASHES, ORDERS)
+    return build_key_membership(make_policy(policy, "pulsar-4.0"), HASHES, ORDERS)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(1, 9)), min_size=1), st.integers(1, 12))
 def test_no_partitions_are_better_balanced_than_their_bound(rows: list[tuple[int, int, int]], count: int) -> None:
     thing, window, work = np.array(rows, np.int64).T
     hashes = np.array([11, 5, 8, 3, ANY, 40, 7, 6, 2, 9])
-    (found,) = compare_partitions(Loads.of(thing, window, work, 10, 1), hashes, 4, [count], consumers=6)
+    (found,) = compare_partitions(WorkLoads.from_messages(thing, window, work, 10, 1), hashes, 4, [count], consumers=6)
     assert found.bound <= found.worst
     assert (found.idle, found.empty <= count) == (max(6 - count, 0), True)
     if count == 4:
@@ -54,8 +54,8 @@ def test_keys_move_to_another_partition_unless_both_numbers_send_them_to_the_sam
     assert (found.keys_moved, found.moved) == (10, 0.5)
 
 
-def test_what_there_is_now_is_what_is_recorded_whatever_the_hashes_say() -> None:
-    loads = Loads.of(np.arange(4), np.zeros(4, np.int64), np.array([5, 1, 1, 1]), 4, 1)
+def test_the_present_number_of_partitions_uses_recorded_partitions_not_hashes() -> None:
+    loads = WorkLoads.from_messages(np.arange(4), np.zeros(4, np.int64), np.array([5, 1, 1, 1]), 4, 1)
     keys, recorded = np.array([0, 0, 1, 2]), np.array([1, 0, 1, 1])  # the first key is in two partitions
     found = compare_partitions(loads, np.array([3, 3, 4, ANY]), 2, [2, 4], 1, keys=keys, recorded=recorded)
     assert [(one.worst, one.keys_moved) for one in found] == [(7, 0), (7, 2)]
@@ -64,40 +64,40 @@ def test_what_there_is_now_is_what_is_recorded_whatever_the_hashes_say() -> None
 
 
 @pytest.mark.parametrize(("recorded", "best"), [([0, 1, 0, 1], "2 partitions, as now"), ([0, 0, 0, 0], "4 partitions")])
-def test_the_number_that_there_is_stays_where_no_other_is_better(recorded: list[int], best: str) -> None:
+def test_the_present_number_of_partitions_stays_if_no_other_is_better(recorded: list[int], best: str) -> None:
     hashes = np.array([0, 4, 8, 2])  # three of four in one of 4 partitions
     routed = (even(4), np.arange(4), np.array(recorded), hashes)
     traffic: Any = SimpleNamespace(
-        routed=lambda *_: routed, profile=SimpleNamespace(scopes=[Scope("t", 0), Scope("t", 1)])
+        load_by_routing=lambda *_: routed, profile=SimpleNamespace(scopes=[Scope("t", 0), Scope("t", 1)])
     )
-    assert partitions(traffic, "messages", [4], 1, Routed("murmur2")).best == best
+    assert answer_partitions(traffic, "messages", [4], 1, RecordedRouting("murmur2")).best == best
 
 
 def test_keyless_messages_go_to_all_partitions() -> None:
-    loads = Loads.of(np.zeros(9, np.int64), np.zeros(9, np.int64), np.ones(9, np.int64), 1, 1)
+    loads = WorkLoads.from_messages(np.zeros(9, np.int64), np.zeros(9, np.int64), np.ones(9, np.int64), 1, 1)
     (found,) = compare_partitions(loads, np.array([ANY]), 1, [3], consumers=3)
     assert (found.worst, found.bound, found.keys_moved, found.empty) == (3, 3, 0, 0)
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=12))
-def test_the_front_is_whoever_nobody_dominates(rows: list[tuple[int, int, int]]) -> None:
+def test_the_pareto_front_has_the_rows_that_no_row_dominates(rows: list[tuple[int, int, int]]) -> None:
     def dominates(one: tuple[int, ...], two: tuple[int, ...]) -> bool:
         return one != two and all(a <= b for a, b in zip(one, two, strict=True))
 
-    assert front(rows) == tuple(not any(dominates(other, row) for other in rows) for row in rows)
+    assert find_front(rows) == tuple(not any(dominates(other, row) for other in rows) for row in rows)
 
 
 @pytest.mark.parametrize("policy", SELECTORS)
-def test_a_policy_is_never_more_even_than_its_bound_and_moves_what_it_says(policy: str) -> None:
-    row = policy_row(policy, "pulsar-4.0", True, even(200, 3), members(policy), 4)
+def test_a_policy_is_never_better_balanced_than_its_bound(policy: str) -> None:
+    row = evaluate_policy(policy, "pulsar-4.0", True, even(200, 3), members(policy), 4)
     assert 1 <= row.bound <= row.skew
-    assert 0 < row.joined < 0.6
-    assert 0 < row.left < 0.9
+    assert 0 < row.moved_on_join < 0.6
+    assert 0 < row.moved_on_leave < 0.9
 
 
-def test_a_ring_moves_to_a_newcomer_only_what_the_newcomer_gets() -> None:
-    row = policy_row(SELECTORS[0], "pulsar-4.0", True, even(200), members(SELECTORS[0]), 4)
-    assert row.joined == pytest.approx(1 / 5, abs=0.12)
+def test_a_hash_ring_moves_only_the_keys_of_the_new_consumer() -> None:
+    row = evaluate_policy(SELECTORS[0], "pulsar-4.0", True, even(200), members(SELECTORS[0]), 4)
+    assert row.moved_on_join == pytest.approx(1 / 5, abs=0.12)
 
 
 @pytest.mark.parametrize("policy", SELECTORS)
@@ -113,7 +113,7 @@ def test_all_at_once_leaves_everything_unowned_and_is_over_first() -> None:
     plan = plan_restart(even(200), lambda: members(SELECTORS[0]), 4, 10 * SECOND, 5 * SECOND)
     (at_once,) = [way for way in plan.ways if way.name == "all at once"]
     assert (at_once.unowned, at_once.lasts, plan.ways[-1]) == (1.0, 15 * SECOND, at_once)
-    (one_by_one,) = [way for way in plan.ways if way.name == "one by one, the first to join first"]
+    (one_by_one,) = [way for way in plan.ways if way.name == "one by one, in the order of joining"]
     assert one_by_one.lasts == 60 * SECOND
 
 
@@ -128,7 +128,7 @@ def test_scaling_hands_over_at_least_what_the_two_assignments_differ_by(policy: 
 def test_a_group_hands_over_partitions() -> None:
     scopes = [Scope("orders", partition) for partition in range(6)]
     policy = make_policy("kafka.cooperative_sticky", "kafka-4.0")
-    plan = plan_scaling(even(6), lambda: of_partitions(policy, scopes), 2, 3, SECOND)
+    plan = plan_scaling(even(6), lambda: build_partition_membership(policy, scopes), 2, 3, SECOND)
     assert plan.best.handed_over == pytest.approx(1 / 3)
 
 
@@ -144,17 +144,17 @@ GROUP = Partitions.from_counts({"orders": 6})
 
 
 @pytest.mark.parametrize("policy", ["kafka.range", "kafka.cooperative_sticky"])
-def test_who_is_back_before_the_session_times_out_causes_no_rebalance(policy: str) -> None:
+def test_a_static_member_back_before_its_session_timeout_causes_no_rebalance(policy: str) -> None:
     events = story((0, "join", "a"), (10, "join", "b"), (60, "leave", "b"), (80, "join", "b"))
     plan = plan_static(make_policy(policy, "kafka-4.0"), GROUP, events, [10 * SECOND, 30 * SECOND])
     short, long = plan.timeouts
-    assert plan.spared(long) > plan.spared(short)
+    assert plan.count_spared(long) > plan.count_spared(short)
     assert long.rebalances == plan.bound
     assert (long.away, long.longest) == (20 * SECOND, 20 * SECOND)
     assert (short.away, short.moved > long.moved) == (10 * SECOND, True)
 
 
-def test_no_timeout_spares_more_than_one_that_never_ends() -> None:
+def test_no_timeout_avoids_more_rebalances_than_an_endless_one() -> None:
     events = story((0, "join", "a"), (5, "join", "b"), *((t, e, "b") for t, e in
                    ((20, "leave"), (25, "join"), (50, "leave"), (90, "join"), (95, "crash"))))  # fmt: skip
     plan = plan_static(make_policy("kafka.range", "kafka-4.0"), GROUP, events, [t * SECOND for t in (1, 6, 45, 300)])

@@ -9,50 +9,50 @@ import pytest
 from subreplay.config.run import parse
 from subreplay.pipeline.plan_questions import Given, answer
 from subreplay.reports.assemble.plan_views import build_plan_view
-from subreplay.whatif.planning.questions.answer import Answer, Question
-from tests.support.flights import profile
-from tests.support.planning import no_fit
+from subreplay.whatif.planning.questions.answer import PlanAnswer, Question
+from tests.support.flights import build_profile
+from tests.support.planning import refuse_fit
 
 
-def ask(question: Question, key: str, **plan: Any) -> Answer:
-    traffic = profile(key)
+def ask(question: Question, key: str, **plan: Any) -> PlanAnswer:
+    traffic = build_profile(key)
     run = {
         "subscription": {"policy": "pulsar.key_shared.consistent_hash"},
         "plan": {"window": "1h", "service": {"model": "fixed", "time": "60s"}} | plan,
     }
-    return answer(Given(parse(run, "here"), traffic, dict.fromkeys(traffic.scopes, ()), no_fit), question)
+    return answer(Given(parse(run, "here"), traffic, dict.fromkeys(traffic.scopes, ()), refuse_fit), question)
 
 
-def needed(found: Answer) -> dict[str, int]:
-    return {one.policy.rsplit(".", 1)[1]: one.consumers for one in found.found.policies}
+def needed(found: PlanAnswer) -> dict[str, int]:
+    return {one.policy.rsplit(".", 1)[1]: one.consumers for one in found.figures.policies}
 
 
 @pytest.mark.long
-def test_by_plane_the_keys_are_many_and_three_consumers_do() -> None:
+def test_with_planes_as_keys_three_consumers_are_enough() -> None:
     found = ask("consumers", "tailnum", sizing={"windows": 0.99})
     assert needed(found) == {"consistent_hash": 3, "auto_split": 4, "failover": 0, "shared": 2}
     assert (found.best, found.bound) == ("3 under pulsar.key_shared.consistent_hash", 2)
 
 
 @pytest.mark.long
-def test_by_carrier_the_hottest_key_is_the_limit_from_five_consumers_on() -> None:
+def test_with_carriers_as_keys_the_hottest_key_limits_scaling_at_five_consumers() -> None:
     found = ask("consumers", "carrier", sizing={"p99": "5m"})
     assert needed(found) == {"consistent_hash": 33, "auto_split": 12, "failover": 0, "shared": 3}
-    assert (found.found.ceiling.consumers, round(found.found.ceiling.share, 3)) == (5, 0.161)
+    assert (found.figures.ceiling.consumers, round(found.figures.ceiling.share, 3)) == (5, 0.161)
 
 
 @pytest.mark.long
-def test_three_carriers_ranges_are_a_third_better_than_equal_ones() -> None:
+def test_planned_ranges_for_carriers_are_a_third_better_than_equal_ones() -> None:
     found = ask("ranges", "carrier", service=None, consumers=3)
     assert found.runner_up is not None
     assert (found.value, found.runner_up.value, round(found.bound or 0, 1)) == (38, 62, 31.3)
-    assert found.found.ranges == ((0, 8144), (8145, 20982), (20983, 65535))
+    assert found.figures.ranges == ((0, 8144), (8145, 20982), (20983, 65535))
     assert build_plan_view(found).fragile[0].startswith("Judged on 28 days that it was not made from")
 
 
 def test_more_partitions_stop_helping_carriers() -> None:
     found = ask("partitions", "carrier", service=None, consumers=8)
-    assert [(one.partitions, one.worst, one.empty) for one in found.found] == [
+    assert [(one.partitions, one.worst, one.empty) for one in found.figures] == [
         (1, 94, 0),
         (5, 64, 0),
         (10, 43, 4),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from subreplay.errors import ConfigError
-from subreplay.whatif.planning.sticky_ranges import loads_before, plan_ranges, worst_load
+from subreplay.whatif.planning.sticky_ranges import find_worst_load, plan_ranges, sum_loads_before
 
 
 @st.composite
@@ -25,9 +25,9 @@ def traffic(draw: st.DrawFn) -> tuple[NDArray[np.int64], list[int]]:
 
 def best_of_all(loads: NDArray[np.int64], weights: list[int]) -> Fraction:
     """By trying every contiguous division, empty ranges included."""
-    before, slots = loads_before(loads), len(loads)
+    before, slots = sum_loads_before(loads), len(loads)
     inner = combinations_with_replacement(range(slots + 1), len(weights) - 1)
-    return min(worst_load(before, np.array([0, *cuts, slots]), weights) for cuts in inner)
+    return min(find_worst_load(before, np.array([0, *cuts, slots]), weights) for cuts in inner)
 
 
 @given(traffic())
@@ -55,20 +55,20 @@ def test_ranges_cover_every_slot_once_and_equal_consumers_all_have_one(
     assert None not in plan_ranges(loads, len(weights)).ranges
 
 
-def test_of_equally_good_ranges_those_are_taken_that_share_all_traffic_evenly() -> None:
+def test_among_equally_good_ranges_the_most_balanced_are_chosen() -> None:
     loads = np.array([[9, 0], [0, 3], [0, 3], [0, 3], [0, 0]])
     assert plan_ranges(loads, 2).ranges == ((0, 0), (1, 4))
 
 
-def test_a_heavier_consumer_does_more() -> None:
+def test_a_consumer_with_more_weight_gets_more_work() -> None:
     assert plan_ranges(np.ones((12, 1), np.int64), [1, 3]).loads == (3, 9)
 
 
-def test_where_no_slot_is_light_enough_for_a_consumer_it_has_none() -> None:
+def test_a_consumer_gets_no_range_if_no_slot_is_light_enough() -> None:
     assert plan_ranges(np.full((2, 1), 10), [1, 20]).ranges == (None, (0, 1))
 
 
 @pytest.mark.parametrize("consumers", [0, 5, [1, 0]])
-def test_impossible_consumers_are_refused(consumers: int | list[int]) -> None:
+def test_an_impossible_number_of_consumers_is_rejected(consumers: int | list[int]) -> None:
     with pytest.raises(ConfigError):
         plan_ranges(np.ones((4, 1), np.int64), consumers)

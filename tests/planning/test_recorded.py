@@ -14,10 +14,10 @@ from subreplay.rows.model.columns import ints
 from subreplay.rows.model.entry_keys import outer_sticky_keys
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies import make_policy
-from subreplay.whatif.planning.capacity import fit
-from subreplay.whatif.planning.growing_membership import of_keys
-from subreplay.whatif.planning.loads import Loads
-from subreplay.whatif.planning.policy_comparison import handed_over
+from subreplay.whatif.planning.capacity import fit_service
+from subreplay.whatif.planning.growing_membership import build_key_membership
+from subreplay.whatif.planning.loads import WorkLoads
+from subreplay.whatif.planning.policy_comparison import measure_handed_over
 from tests.support.pure import log_of
 from tests.support.recordings import ROOT, ingested
 
@@ -47,7 +47,7 @@ def test_owners_shares_and_moves_of_a_plan_are_those_of_the_broker(version: str,
         position: (int(key), int(at))
         for position, key, at in zip(positions(messages), thing, ints(messages, "at"), strict=True)
     }
-    members = of_keys(policy, hashes, Scope(story[0]["topic"]), lambda number: f"c{number + 1}")
+    members = build_key_membership(policy, hashes, Scope(story[0]["topic"]), lambda number: f"c{number + 1}")
     before = None
     for phase in (
         Phase((), (0, 1, 2, 3), story[3]["at"], story[4]["since"]),
@@ -55,8 +55,8 @@ def test_owners_shares_and_moves_of_a_plan_are_those_of_the_broker(version: str,
         Phase((), (4,), story[5]["at"], story[6]["since"]),
     ):
         for number in phase.joining:
-            members.change((), (number,))
-        members.change(phase.leaving, ())
+            members.change_members((), (number,))
+        members.change_members(phase.leaving, ())
         begin, end = (round(at.timestamp() * 1e9) for at in (phase.begin, phase.end))
         served = [
             (*published[position], int(name[1:]) - 1)
@@ -67,14 +67,14 @@ def test_owners_shares_and_moves_of_a_plan_are_those_of_the_broker(version: str,
             if begin < at < end and not again and begin < published[position][1]
         ]  # fmt: skip
         keys, at, consumer = np.array(served, np.int64).T
-        owners = members.owners()
+        owners = members.find_owners()
         assert len(keys) > 200
         assert (owners[keys] == consumer).all()
-        loads = Loads.of(keys, at, np.ones(len(keys), np.int64), len(hashes), 10**9)
-        assert loads.of_owners(owners, 5).sum(axis=1).tolist() == np.bincount(consumer, minlength=5).tolist()
+        loads = WorkLoads.from_messages(keys, at, np.ones(len(keys), np.int64), len(hashes), 10**9)
+        assert loads.sum_by_owner(owners, 5).sum(axis=1).tolist() == np.bincount(consumer, minlength=5).tolist()
         if before is not None:
             passed = np.array([one != two for one, two in zip(before[keys], consumer, strict=True)])
-            assert handed_over(loads, before, owners) == pytest.approx(passed.mean())
+            assert measure_handed_over(loads, before, owners) == pytest.approx(passed.mean())
         before = owners
 
 
@@ -87,7 +87,7 @@ def test_a_service_model_is_fitted_from_recorded_receipts_and_acknowledgements()
     rows = log_of(tables["messages"], tables["deliveries"])
     served = rows.filter(pc.equal(rows["kind"], 1))
     size = np.full(served.num_rows, 100)
-    model = fit(ints(served, "received_at"), ints(served, "acked_at"), size, served["consumer"].to_pylist())
+    model = fit_service(ints(served, "received_at"), ints(served, "acked_at"), size, served["consumer"].to_pylist())
     times = ints(served, "acked_at") - ints(served, "received_at")
     assert model.median == pytest.approx(np.median(times[(times >= 0) & (ints(served, "acked_at") > 0)]), rel=0.05)
     assert {name for name, _ in model.by_consumer} == {f"c{number}" for number in range(1, 6)}

@@ -13,8 +13,8 @@ def test_the_name_of_a_policy_is_its_key():
     [
         ("pulsar.key_shared.autosplit", "documented", {}, "nearest names: pulsar.key_shared.auto_split"),
         ("pulsar.shared", "pulsar-9", {}, "has no profile 'pulsar-9'. Valid profiles: documented, pulsar-2.10"),
-        ("pulsar.failover", "documented", {"points": 3}, "no option 'points'; its options: consistent_hashing"),
-        ("pulsar.shared", "documented", {"points": 3}, "its options: none"),
+        ("pulsar.failover", "documented", {"points": 3}, "no option 'points'. Valid options: consistent_hashing"),
+        ("pulsar.shared", "documented", {"points": 3}, "Valid options: none"),
         (
             "pulsar.failover",
             "pulsar-3.2",
@@ -30,7 +30,7 @@ def test_the_name_of_a_policy_is_its_key():
         ("pulsar.key_failover", "documented", {"range_size": 0}, "range size must be at least 1, got 0"),
         ("pulsar.key_shared.consistent_hash", "documented", {"points": 10**9}, "points must be at most 10000"),
         ("kafka.range", "kafka-4.0", {"session_timeout_us": -1}, "session_timeout_us must be at least 0"),
-        ("pulsar.key_failover", "documented", {"traffic": {}}, "its options: window_us, range_size"),
+        ("pulsar.key_failover", "documented", {"traffic": {}}, "Valid options: window_us, range_size"),
         (
             "pulsar.key_hash_range",
             "kafka-4.0",

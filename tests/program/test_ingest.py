@@ -13,7 +13,7 @@ from subreplay.engine.local.engine import LocalEngine
 from subreplay.pipeline import ingest, sources
 from subreplay.rows.model.tables import INPUTS, QUARANTINE
 from tests.adapters.test_sources import KEYS, captures
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
 
 def kept(engine: LocalEngine, root: str, form: str, name: str, schema: pa.Schema) -> pa.Table:
@@ -30,7 +30,7 @@ def test_a_second_ingest_replaces_the_rows_of_the_first(
 ) -> None:
     monkeypatch.setattr(ingest, "TOPICS", most)
     path, root = captures(tmp_path / "given"), str(tmp_path / "tables")
-    read = whole("capture", path)
+    read = read_at_once("capture", path)
     with LocalEngine(1) as engine:
         for _ in range(2):
             ingest.write(engine, sources.read(engine, "capture", path, Options()), root, form, str(path))

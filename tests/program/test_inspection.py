@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from subreplay.adapters.source import overview
+from subreplay.adapters.source import table_overview
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.errors import InputError
 from subreplay.pipeline import inspection
@@ -81,15 +81,17 @@ def test_tasks_sum_up_what_one_does(tasks: int, rows: int) -> None:
     engine = InProcess(Cuts(tasks, rows))
     parts = [some.slice(begin, rows) for begin in range(0, len(some), rows)]
     dataset = engine.parts(parts, pa.Table.to_batches, some.schema)
-    step = overview.Overview("messages", "orders", some.schema, {"from": "kafka-table.spark", "columns": {
+    step = table_overview.OverviewStep("messages", "orders", some.schema, {"from": "kafka-table.spark", "columns": {
         "key": {"column": "key", "as": "utf8"}, "timestamp": {"column": "timestamp", "as": "epoch_ms"}}})  # fmt: skip
-    found = overview.held({name: each.table() for name, each in dataset.split(step, overview.SHAPE).items()})
+    found = table_overview.combine_sums(
+        {name: each.table() for name, each in dataset.split(step, table_overview.OVERVIEW_SCHEMAS).items()}
+    )
     assert (found.rows, found.valid, found.copies, found.keys, found.partitions) == (65, 65, 5, 7, 3)
 
 
 def test_of_very_many_keys_their_number_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overview, "EXACT", 1_000)
+    monkeypatch.setattr(table_overview, "EXACT", 1_000)
     keys = pa.array([f"key {n}" for n in range(50_000)])
-    least = np.union1d(overview.key_identity(keys), [])[:1_000].astype(np.int64)
-    assert overview._different(pa.chunked_array([least])) == pytest.approx(50_000, rel=0.1)
-    assert overview._different(pa.chunked_array([least[:10]])) == 10
+    least = np.union1d(table_overview.key_identity(keys), [])[:1_000].astype(np.int64)
+    assert table_overview._estimate_keys(pa.chunked_array([least])) == pytest.approx(50_000, rel=0.1)
+    assert table_overview._estimate_keys(pa.chunked_array([least[:10]])) == 10

@@ -156,7 +156,7 @@ def scenario(name: str, policy: str, profile: str, shares: list[float], note: st
     return ScenarioView(
         name, policy, profile, len(shares), messages, top, perfect, top / perfect, top / perfect * 1.31, 8_200, 0.061,
         1 / 0.061, 4, 0.35, 0.21 + perfect / 3, 2_100, 0 if len(shares) > 1 else 12,
-        "" if len(shares) > 1 else "12 while nobody was connected", rows, note,
+        "" if len(shares) > 1 else "12 while no consumer was connected", rows, note,
     )  # fmt: skip
 
 

@@ -20,8 +20,8 @@ from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.hashing.slots import RING_SLOTS, make_range_rule
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.membership import build_dispatcher_events
-from subreplay.whatif.message_assignment import slot_and_owner
-from subreplay.whatif.scenario import plan
+from subreplay.whatif.message_assignment import find_slot_and_owner
+from subreplay.whatif.scenario import build_plan
 from tests.support.history import START, STEP, TOPIC, history, key_of
 
 pytestmark = pytest.mark.spark
@@ -126,10 +126,12 @@ def test_the_owner_is_that_of_the_folded_policy(
     spark: SparkSession, members: DataFrame, policy: str, profile: str
 ) -> None:
     events = build_dispatcher_events(history("a1", STORY)["membership"].to_pylist(), [(TOPIC, -1)])
-    (timeline,) = plan("pure", make_policy(policy, profile), events).timelines.values()
+    (timeline,) = build_plan("pure", make_policy(policy, profile), events).timelines.values()
     asked = [(key_of(letter), at) for letter in "anbo" for at in instants()]
     nanos = [round(at.timestamp() * 1_000_000) * 1_000 for _, at in asked]
-    pure = [slot_and_owner(timeline, murmur3_32(key), at + 1)[1] for (key, _), at in zip(asked, nanos, strict=True)]
+    pure = [
+        find_slot_and_owner(timeline, murmur3_32(key), at + 1)[1] for (key, _), at in zip(asked, nanos, strict=True)
+    ]
     assert {None, "C1", "C2", "C3"} >= set(pure) > {None, "C1"}
     rows = spark.createDataFrame(
         [(*row, name) for row, name in zip(asked, pure, strict=True)], "key binary, at timestamp, f string"

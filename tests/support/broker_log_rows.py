@@ -10,10 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.broker_log.adapter import BACKWARDS, BATCH, JOINED, apart, joined, types_of
-from subreplay.adapters.broker_log.deliveries import DISPATCHED, Counts, Fold
-from subreplay.adapters.broker_log.members import members
-from subreplay.adapters.broker_log.parsing import Order
+from subreplay.adapters.broker_log.located_rows import (
+    BATCH_EVENTS,
+    LOCATED_MEMBERSHIP,
+    MIN_STEP_BACK,
+    build_located_membership,
+    infer_types,
+    split_by_consumer,
+)
+from subreplay.adapters.broker_log.log_deliveries import LOCATED_DELIVERIES, DeliveryFold, FoldCounts
+from subreplay.adapters.broker_log.log_members import find_members
+from subreplay.adapters.broker_log.numbered_events import LineNumbering
 from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP
 
 ENTRIES: Final = pa.schema(
@@ -46,7 +53,7 @@ class Rows:
     unnamed_deliveries: pa.Table
     entries: pa.Table
     backwards: dict[str, int]
-    counts: dict[str, Counts]
+    counts: dict[str, FoldCounts]
 
 
 def topics(found: pa.Table) -> list[tuple[str, int]]:
@@ -74,11 +81,11 @@ def in_order(found: pa.Table) -> tuple[pa.Table, dict[str, int]]:
     for number, name in enumerate(names):
         mine = np.flatnonzero(file == number)
         mine = mine[np.argsort(line[mine], kind="stable")]
-        order = Order(number, len(names))
-        seq[mine] = order.of(line[mine], millis[mine])
+        order = LineNumbering(number, len(names))
+        seq[mine] = order.number(line[mine], millis[mine])
         back[name] = order.back
     ordered = found.take(pa.array(np.lexsort((line, seq)))).append_column("seq", pa.array(np.sort(seq)))
-    return ordered, {name: step for name, step in back.items() if step >= BACKWARDS}
+    return ordered, {name: step for name, step in back.items() if step >= MIN_STEP_BACK}
 
 
 def rows(found: pa.Table, *, names: Mapping[str, str] | None = None, types: Mapping[str, str] | None = None) -> Rows:
@@ -95,20 +102,20 @@ def rows(found: pa.Table, *, names: Mapping[str, str] | None = None, types: Mapp
     if not topic_partitions:
         return _nothing(backwards)
     topic, partition = topic_partitions[0]
-    who = members(ordered, names)
+    who = find_members(ordered, names)
     subscriptions = sorted(s for s in pc.unique(ordered["subscription"]).to_pylist() if s is not None)
-    kinds = types_of(ordered) | dict(types or {})
-    tables, counts = [DISPATCHED.empty_table()], {}
+    kinds = infer_types(ordered) | dict(types or {})
+    tables, counts = [LOCATED_DELIVERIES.empty_table()], {}
     for subscription in subscriptions:
         mine = ordered.filter(pc.equal(ordered["subscription"], subscription))
-        fold = Fold(topic, partition, subscription, [s for s in who.sessions if s.subscription == subscription])
-        tables += [fold.take(mine.slice(start, BATCH)) for start in range(0, len(mine), BATCH)]
+        fold = DeliveryFold(topic, partition, subscription, [s for s in who.sessions if s.subscription == subscription])
+        tables += [fold.add(mine.slice(start, BATCH_EVENTS)) for start in range(0, len(mine), BATCH_EVENTS)]
         tables.append(fold.finish())
         counts[subscription] = fold.counts
     delivered = pa.concat_tables(tables)
     return Rows(
-        *apart(joined(who, topic, partition, kinds, ordered), MEMBERSHIP),
-        *apart(delivered, DELIVERIES),
+        *split_by_consumer(build_located_membership(who, topic, partition, kinds, ordered), MEMBERSHIP),
+        *split_by_consumer(delivered, DELIVERIES),
         _entries(ordered, topic, partition),
         backwards,
         counts,
@@ -116,7 +123,10 @@ def rows(found: pa.Table, *, names: Mapping[str, str] | None = None, types: Mapp
 
 
 def _nothing(backwards: dict[str, int]) -> Rows:
-    joined, delivered = apart(JOINED.empty_table(), MEMBERSHIP), apart(DISPATCHED.empty_table(), DELIVERIES)
+    joined, delivered = (
+        split_by_consumer(LOCATED_MEMBERSHIP.empty_table(), MEMBERSHIP),
+        split_by_consumer(LOCATED_DELIVERIES.empty_table(), DELIVERIES),
+    )
     return Rows(*joined, *delivered, ENTRIES.empty_table(), backwards, {})
 
 

@@ -15,7 +15,7 @@ from subreplay import capture
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     """The events of all files, in their order."""
-    tables = [pq.ParquetFile(path).read() for path in capture.files(folder)]
+    tables = [pq.ParquetFile(path).read() for path in capture.list_capture_files(folder)]
     found: list[dict[str, Any]] = pa.concat_tables(tables).to_pylist() if tables else []
     return sorted(found, key=lambda row: (row["instance"], row["seq"]))
 

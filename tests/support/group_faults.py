@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from subreplay.adapters.base import Ingested
-from subreplay.adapters.kafka_recording.adapter import read
-from subreplay.adapters.kafka_recording.rows import Happening
+from subreplay.adapters.base import SourceTables
+from subreplay.adapters.kafka_recording.kafka_recording_adapter import read_tables
+from subreplay.adapters.kafka_recording.recording_rows import ClientEvent
 from subreplay.conformance.fidelity_groups.partition_owners import FetchInterval, build_recorded_intervals
 from tests.support.groups import Audited, audit_ingested, audited
 
@@ -34,7 +34,7 @@ class GroupRecording:
     name: str
     scenario: Row
     files: dict[str, list[Row]]
-    changed: Callable[[Ingested], Ingested] = lambda it: it
+    changed: Callable[[SourceTables], SourceTables] = lambda it: it
 
     @classmethod
     def load(cls, folder: Path) -> GroupRecording:
@@ -44,14 +44,14 @@ class GroupRecording:
         }
         return cls(folder.name, json.loads((folder / "scenario.json").read_text()), files)
 
-    def ingested(self, folder: Path) -> Ingested:
+    def ingested(self, folder: Path) -> SourceTables:
         """What the adapter reads of it, by way of a folder."""
         for stale in folder.glob("*.jsonl"):  # of another recording
             stale.unlink()
         (folder / "scenario.json").write_text(json.dumps(self.scenario))
         for name, rows in self.files.items():
             (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        return self.changed(read(folder))
+        return self.changed(read_tables(folder))
 
     @property
     def polls(self) -> list[Row]:
@@ -70,7 +70,7 @@ class GroupRecording:
 
     def intervals(self) -> dict[TopicPartition, list[FetchInterval]]:
         """Who owned each partition when, by the callbacks."""
-        told = [Happening.model_validate(row) for row in self.files["membership"]]
+        told = [ClientEvent.model_validate(row) for row in self.files["membership"]]
         eager = self.scenario["protocol"] == "classic" and self.scenario["assignor"] in EAGER
         owned = build_recorded_intervals(told, eager, max(row.at for row in told))
         return {(topic_partition.topic, topic_partition.partition): [*mine] for topic_partition, mine in owned.items()}
@@ -317,7 +317,7 @@ def an_assignment_is_swapped(r: GroupRecording, rng: random.Random) -> str:
     """The coordinator gave a partition to a member that must not have it."""
     seed = rng.random()
 
-    def swapped(it: Ingested) -> Ingested:
+    def swapped(it: SourceTables) -> SourceTables:
         rows = it.tables["membership"].to_pylist()
         decided = [row for row in rows if row["event"] == "owner"]
         first = [row for row in decided if row["generation"] == decided[0]["generation"]]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.base import Ingested
-from subreplay.adapters.kafka_recording.adapter import read
+from subreplay.adapters.base import SourceTables
+from subreplay.adapters.kafka_recording.kafka_recording_adapter import read_tables
 from subreplay.audit.codes import Code, Exemption, find_exemption
 from subreplay.audit.explain.causes import Causes
 from subreplay.audit.needs import Need
@@ -47,10 +47,10 @@ class Audited(NamedTuple):
 
 def audited(folder: Path) -> Audited:
     """The audit of a recording."""
-    return audit_ingested(read(folder))
+    return audit_ingested(read_tables(folder))
 
 
-def audit_ingested(it: Ingested, lacking: frozenset[Need] = frozenset()) -> Audited:
+def audit_ingested(it: SourceTables, lacking: frozenset[Need] = frozenset()) -> Audited:
     """The audit of a recording that was read; ``lacking``: what its tables do not tell."""
     asked = it.run["subscription"]
     policy = make_policy(asked["policy"], asked["profile"])
@@ -82,7 +82,7 @@ def audit_ingested(it: Ingested, lacking: frozenset[Need] = frozenset()) -> Audi
     return found
 
 
-def _story(it: Ingested, topic: str, tables: dict[str, pa.Table]) -> GroupEvents:
+def _story(it: SourceTables, topic: str, tables: dict[str, pa.Table]) -> GroupEvents:
     here = tables["membership"].to_pylist()
     elsewhere = it.tables["membership"].filter(pc.not_equal(it.tables["membership"]["topic"], topic)).to_pylist()
     partitions = sorted(set(tables["messages"]["partition"].to_pylist()))

@@ -25,7 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from subreplay.adapters.canonical import day, to_table
+from subreplay.adapters.canonical import build_table, utc_date
 from subreplay.audit.codes import Code, Exemption, find_exemption
 from subreplay.audit.terms import Terms
 from subreplay.hashing.murmur3 import murmur3_32
@@ -100,9 +100,9 @@ def history(log: str, story: str, partition: int = -1) -> History:
         elif word[0] != "~":
             raise ValueError(f"what is {word!r}?")
     tables = {
-        "messages": to_table("messages", _messages(log)),
-        "membership": to_table("membership", membership),
-        "deliveries": to_table("deliveries", deliveries),
+        "messages": build_table("messages", _messages(log)),
+        "membership": build_table("membership", membership),
+        "deliveries": build_table("deliveries", deliveries),
     }
     for name, table in tables.items():
         index = table.schema.get_field_index("partition")
@@ -119,7 +119,7 @@ def _messages(log: str) -> list[dict[str, Any]]:
             letter, _, producer, sequence_id, delay, chunk, chunks = MESSAGE.fullmatch(name).groups()  # type: ignore[union-attr]
             at = START + entry * 1000
             row = {
-                "date": day(at),
+                "date": utc_date(at),
                 **_position((entry, index if len(names) > 1 else -1)),
                 "key": key_of(letter),
                 "producer": producer or "p",
@@ -142,19 +142,19 @@ def _position(where: tuple[int, int]) -> dict[str, Any]:
 
 def _delivery(where: tuple[int, int], consumer: str, at: int, count: int) -> dict[str, Any]:
     told = {"subscription": SUBSCRIPTION, "consumer": consumer, "delivered_at": at, "seq": 0, "redelivery_count": count}
-    return {"date": day(at), **_position(where), **told, "source": "observed"}
+    return {"date": utc_date(at), **_position(where), **told, "source": "observed"}
 
 
 def _commit(consumer: str, sign: str, offset: int, at: int) -> dict[str, Any]:
     told = {"subscription": SUBSCRIPTION, "consumer": consumer, "seq": 0, "redelivery_count": 0, "source": "observed"}
     kind = "AutoCommit" if sign == "!!" else "Commit"
     committed = {"acked_at": at, "ack_type": kind, "outcome": "refused" if sign == "?" else "acked"}
-    return {"date": day(at), **_position((offset, -1)), **told, **committed}
+    return {"date": utc_date(at), **_position((offset, -1)), **told, **committed}
 
 
 def _of_member(consumer: str, at: int) -> dict[str, Any]:
     told = {"subscription": SUBSCRIPTION, "topic": TOPIC, "partition": -1, "type": "Key_Shared", "consumer": consumer}
-    return {"date": day(at), **told, "at": at, "seq": 0}
+    return {"date": utc_date(at), **told, "at": at, "seq": 0}
 
 
 def _event(member: re.Match[str], at: int, closing: dict[str, int]) -> dict[str, Any]:

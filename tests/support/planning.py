@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike
 
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.rows.model.words import KeyWords
-from subreplay.whatif.traffic.profile_builder import Profiler
+from subreplay.whatif.traffic.profile_builder import ProfileBuilder
 from subreplay.whatif.traffic.traffic_profile import TrafficProfile
 
 TOPIC = "persistent://t/ns/orders"
 
 
-def traffic_of(keys: ArrayLike, partitions: int = 1, every: int = 1, sizes: ArrayLike = 1) -> TrafficProfile:
+def build_traffic(keys: ArrayLike, partitions: int = 1, every: int = 1, sizes: ArrayLike = 1) -> TrafficProfile:
     """A message every so many ns, of keys ``k0``, ``k1`` …; a key below 0 is none. Keys lie in partitions by number."""
     number = np.asarray(keys, np.int64)
     rows = len(number)
@@ -32,10 +32,10 @@ def traffic_of(keys: ArrayLike, partitions: int = 1, every: int = 1, sizes: Arra
         "sequence_id": pa.array(np.arange(rows)),
         "size": pa.array(np.broadcast_to(np.asarray(sizes, np.int64), rows)),
     }
-    return Profiler(KeyWords.of(False, "subreplay")).profile(pa.table(columns))
+    return ProfileBuilder(KeyWords.of(False, "subreplay")).build_profile(pa.table(columns))
 
 
-def group_story(scope: Scope, second: int = 10**9) -> tuple[MembershipEvent, ...]:
+def build_group_events(scope: Scope, second: int = 10**9) -> tuple[MembershipEvent, ...]:
     """Two members, of whom one goes and comes back after 20 s."""
     told = ((0, "join", "a"), (10, "join", "b"), (60, "leave", "b"), (80, "join", "b"))
     return tuple(
@@ -44,6 +44,6 @@ def group_story(scope: Scope, second: int = 10**9) -> tuple[MembershipEvent, ...
     )
 
 
-def no_fit() -> NoReturn:
+def refuse_fit() -> NoReturn:
     """Where nothing asks for a fit."""
     raise AssertionError("nothing asks for a fit")

@@ -29,7 +29,7 @@ from subreplay.semantics.timelines.membership import (
     find_unknown_consumers,
 )
 from subreplay.semantics.timelines.recorded_ownership import find_abandonment_time
-from subreplay.whatif.scenario import plan
+from subreplay.whatif.scenario import build_plan
 
 NOTHING_TOLD = Terms()
 POSITION = ["topic", "partition", "ledger", "entry", "batch_index"]
@@ -103,9 +103,9 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     events = build_dispatcher_events(membership, _scopes(tables), untold)
     unknown = find_unknown_consumers(served, membership)
     told = collect_ownership_events(membership)
-    folded = plan("", policy, events, told).timelines
+    folded = build_plan("", policy, events, told).timelines
     others = {s: add_unknown_consumers(s, e, unknown) for s, e in events.items()} if unknown else {}
-    would_be = {s: Dispatcher.of(timeline) for s, timeline in plan("", policy, others).timelines.items()}
+    would_be = {s: Dispatcher.of(timeline) for s, timeline in build_plan("", policy, others).timelines.items()}
     dispatchers = {
         s: Dispatcher.of(timeline, None, would_be.get(s), find_abandonment_time(policy, told.get(s, ()), events[s]))
         for s, timeline in folded.items()

@@ -14,14 +14,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from subreplay.adapters import ADAPTERS, Ingested
+from subreplay.adapters import ADAPTERS, SourceTables
 
 ROOT = Path(__file__).parents[1] / "data" / "recordings"
 ALL = sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("*/*") if p.is_dir())
 
 
 @cache
-def ingested(folder: Path) -> Ingested:
+def ingested(folder: Path) -> SourceTables:
     """The tables of a recording that nobody changes."""
     return ADAPTERS["pulsar-recording"](folder)
 

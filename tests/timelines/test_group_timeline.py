@@ -10,7 +10,7 @@ from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies import ASSIGNORS, make_policy
 from subreplay.semantics.policies.kafka.assignor import Partitions, derive_topic_ids
 from subreplay.semantics.timelines.group_timeline import GroupTimeline
-from subreplay.whatif.scenario import group_events, plan
+from subreplay.whatif.scenario import build_plan, find_group_events
 from tests.support.properties import examples
 
 SECOND = 1_000_000_000
@@ -130,8 +130,8 @@ def test_two_members_of_one_name_are_two_members():
 def test_a_consumer_of_several_partitions_joins_the_group_once():
     events = {Scope("t", p): tuple(story("0+a 0+b 5-a")) for p in range(4)}
 
-    assert [event.consumer for event in group_events(events)] == ["a", "b", "a"]
-    timelines = plan("x", make_policy("kafka.range", "kafka-4.0"), events).timelines
+    assert [event.consumer for event in find_group_events(events)] == ["a", "b", "a"]
+    timelines = build_plan("x", make_policy("kafka.range", "kafka-4.0"), events).timelines
     assert {len(timeline.epochs) for timeline in timelines.values()} == {4}
 
 

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from subreplay.rows.model.words import KeyWords
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.membership import build_dispatcher_events
-from subreplay.whatif.scenario import plan, recorded
+from subreplay.whatif.scenario import build_plan, build_recorded_events
 from subreplay.whatif.traffic.evaluation_counts import Evaluation, Extent
-from subreplay.whatif.traffic.plan_evaluator import Evaluator
-from subreplay.whatif.traffic.profile_builder import COLUMNS, Profiler
-from subreplay.whatif.traffic.traffic_profile import joined
+from subreplay.whatif.traffic.plan_evaluator import PlanEvaluator
+from subreplay.whatif.traffic.profile_builder import COLUMNS, ProfileBuilder
+from subreplay.whatif.traffic.traffic_profile import join_profiles
 from tests.support import assigned
 from tests.support.every_policy import EVERY
 from tests.support.properties import examples
 from tests.support.published import MESSAGES, SCOPES, logs, members, together, told
 from tests.support.recordings import ROOT, ingested
 
-PROFILER = Profiler(KeyWords.of(False, "a secret"))
+PROFILER = ProfileBuilder(KeyWords.of(False, "a secret"))
 KAFKA = [pytest.param(make_policy(name, "kafka-4.0"), id=name) for name in ("kafka.range", "kafka.cooperative_sticky")]
 WIDTH = 30
 SECOND = 10**9
@@ -52,34 +52,36 @@ def levels(found: Evaluation) -> dict[str, assigned.Sums]:
 @examples(8)
 @given(log=logs, told=told, together=together, blocks=st.sampled_from([100, 7]))
 def test_an_evaluation_is_the_sum_over_messages_one_by_one(policy, log, told, together, blocks):
-    timelines = plan("s", policy, members(told, together)).timelines
-    profile = joined(list(PROFILER.profiles(log.to_batches(), blocks)))
+    timelines = build_plan("s", policy, members(told, together)).timelines
+    profile = join_profiles(list(PROFILER.build_profiles(log.to_batches(), blocks)))
     expected = assigned.assigned(log, policy, timelines, profile.extent[0])
-    evaluator = Evaluator(profile, Extent(*profile.extent, WIDTH))
+    evaluator = PlanEvaluator(profile, Extent(*profile.extent, WIDTH))
     for every in (False, True):
         found = evaluator.evaluate(policy, timelines, moves=every)
         assert levels(found) == assigned.summed(expected, WIDTH) | {"move": assigned.moves(expected, every)}
 
 
-def test_what_nobody_gets_is_told_of_messages_without_a_key_too():
+def test_messages_without_key_and_owner_are_reported():
     rows = [{"topic": SCOPES[0].topic, "partition": 1, "entry": i, "batch_index": -1, "at": 10 * i, "producer": "p",
              "sequence_id": i, "size": 7} for i in range(9)]  # fmt: skip
     log, policy = pa.Table.from_pylist(rows, MESSAGES), make_policy("pulsar.key_shared.auto_split", "pulsar-4.0")
-    timelines = plan("s", policy, members(["", ""], 1)).timelines
-    found = Evaluator(PROFILER.profile(log), Extent(0, 130, WIDTH)).evaluate(policy, timelines)
+    timelines = build_plan("s", policy, members(["", ""], 1)).timelines
+    found = PlanEvaluator(PROFILER.build_profile(log), Extent(0, 130, WIDTH)).evaluate(policy, timelines)
     assert levels(found)["move"] == {(SCOPES[1].topic, 1, 0, None, None): (9, 63, 1)}
 
 
 @pytest.mark.parametrize("recording", SOME)
-def test_it_is_so_on_recorded_traffic(recording):
+def test_an_evaluation_matches_the_sum_on_recorded_traffic(recording):
     log, membership = recorded_log(recording)
-    profile = joined(list(PROFILER.profiles(log.to_batches(), 700)))
+    profile = join_profiles(list(PROFILER.build_profiles(log.to_batches(), 700)))
     events = build_dispatcher_events(membership, [(scope.topic, scope.partition) for scope in profile.scopes])
     first, last = profile.extent
-    evaluator = Evaluator(profile, Extent(first, last, SECOND))
+    evaluator = PlanEvaluator(profile, Extent(first, last, SECOND))
     for name in ("key_shared.auto_split", "key_shared.consistent_hash", "failover", "shared"):
         policy = make_policy(f"pulsar.{name}", "pulsar-3.2" if recording.startswith("3") else "pulsar-4.0")
-        timelines = plan("s", policy, {scope: recorded(mine) for scope, mine in events.items()}).timelines
+        timelines = build_plan(
+            "s", policy, {scope: build_recorded_events(mine) for scope, mine in events.items()}
+        ).timelines
         expected = assigned.assigned(log, policy, timelines, first)
         found = evaluator.evaluate(policy, timelines, moves=True)
         assert levels(found) == assigned.summed(expected, SECOND) | {"move": assigned.moves(expected, True)}
@@ -102,8 +104,10 @@ def recorded_log(recording):
 @examples(12)
 @given(log=logs, told=told, parts=st.integers(1, 4))
 def test_parts_without_a_common_key_add_up(policy, log, told, parts):
-    timelines = plan("s", policy, members(told, 1)).timelines
-    profile, extent = PROFILER.profile(log), Extent(0, 130, WIDTH)
-    found = [Evaluator(part, extent).evaluate(policy, timelines, moves=True) for part in profile.parts(parts)]
-    whole = Evaluator(profile, extent).evaluate(policy, timelines, moves=True)
+    timelines = build_plan("s", policy, members(told, 1)).timelines
+    profile, extent = PROFILER.build_profile(log), Extent(0, 130, WIDTH)
+    found = [
+        PlanEvaluator(part, extent).evaluate(policy, timelines, moves=True) for part in profile.split_by_key(parts)
+    ]
+    whole = PlanEvaluator(profile, extent).evaluate(policy, timelines, moves=True)
     assert levels(reduce(add, found)) == levels(whole)

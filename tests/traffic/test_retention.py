@@ -5,18 +5,18 @@ from hypothesis import strategies as st
 
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.words import KeyWords
-from subreplay.whatif.traffic.profile_builder import Profiler
-from subreplay.whatif.traffic.retention import Retention, kept
+from subreplay.whatif.traffic.profile_builder import ProfileBuilder
+from subreplay.whatif.traffic.retention import Retention, find_retained
 from tests.support.properties import examples
 from tests.support.published import logs
 
 
 @examples(50)
 @given(log=logs, time=st.none() | st.integers(0, 140), size=st.none() | st.integers(0, 60))
-def test_what_is_younger_and_within_the_size_is_kept(log, time, size):
+def test_messages_within_time_and_size_are_retained(log, time, size):
     rows = log.to_pylist()
     last = max(row["at"] for row in rows)
-    found = kept(Profiler(KeyWords.of(False, "s")).profile(log), Retention(time, size))
+    found = find_retained(ProfileBuilder(KeyWords.of(False, "s")).build_profile(log), Retention(time, size))
     assert {one.scope for one in found} == {Scope(row["topic"], row["partition"]) for row in rows}
     for one in found:
         mine = [row for row in rows if row["partition"] == one.scope.partition]

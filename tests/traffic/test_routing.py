@@ -19,12 +19,19 @@ from subreplay.hashing.producer_routing import (
 )
 from subreplay.rows.model.partitioners import detect
 from subreplay.rows.model.words import KeyWords
-from subreplay.whatif.traffic.producer_rerouting import ProducerRouting, numbers_of, recorded, relocated, rerouted, seen
-from subreplay.whatif.traffic.profile_builder import Profiler
+from subreplay.whatif.traffic.producer_rerouting import (
+    PartitionRouting,
+    build_sightings,
+    count_relocated,
+    find_recorded_partitions,
+    find_routing_numbers,
+    reroute,
+)
+from subreplay.whatif.traffic.profile_builder import ProfileBuilder
 from tests.support.properties import examples
 from tests.support.published import MESSAGES, SCOPES, logs
 
-PROFILER = Profiler(KeyWords.of(False, "a secret"))
+PROFILER = ProfileBuilder(KeyWords.of(False, "a secret"))
 KEYS = [f"customer {i}".encode() for i in range(200)]
 
 
@@ -41,7 +48,7 @@ def profile_of(n, **columns):
     }
     given = {**fixed, **columns}
     arrays = [pa.array(given[f.name], f.type) if f.name in given else pa.nulls(n, f.type) for f in MESSAGES]
-    return PROFILER.profile(pa.table(arrays, schema=MESSAGES))
+    return PROFILER.build_profile(pa.table(arrays, schema=MESSAGES))
 
 
 def partition_of_key(profile):
@@ -55,7 +62,7 @@ def partition_of_key(profile):
 @pytest.mark.parametrize("scheme", ["murmur2", JAVA_STRING_HASH, MURMUR3_32_HASH])
 @pytest.mark.parametrize("partitions", [1, 5, 24])
 def test_a_keyed_message_goes_where_its_producer_sends_it(scheme, partitions):
-    found = rerouted(profile_of(200, key=KEYS), ProducerRouting(partitions, scheme, "sticky"))
+    found = reroute(profile_of(200, key=KEYS), PartitionRouting(partitions, scheme, "sticky"))
     expected = {
         i: choose_kafka_partition(key, partitions)
         if scheme == "murmur2"
@@ -69,15 +76,15 @@ def test_a_keyed_message_goes_where_its_producer_sends_it(scheme, partitions):
 def test_keys_that_were_set_as_bytes_are_hashed_as_base64_text():
     texts = [text.decode() for text in encode_base64(pa.array(KEYS)).to_pylist()]
     now = [choose_partition(text, 7) for text in texts]
-    found = rerouted(profile_of(200, key=KEYS, partition=now), ProducerRouting(12, JAVA_STRING_HASH, "round robin"))
+    found = reroute(profile_of(200, key=KEYS, partition=now), PartitionRouting(12, JAVA_STRING_HASH, "round robin"))
     assert partition_of_key(found) == {i: choose_partition(text, 12) for i, text in enumerate(texts)}
 
 
 def test_keys_stay_where_the_number_of_partitions_stays():
     now = [choose_kafka_partition(key, 6) for key in KEYS]
     profile = profile_of(200, key=KEYS, partition=now)
-    assert relocated(profile, ProducerRouting(6, "murmur2", "sticky")) == (0, 0)
-    keys, messages = relocated(profile, ProducerRouting(7, "murmur2", "sticky"))
+    assert count_relocated(profile, PartitionRouting(6, "murmur2", "sticky")) == (0, 0)
+    keys, messages = count_relocated(profile, PartitionRouting(7, "murmur2", "sticky"))
     assert keys == messages == sum(choose_kafka_partition(key, 7) != old for key, old in zip(KEYS, now, strict=True))
 
 
@@ -85,28 +92,30 @@ def test_each_message_of_several_producers_follows_the_scheme_that_explains_wher
     key = pa.array(KEYS)
     mine, others = (choose_partitions(key, 6, scheme) for scheme in ("murmur2", "consistent_random"))
     profile = profile_of(400, key=[*KEYS, *KEYS], partition=[*mine, *others])
-    parts = detect(seen(profile), 6).parts
+    parts = detect(build_sightings(profile), 6).parts
     assert [part.way.scheme for part in parts] == ["murmur2", "consistent_random"]
 
-    routing = ProducerRouting(12, "murmur2", "sticky", parts)
-    after = numbers_of(profile, "murmur2", parts) % 12
+    routing = PartitionRouting(12, "murmur2", "sticky", parts)
+    after = find_routing_numbers(profile, "murmur2", parts) % 12
     expected = {
         (i, now): choose_partitions(key, 12, scheme)[i]
         for scheme, before in (("consistent_random", others), ("murmur2", mine))
         for i, now in enumerate(before)
     }
-    names = {word: i for i, word in enumerate(profile_of(200, key=KEYS).keys.words())}
-    order = [names[word] for word in profile.keys.words()]
+    names = {word: i for i, word in enumerate(profile_of(200, key=KEYS).keys.name_keys())}
+    order = [names[word] for word in profile.keys.name_keys()]
     found = {
         (order[key], now): number
-        for key, now, number in zip(profile.runs.routed.tolist(), recorded(profile).tolist(), after, strict=True)
+        for key, now, number in zip(
+            profile.runs.routed.tolist(), find_recorded_partitions(profile).tolist(), after, strict=True
+        )
     }
     assert found == expected
-    assert relocated(profile, replace(routing, partitions=6)) == (0, 0)
+    assert count_relocated(profile, replace(routing, partitions=6)) == (0, 0)
 
 
-def test_without_keys_each_producer_goes_round():
-    found = rerouted(profile_of(12, producer=["p", "q"] * 6), ProducerRouting(3, JAVA_STRING_HASH, "round robin"))
+def test_without_keys_each_producer_routes_round_robin():
+    found = reroute(profile_of(12, producer=["p", "q"] * 6), PartitionRouting(3, JAVA_STRING_HASH, "round robin"))
     for producer in range(2):
         rows = {
             int(at): found.scopes[scope].partition
@@ -119,8 +128,8 @@ def test_without_keys_each_producer_goes_round():
         assert [rows[at] for at in sorted(rows)] == [0, 1, 2, 0, 1, 2]
 
 
-def test_the_sticky_partitioner_fills_a_batch_before_it_goes_on():
-    found = rerouted(profile_of(2_000), ProducerRouting(4, "murmur2", "sticky"))
+def test_the_sticky_partitioner_fills_a_batch_before_the_next_partition():
+    found = reroute(profile_of(2_000), PartitionRouting(4, "murmur2", "sticky"))
     scopes = np.repeat(found.runs.scope, found.runs.end - found.runs.begin)
     at = np.concatenate([found.at[b:e] for b, e in zip(found.runs.begin, found.runs.end, strict=True)])
     chosen = scopes[np.argsort(at)]
@@ -132,8 +141,8 @@ def test_the_sticky_partitioner_fills_a_batch_before_it_goes_on():
 @examples(30)
 @given(log=logs, partitions=st.integers(1, 5), keyless=st.sampled_from(["round robin", "sticky"]))
 def test_no_message_is_lost_and_runs_stay_in_order_of_time(log, partitions, keyless):
-    profile = PROFILER.profile(log)
-    found = rerouted(profile, ProducerRouting(partitions, "murmur2", keyless))
+    profile = PROFILER.build_profile(log)
+    found = reroute(profile, PartitionRouting(partitions, "murmur2", keyless))
 
     def messages(of):
         return Counter(

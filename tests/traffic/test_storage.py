@@ -12,13 +12,13 @@ from subreplay.errors import InputError
 from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.rows.model.words import KeyWords
 from subreplay.whatif.traffic import profile_storage
-from subreplay.whatif.traffic.profile_builder import Profiler
-from subreplay.whatif.traffic.traffic_profile import HotKey, TrafficProfile, joined
+from subreplay.whatif.traffic.profile_builder import ProfileBuilder
+from subreplay.whatif.traffic.traffic_profile import HottestKey, TrafficProfile, join_profiles
 from tests.support.properties import examples
 from tests.support.published import MESSAGES, SCOPES, logs
 
 WORDS = KeyWords.of(False, "a secret")
-PROFILER = Profiler(WORDS)
+PROFILER = ProfileBuilder(WORDS)
 
 
 def same(one: TrafficProfile, two: TrafficProfile) -> bool:
@@ -34,10 +34,10 @@ def same(one: TrafficProfile, two: TrafficProfile) -> bool:
 
 @examples(30)
 @given(log=logs, blocks=st.integers(1, 40))
-def test_what_is_written_is_read_again(log, blocks):
-    for part in PROFILER.profiles(log.to_batches(), blocks):
+def test_a_stored_profile_is_read_back_unchanged(log, blocks):
+    for part in PROFILER.build_profiles(log.to_batches(), blocks):
         assert same(profile_storage.from_bytes(profile_storage.to_bytes(part)), part)
-    whole = joined(list(PROFILER.profiles(log.to_batches(), blocks)))
+    whole = join_profiles(list(PROFILER.build_profiles(log.to_batches(), blocks)))
     assert len(profile_storage.from_bytes(profile_storage.to_bytes(whole))) == log.num_rows
 
 
@@ -58,28 +58,28 @@ def messages(n: int, keys: list[bytes]) -> pa.Table:
     return pa.table(given, schema=MESSAGES)
 
 
-def test_a_profile_tells_no_key_and_takes_less_than_16_bytes_a_message():
+def test_a_profile_contains_no_key_and_takes_less_than_16_bytes_a_message():
     keys = [f"customer-{i:08}".encode() for i in range(1_000)]
-    data = profile_storage.to_bytes(PROFILER.profile(messages(100_000, keys)))
+    data = profile_storage.to_bytes(PROFILER.build_profile(messages(100_000, keys)))
     assert len(data) < 16 * 100_000
     assert b"customer-" not in data
 
 
-def test_a_key_has_the_digest_by_which_reports_name_it():
-    profile = PROFILER.profile(messages(20, [b"a", b"a", b"b"]))
-    a, b = (HotKey(str(WORDS.word(key)), murmur3_32(key), n) for key, n in ((b"a", 14), (b"b", 6)))
-    assert profile.hottest(9) == [a, b]
-    assert profile.hottest(1) == [a]
+def test_a_key_has_the_pseudonym_that_reports_use():
+    profile = PROFILER.build_profile(messages(20, [b"a", b"a", b"b"]))
+    a, b = (HottestKey(str(WORDS.word(key)), murmur3_32(key), n) for key, n in ((b"a", 14), (b"b", 6)))
+    assert profile.find_hottest(9) == [a, b]
+    assert profile.find_hottest(1) == [a]
 
 
-def test_another_version_is_refused_with_the_remedy(monkeypatch):
-    data = profile_storage.to_bytes(PROFILER.profile(messages(1, [b"a"])))
+def test_another_profile_version_is_rejected_with_a_remedy(monkeypatch):
+    data = profile_storage.to_bytes(PROFILER.build_profile(messages(1, [b"a"])))
     monkeypatch.setattr(profile_storage, "VERSION", "3")
-    with pytest.raises(InputError, match="version 2: this release reads version 3; make it again with subreplay pro"):
+    with pytest.raises(InputError, match="version 2, but this release reads version 3"):
         profile_storage.from_bytes(data)
 
 
 def test_profiles_of_different_secrets_are_not_joined():
-    other = Profiler(KeyWords.of(False, "another")).profile(messages(1, [b"a"]))
+    other = ProfileBuilder(KeyWords.of(False, "another")).build_profile(messages(1, [b"a"]))
     with pytest.raises(ValueError, match="different secrets"):
-        joined([PROFILER.profile(messages(1, [b"a"])), other])
+        join_profiles([PROFILER.build_profile(messages(1, [b"a"])), other])

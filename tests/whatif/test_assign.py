@@ -9,11 +9,11 @@ from subreplay.hashing.murmur2 import choose_kafka_partition
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.words import IN_THE_CLEAR
 from subreplay.semantics.policies import make_policy
-from subreplay.whatif.message_assignment import Assigner
-from subreplay.whatif.scenario import PlannedMember, on_partitions, plan, planned_events
+from subreplay.whatif.message_assignment import MessageAssigner
+from subreplay.whatif.scenario import PlannedMember, build_plan, build_planned_events, copy_to_partitions
 from subreplay.whatif.traffic.evaluation_counts import Extent
-from subreplay.whatif.traffic.producer_rerouting import ProducerRouting
-from subreplay.whatif.traffic.profile_builder import Profiler
+from subreplay.whatif.traffic.producer_rerouting import PartitionRouting
+from subreplay.whatif.traffic.profile_builder import ProfileBuilder
 from subreplay.whatif.traffic.retention import Retention
 from tests.support.published import MESSAGES
 
@@ -37,14 +37,14 @@ def measured(published, keyed=True):
         "size": [1] * n,
     }
     given = [pa.array(columns[f.name], f.type) if f.name in columns else pa.nulls(n, f.type) for f in MESSAGES]
-    return Profiler(IN_THE_CLEAR).profile(pa.table(given, schema=MESSAGES))
+    return ProfileBuilder(IN_THE_CLEAR).build_profile(pa.table(given, schema=MESSAGES))
 
 
-def traffic(policy, members, published, moves_of=None, profile="pulsar-4.0"):
+def traffic(policy, members, published, moves_plan=None, profile="pulsar-4.0"):
     """``TRAFFIC`` rows of one message of each of eight keys at each of the instants (ns); members join at 0."""
-    one = plan("s", make_policy(policy, profile), {T: planned_events(members, T, 0)})
-    assigner = Assigner((one,), Extent(min(published), max(published), MINUTE), moves_of=moves_of)
-    return list(assigner.rows(measured(published)))
+    one = build_plan("s", make_policy(policy, profile), {T: build_planned_events(members, T, 0)})
+    assigner = MessageAssigner((one,), Extent(min(published), max(published), MINUTE), moves_plan=moves_plan)
+    return list(assigner.assign_rows(measured(published)))
 
 
 def by(rows, *columns, level="move"):
@@ -60,49 +60,49 @@ def test_members_that_join_at_one_instant_move_nothing():
     together = [PlannedMember(name, 0, None) for name in "abcd"]
     rows = traffic("pulsar.key_shared.auto_split", together, [0, 1, 2])
     assert moved(rows) == 0
-    rows = traffic("pulsar.key_shared.auto_split", together, [0, 1, 2], moves_of="s")
+    rows = traffic("pulsar.key_shared.auto_split", together, [0, 1, 2], moves_plan="s")
     assert by(rows, "epoch") == {(4,): 24}  # also what was published at that very instant
 
 
-def test_what_changed_before_the_first_message_moved_nothing():
+def test_changes_before_the_first_message_move_nothing():
     one_by_one = [PlannedMember(name, 10 * i, None) for i, name in enumerate("abcd")]
     assert moved(traffic("pulsar.key_shared.auto_split", one_by_one, [40, 50])) == 0
 
 
-def test_what_a_newcomer_takes_while_there_is_traffic_has_moved_until_the_next_change():
+def test_messages_of_a_new_consumer_count_as_moved_until_the_next_change():
     members = [PlannedMember("a", 0, None), PlannedMember("b", 10, None), PlannedMember("c", 30, None)]
     rows = traffic("pulsar.failover", members, [5, 15, 20, 35])  # a stays active all the time
     assert moved(rows) == 0
     leaving = [PlannedMember("a", 0, 10), PlannedMember("b", 0, None)]  # b takes over: two rounds of messages move
-    rows = traffic("pulsar.failover", leaving, [5, 15, 20], moves_of="s")
+    rows = traffic("pulsar.failover", leaving, [5, 15, 20], moves_plan="s")
     assert moved(rows) == 16
     assert by(rows, "before", "consumer") == {(None, None): 8, ("a", "b"): 16}
     assert by(rows, "consumer", level="consumer") == {("a",): 8, ("b",): 16}
 
 
-def test_under_shared_nobody_owns_and_nothing_moves():
+def test_shared_has_no_owners_and_moves_nothing():
     members = [PlannedMember("a", 0, None), PlannedMember("b", 10, None)]
     assert moved(traffic("pulsar.shared", members, [5, 15])) == 0
 
 
-def test_of_the_plan_that_is_asked_for_moves_what_stays_is_one_row_an_epoch():
+def test_unmoved_traffic_of_the_moves_plan_is_one_row_per_epoch():
     members = [PlannedMember("a", 0, 10), PlannedMember("b", 0, None)]
-    rows = traffic("pulsar.failover", members, [5, 6, 15], moves_of="s")
+    rows = traffic("pulsar.failover", members, [5, 6, 15], moves_plan="s")
     assert by(rows, "epoch", "before", "consumer") == {(2, None, None): 16, (3, "a", "b"): 8}
 
 
-def test_what_nobody_gets_is_told_of_every_plan_with_its_epoch():
+def test_messages_without_an_owner_are_reported_for_every_plan_with_their_epoch():
     rows = traffic("pulsar.failover", [PlannedMember("a", 10, 20)], [5, 15, 25])
     assert by(rows, "epoch", "before", "consumer") == {(0, None, None): 8, (2, "a", None): 8}
     assert by(rows, "consumer", level="consumer") == {(None,): 16, ("a",): 8}
 
 
-def test_on_other_partitions_and_with_a_retention():
-    routing = ProducerRouting(3, "murmur2", "sticky")
-    at = [planned_events([PlannedMember("a", 0, None)], Scope(T.topic, p), 0) for p in range(3)]
-    one = plan("s", make_policy("pulsar.failover", "pulsar-4.0"), {e[0].scope: e for e in at})
+def test_assignment_on_other_partitions_and_with_a_retention_policy():
+    routing = PartitionRouting(3, "murmur2", "sticky")
+    at = [build_planned_events([PlannedMember("a", 0, None)], Scope(T.topic, p), 0) for p in range(3)]
+    one = build_plan("s", make_policy("pulsar.failover", "pulsar-4.0"), {e[0].scope: e for e in at})
     one = replace(one, routing=routing, retention=Retention(time=10))
-    rows = list(Assigner((one,), Extent(5, 15, MINUTE)).rows(measured([5, 15])))
+    rows = list(MessageAssigner((one,), Extent(5, 15, MINUTE)).assign_rows(measured([5, 15])))
     homes = [choose_kafka_partition(f"key {k}".encode(), 3) for k in range(8)]
     kept = {row["partition"]: row["messages"] for row in rows if row["level"] == "kept"}
     assert kept == {p: 2 * homes.count(p) for p in range(3)}
@@ -112,15 +112,19 @@ def test_on_other_partitions_and_with_a_retention():
 
 
 @pytest.mark.parametrize(("profile", "alike"), [("pulsar-3.2", {("s",): 24}), ("pulsar-4.0", {})])
-def test_where_a_broker_does_not_spread_messages_without_a_key_they_are_of_one(profile, alike):
+def test_without_spreading_all_messages_without_a_key_count_as_one_key(profile, alike):
     for policy, found in (("pulsar.key_shared.auto_split", alike), ("pulsar.shared", {})):
-        one = plan("s", make_policy(policy, profile), {T: planned_events([PlannedMember("a", 0, None)], T, 0)})
-        rows = list(Assigner((one,), Extent(0, 2, MINUTE)).rows(measured([0, 1, 2], keyed=False)))
+        one = build_plan(
+            "s", make_policy(policy, profile), {T: build_planned_events([PlannedMember("a", 0, None)], T, 0)}
+        )
+        rows = list(MessageAssigner((one,), Extent(0, 2, MINUTE)).assign_rows(measured([0, 1, 2], keyed=False)))
         assert by(rows, "scenario", level="keyless") == found
 
 
-def test_the_members_of_other_partitions_are_those_of_any():
-    seen = on_partitions({T: planned_events([PlannedMember("a", 0, 5), PlannedMember("b", 1, None)], T, 0)}, 2)
+def test_added_partitions_get_the_members_of_all_partitions():
+    seen = copy_to_partitions(
+        {T: build_planned_events([PlannedMember("a", 0, 5), PlannedMember("b", 1, None)], T, 0)}, 2
+    )
     assert [[(e.event, e.consumer, e.scope.partition) for e in mine] for mine in seen.values()] == [
         [("join", "a", p), ("join", "b", p), ("leave", "a", p)] for p in range(2)
     ]

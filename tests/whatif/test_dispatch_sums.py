@@ -14,9 +14,9 @@ from subreplay.engine.local.engine import LocalEngine
 from subreplay.whatif import dispatch_sums as sums
 from subreplay.whatif import wait_sums
 from subreplay.whatif.dispatch_replay import DELIVERY, PREDICTED, WAITED
-from subreplay.whatif.dispatch_sums import SumReceived, SumReplay, WiderWindows, hottest_slots
-from subreplay.whatif.replay_rows import Cumulative, delivery_log_rows
-from subreplay.whatif.wait_sums import SumWaits, wait_rows
+from subreplay.whatif.dispatch_sums import SumReceived, SumReplay, WidenWindows, find_hottest_slots
+from subreplay.whatif.replay_rows import CumulativeAcks, build_delivery_log
+from subreplay.whatif.wait_sums import SumWaits, build_wait_rows
 
 
 @pytest.fixture(scope="module")
@@ -43,24 +43,24 @@ def wait(consumer: str, start: int, end: int, hash_: int, partition: int = 0) ->
             "partition": partition}  # fmt: skip
 
 
-def test_what_waits_at_the_same_time_counts_once(engine: LocalEngine) -> None:
+def test_overlapping_waits_count_once(engine: LocalEngine) -> None:
     # c1 waits with three hashes, of two partitions: 0-10, 2-4 within it, 8-12 beyond it, 20-21; c2 from 11 to 14
     waited = summed(engine, wait("c1", 0, 10, 1), wait("c1", 2, 4, 2), wait("c1", 8, 12, 3, 1), wait("c1", 20, 21, 1),
                     wait("c2", 11, 14, 9))  # fmt: skip
     waits = engine.sorted([waited["waits"]], wait_sums.WAITS)
     found = waits.split(SumWaits(10), {"longest": wait_sums.LONGEST, "counted": wait_sums.COUNTED})
     longest, counted = found["longest"].table(), found["counted"].table()
-    by_holder = wait_rows(wait_sums.BY_HOLDER, longest, counted, 10)
+    by_holder = build_wait_rows(wait_sums.BY_HOLDER, longest, counted, 10)
     shown = ("consumer", "blocked", "stretches", "messages", "rank", "of")
     assert [tuple(r[name] for name in shown) for r in by_holder] == [("c1", 13, 4, 4, 1, 2), ("c2", 3, 1, 1, 2, 2)]
     assert {r["total"] for r in by_holder} == {15}  # somebody waited from 0 to 14, and from 20 to 21
-    by_place = wait_rows(wait_sums.BY_PLACE, longest, counted, 10)
+    by_place = build_wait_rows(wait_sums.BY_PLACE, longest, counted, 10)
     assert {(r["consumer"], r["hash"]): r["blocked"] for r in by_place} == {
         ("c1", 1): 11, ("c1", 2): 2, ("c1", 3): 4, ("c2", 9): 3
     }  # fmt: skip
 
 
-def test_what_was_done_with_after_the_last_publication_is_known_of_its_window(engine: LocalEngine) -> None:
+def test_late_messages_are_counted_within_the_last_window(engine: LocalEngine) -> None:
     def delivered(acked_at: int | None) -> dict[str, object]:
         return {
             "kind": DELIVERY,
@@ -72,7 +72,7 @@ def test_what_was_done_with_after_the_last_publication_is_known_of_its_window(en
 
     # the last message is published at 13, in the window from 10 to 20
     found = summed(engine, *(delivered(at) for at in (9, 13, 14, 19, 20, None)), last_published=13)
-    outcomes = sums.OUTCOMES.rows(found["outcomes"].table())
+    outcomes = sums.OUTCOMES.build_rows(found["outcomes"].table())
     assert [(r["settled"], r["rows"], r["last"], r["late"]) for r in outcomes] == [(False, 1, 1, 0), (True, 5, 20, 2)]
 
 
@@ -87,7 +87,7 @@ def test_latency_counts_from_the_due_time_to_the_application(engine: LocalEngine
         row(4, 0, None, outcome="pending", settled=False), row(5, 0, None, outcome="expired"),
     ]  # fmt: skip
     received = engine.sorted([summed(engine, *given)["received"]], sums.RECEIVED)
-    found = sums.LATENCIES.rows(received.map(SumReceived(("s",), {"s": 10}), sums.LATENCIES.schema).table())
+    found = sums.LATENCIES.build_rows(received.map(SumReceived(("s",), {"s": 10}), sums.LATENCIES.schema).table())
     assert {r["event"] for r in found} == {"received"}
     assert sorted((r["most"], r["messages"]) for r in found if r["bucket"] is not None) == [(0, 2), (100, 1), (700, 1)]
     assert [r["messages"] for r in found if r["bucket"] is None] == [1]  # what expired is done with
@@ -96,32 +96,32 @@ def test_latency_counts_from_the_due_time_to_the_application(engine: LocalEngine
     assert early == [(1, 30, 30)]  # 5 are within a tick
 
 
-def test_what_consumers_took_is_counted_by_consumer_and_window(engine: LocalEngine) -> None:
+def test_received_messages_are_counted_by_consumer_and_window(engine: LocalEngine) -> None:
     def row(consumer: str, received_at: int | None) -> dict[str, object]:
         return {"kind": DELIVERY, "consumer": consumer, "received_at": received_at, "redelivery_count": 0, "size": 7}
 
     found = summed(engine, row("a", 1), row("a", 9), row("a", 25), row("b", 3), row("c", None))["taken"]
-    taken = sums.taken_rows(found.table())
+    taken = sums.build_taken_rows(found.table())
     assert [(r["consumer"], r["messages"], r["bytes"]) for r in taken if r["window"] is None] == [
         ("a", 3, 21), ("b", 1, 7)
     ]  # fmt: skip
     assert [(r["window"], r["consumer"], r["messages"]) for r in taken if r["window"] is not None] == [
         (0, "a", 2), (0, "b", 1), (20, "a", 1)
     ]  # fmt: skip
-    wider = WiderWindows(sums.wide_windows(10, {"s": 30}, 0, 1))
-    wide = sums.taken_rows(found.map(wider, sums.TAKEN.schema).table())
+    wider = WidenWindows(sums.choose_window_widths(10, {"s": 30}, 0, 1))
+    wide = sums.build_taken_rows(found.map(wider, sums.TAKEN.schema).table())
     assert {(r["window"], r["width"]) for r in wide if r["window"] is not None} == {(0, 30)}
 
 
-def test_the_most_work_after_the_last_publication_is_of_one_consumer_slot_and_partition(engine: LocalEngine) -> None:
+def test_the_busiest_consumer_slot_and_partition_after_the_last_publication(engine: LocalEngine) -> None:
     def row(consumer: str, slot: int, partition: int, received_at: int, acked_at: int) -> dict[str, object]:
         return {"kind": DELIVERY, "consumer": consumer, "slot": slot, "partition": partition, "outcome": "acked",
                 "settled": True, "received_at": received_at, "acked_at": acked_at}  # fmt: skip
 
     found = summed(engine, row("a", 1, 0, 5, 40), row("b", 17, 1, 20, 35), row("b", 1, 1, 36, 50), row("a", 9, 0, 1, 9),
                    last_published=10)  # fmt: skip
-    slots = engine.sorted([found["slots"]], sums.SLOTS).map(hottest_slots, sums.DRAINS.schema)
-    drains = sums.drain_rows(found["drains"].table(), slots.table())
+    slots = engine.sorted([found["slots"]], sums.SLOTS).map(find_hottest_slots, sums.DRAINS.schema)
+    drains = sums.build_drain_rows(found["drains"].table(), slots.table())
     assert [(r["kind"], r["consumer"], r["slot"], r["partition"], r["messages"], r["busy"]) for r in drains] == [
         ("consumer", "a", None, None, 1, 30), ("hash", None, 1, None, 2, 44), ("partition", None, None, 0, 1, 30)
     ]  # fmt: skip
@@ -135,7 +135,7 @@ def test_the_audit_sees_predicted_deliveries_as_a_client_would_report_them() -> 
         {**given, "consumer": "c", "delivered_at": 1_003, "acked_at": 5_000},
         {**given},  # of no consumer
     )
-    found = delivery_log_rows(rows, Cumulative(False, {"c": True})).to_pylist()
+    found = build_delivery_log(rows, CumulativeAcks(False, {"c": True})).to_pylist()
     assert [(r["at"], r["received_at"], r["acked_at"], r["nacked_at"], r["cumulative"]) for r in found] == [
         (1_001, 2_000, 3_456, None, False), (1_002, None, None, 4_321, None), (1_003, None, 5_000, None, True)
     ]  # fmt: skip

@@ -10,8 +10,8 @@ from subreplay.rows.model.range_table import NOBODY
 from subreplay.rows.model.rows import Instant
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.timeline import Timeline
-from subreplay.whatif.handovers import Handover, changes
-from subreplay.whatif.handovers import handovers as as_columns
+from subreplay.whatif.handovers import Handover, group_changes
+from subreplay.whatif.handovers import find_handovers as as_columns
 from tests.support.joins import TOPIC, events, fold
 
 AUTO_SPLIT = make_policy("pulsar.key_shared.auto_split", "pulsar-4.0")
@@ -19,8 +19,8 @@ CONSISTENT = make_policy("pulsar.key_shared.consistent_hash", "pulsar-4.0", poin
 HALF, QUARTER = 32_769, 16_385  # a bound of this profile is inside the lower range
 
 
-def handovers(timeline: Timeline) -> tuple[Handover, ...]:
-    return tuple(as_columns(timeline).rows())
+def find_handovers(timeline: Timeline) -> tuple[Handover, ...]:
+    return tuple(as_columns(timeline).iterate_rows())
 
 
 def at_once(history: str, *together: int) -> Timeline:
@@ -32,30 +32,30 @@ def at_once(history: str, *together: int) -> Timeline:
     return Timeline.fold(AUTO_SPLIT, TOPIC, moved)
 
 
-def test_a_newcomer_takes_half_of_the_range_of_another():
-    assert handovers(fold(AUTO_SPLIT, "+A +B +C")) == (Handover(2, "A", "B", HALF), Handover(3, "B", "C", QUARTER))
+def test_a_new_consumer_takes_half_of_the_range_of_another():
+    assert find_handovers(fold(AUTO_SPLIT, "+A +B +C")) == (Handover(2, "A", "B", HALF), Handover(3, "B", "C", QUARTER))
 
 
 def test_joins_of_one_instant_are_one_change_and_what_is_owned_first_is_not_a_move():
     timeline = at_once("+A +B +C", 1, 2, 3)
-    assert handovers(timeline) == ()
-    assert [[epoch.index for epoch in change] for change in changes(timeline)] == [[1, 2, 3]]
+    assert find_handovers(timeline) == ()
+    assert [[epoch.index for epoch in change] for change in group_changes(timeline)] == [[1, 2, 3]]
 
 
-def test_of_a_change_only_what_it_led_to_counts():
+def test_only_the_final_owner_of_a_change_counts():
     # B and C join at once: C has a part that B had for no time at all
-    assert handovers(at_once("+A +B +C", 2, 3)) == (
+    assert find_handovers(at_once("+A +B +C", 2, 3)) == (
         Handover(3, "A", "B", HALF - QUARTER), Handover(3, "A", "C", QUARTER)
     )  # fmt: skip
 
 
-def test_who_comes_back_at_the_same_instant_took_nothing_from_itself():
-    assert handovers(at_once("+A -A +A", 2, 3)) == ()
+def test_a_consumer_that_rejoins_at_the_same_instant_causes_no_handover():
+    assert find_handovers(at_once("+A -A +A", 2, 3)) == ()
 
 
 @pytest.mark.parametrize("policy", [AUTO_SPLIT, CONSISTENT], ids=lambda policy: policy.name)
 @given(story=st.lists(st.sampled_from(["+A", "+B", "+C", "+D", "-A", "-B", "-C", "-D"]), max_size=12))
-def test_apart_in_time_they_are_the_moves_of_the_epochs_summed_by_names(policy, story):
+def test_handovers_equal_the_epoch_moves_summed_by_name(policy, story):
     timeline = fold(policy, " ".join(story))
     expected: dict[tuple[int, str, str], int] = {}
     for epoch in timeline.epochs:
@@ -65,4 +65,4 @@ def test_apart_in_time_they_are_the_moves_of_the_epochs_summed_by_names(policy, 
                 key = (epoch.index, *names)
                 expected[key] = expected.get(key, 0) + move.end - move.start + 1
     expected = {key: slots for key, slots in expected.items() if key[1] != key[2]}
-    assert {(h.epoch, h.before, h.after): h.slots for h in handovers(timeline)} == expected
+    assert {(h.epoch, h.before, h.after): h.slots for h in find_handovers(timeline)} == expected

@@ -12,8 +12,8 @@ from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.membership import build_dispatcher_events
 from subreplay.simulation.pulsar.service_model import Fixed
-from subreplay.whatif.dispatch_replay import DELIVERY, INTERVAL, PREDICTED, WAITED, Predictor, Simulation
-from subreplay.whatif.scenario import plan, recorded
+from subreplay.whatif.dispatch_replay import DELIVERY, INTERVAL, PREDICTED, WAITED, DispatchPredictor, DispatchScenario
+from subreplay.whatif.scenario import build_plan, build_recorded_events
 from tests.support.recordings import ROOT, ingested
 
 SECOND = 1_000_000_000
@@ -41,10 +41,14 @@ def predict(recording, policy, batch=1000, options=None, profile="pulsar-4.0", *
     rows, members = messages_of(recording, "x")
     scopes = {(r["topic"], r["partition"]) for r in rows.select(["topic", "partition"]).to_pylist()}
     events = build_dispatcher_events(_in_ns(members), sorted(scopes))
-    folded = plan("x", make_policy(policy, profile, **(options or {})), {s: recorded(e) for s, e in events.items()})
+    folded = build_plan(
+        "x", make_policy(policy, profile, **(options or {})), {s: build_recorded_events(e) for s, e in events.items()}
+    )
     start = pc.min(rows["at"]).as_py()
     dispatch = Dispatch.model_validate(assumed)
-    predictor = Predictor({"x": Simulation(folded, dispatch.prediction(Fixed(), start, SECOND), dispatch.settings)})
+    predictor = DispatchPredictor(
+        {"x": DispatchScenario(folded, dispatch.prediction(Fixed(), start, SECOND), dispatch.settings)}
+    )
     batches = list(predictor.predict(rows.to_batches(max_chunksize=batch)))
     return rows, pa.Table.from_batches(batches, PREDICTED)
 
@@ -97,7 +101,7 @@ def test_the_rows_do_not_depend_on_how_the_log_is_cut():
     ) == (cut.sort_by([(n, "ascending") for n in ("kind", "at", "ledger", "entry", "batch_index", "delivered_at")]))
 
 
-def test_a_stuck_consumer_is_named_as_the_one_that_is_waited_for():
+def test_a_wait_names_the_stuck_consumer():
     _, found = predict(
         "4.0.8/s1b_key_shared_stuck",
         "pulsar.key_shared.consistent_hash",
@@ -136,7 +140,7 @@ def owners_by_key(recording, profile="pulsar-4.0"):
 
 @pytest.mark.row("P-KS-BAT-1")
 @pytest.mark.row("L-BATCH-3")
-def test_l_batch_3_batched_by_key_every_message_goes_by_its_own_key():
+def test_l_batch_3_with_key_based_batching_every_message_is_dispatched_by_its_own_key():
     slots = owners_by_key("4.0.8/s1e_key_shared_key_based_batching")
 
     assert len(slots) > 30
@@ -145,14 +149,14 @@ def test_l_batch_3_batched_by_key_every_message_goes_by_its_own_key():
 
 @pytest.mark.row("P-KS-BAT-1")
 @pytest.mark.row("L-BATCH-3")
-def test_l_batch_3_batched_by_default_a_message_goes_by_the_key_of_its_batchs_first():
+def test_l_batch_3_with_default_batching_the_first_key_of_the_batch_decides():
     slots = owners_by_key("4.0.8/s1f_key_shared_default_batching")
 
     assert sum(len(of_key) > 1 for of_key in slots.values()) > 200
 
 
 @pytest.mark.row("L-BATCH-3")
-def test_l_batch_3_what_has_no_key_is_dispatched_under_non_key():
+def test_l_batch_3_messages_without_a_key_are_dispatched_under_non_key():
     slots = owners_by_key("4.0.8/s1d_key_shared_ordering_nokey", "documented")
 
     assert slots[None] >= {murmur3_32(b"NON_KEY") & MASK_31}

@@ -16,8 +16,8 @@ from subreplay.rows.model.tables import LOG
 from subreplay.semantics.policies import ASSIGNORS, make_policy
 from subreplay.simulation.pulsar.service_model import Fixed
 from subreplay.whatif.dispatch_replay import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED
-from subreplay.whatif.group_replay import GroupPredictor, GroupSimulation, retold
-from subreplay.whatif.scenario import PlannedMember, planned_events
+from subreplay.whatif.group_replay import GroupPredictor, GroupSimulation, build_recorded_plan
+from subreplay.whatif.scenario import PlannedMember, build_planned_events
 from tests.support.pure import ORDER
 from tests.whatif.test_predicted import messages_of, of_kind
 
@@ -53,7 +53,7 @@ def predict(policy, members=RESTARTS, batch=1000, options=None, **assumed):
     options = {"session_timeout_us": 2_000_000, "initial_rebalance_delay_us": 0} | (options or {})
     dispatch = GroupDispatch.model_validate(SLOW | assumed)
     group = GroupSimulation(
-        "x", make_policy(policy, "kafka-4.0", **options), planned_events(members, Scope(""), start), scopes,
+        "x", make_policy(policy, "kafka-4.0", **options), build_planned_events(members, Scope(""), start), scopes,
         dispatch.parameters(Fixed(), start, SECOND),
     )  # fmt: skip
     batches = list(GroupPredictor({"x": group}).predict(rows.to_batches(max_chunksize=batch)))
@@ -62,7 +62,7 @@ def predict(policy, members=RESTARTS, batch=1000, options=None, **assumed):
 
 def judged(group, rows, found):
     """Judged rows of the predicted deliveries, as the dispatch stage has them made."""
-    plan = retold(group, of_kind(found, CHANGE).to_pylist())
+    plan = build_recorded_plan(group, of_kind(found, CHANGE).to_pylist())
     judge = Judge(plan.policy, {s: Dispatcher.of(t) for s, t in plan.timelines.items()})
     given = of_kind(found, DELIVERY)
     given = given.filter(pc.is_valid(given["delivered_at"]))
@@ -86,7 +86,7 @@ def _log(rows, kind, at):
 
 
 @pytest.mark.parametrize("policy", EVERY)
-def test_every_record_ends_once_and_no_promise_is_broken(policy):
+def test_every_record_ends_once_and_no_guarantee_is_violated(policy):
     group, log, found = predict(policy)
     deliveries = of_kind(found, DELIVERY)
     done = deliveries.filter(pc.or_(deliveries["settled"], pc.equal(deliveries["outcome"], "pending")))
@@ -104,7 +104,7 @@ def test_every_record_ends_once_and_no_promise_is_broken(policy):
 
 
 @pytest.mark.long
-def test_the_judge_knows_the_members_and_would_find_what_is_wrong():
+def test_the_audit_of_a_replay_finds_an_injected_violation():
     group, log, found = predict("kafka.range")
     wrong = found.set_column(
         found.schema.get_field_index("consumer"),
@@ -129,7 +129,7 @@ def test_the_rows_do_not_depend_on_how_the_log_is_cut(policy):
 
 
 @pytest.mark.long
-def test_a_pause_names_the_partition_the_rebalance_and_who_was_waited_for():
+def test_a_pause_names_the_partition_the_rebalance_and_the_blocking_member():
     _, _, found = predict("kafka.range")
     waits = of_kind(found, WAITED)
 

@@ -8,7 +8,15 @@ import pytest
 
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.rows.model.tables import DELIVERIES
-from subreplay.whatif.recorded_service_times import COUNTED, RANKED, TIMES, TimesAt, quantiles, ranks_of, service_times
+from subreplay.whatif.recorded_service_times import (
+    COUNTED,
+    RANKED,
+    TIMES,
+    SelectRanks,
+    interpolate_quantiles,
+    list_ranks,
+    measure_service_times,
+)
 
 
 def deliveries(us: np.ndarray) -> pa.Table:
@@ -27,10 +35,10 @@ def test_quantiles_are_exact_and_interpolated(count: int) -> None:
     unknown = np.array([-5, -1])  # acknowledged before it was received
     with LocalEngine(cores=2) as engine:
         parts = [deliveries(part) for part in (us[: count // 3], us[count // 3 :], unknown)]
-        found = [engine.of(part).split(service_times, {"times": TIMES, "counted": COUNTED}) for part in parts]
+        found = [engine.of(part).split(measure_service_times, {"times": TIMES, "counted": COUNTED}) for part in parts]
         assert sum(sum(part["counted"].table()["count"].to_pylist()) for part in found) == count
         times = engine.sorted([part["times"] for part in found], TIMES)
-        ranked = times.map(TimesAt(ranks_of(count)), RANKED).table()
+        ranked = times.map(SelectRanks(list_ranks(count)), RANKED).table()
     at = dict(zip(ranked["rank"].to_pylist(), ranked["us"].to_pylist(), strict=True))
     expected = np.quantile(us, np.arange(101) / 100)
-    assert quantiles(count, at) == pytest.approx(expected.tolist())
+    assert interpolate_quantiles(count, at) == pytest.approx(expected.tolist())

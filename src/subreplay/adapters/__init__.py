@@ -1,15 +1,15 @@
-"""Adapters by name. A new input shape is a function from a path to ``Ingested`` or ``Streamed``, and one line here."""
+"""Adapters by name. An adapter is a function from a path to ``SourceTables`` or ``SourceStream``, and one line here."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any, Final
 
-from subreplay.adapters.base import Adapter, FileCount, Ingested, Options, Reason, Rejected, Told
+from subreplay.adapters.base import Adapter, FileCount, Options, Reason, RejectedRow, SourceSummary, SourceTables
 
 
-def _module(name: str) -> Any:
-    """A module of this room, imported when it is first asked to read: what it needs for that takes seconds to load."""
+def _import_module(name: str) -> Any:
+    """Import a module of this package at its first use, because its dependencies take seconds to load."""
     return import_module(f"{__name__}.{name}")
 
 
@@ -18,9 +18,12 @@ ADAPTERS: Final[dict[str, Adapter]] = {
     for each in (
         Adapter(
             "capture",
-            streamed=lambda path, _: _module("capture.folds").streamed(path),
+            stream=lambda path, _: _import_module("capture.capture_stream").open_stream(path),
         ),
-        Adapter("pulsar-recording", read=lambda path, _: _module("pulsar_recording.adapter").read(path)),
+        Adapter(
+            "pulsar-recording",
+            read=lambda path, _: _import_module("pulsar_recording.pulsar_recording_adapter").read_tables(path),
+        ),
         Adapter(
             "pulsar-broker-log",
             ("topic", "subscription", "statistics"),
@@ -28,27 +31,30 @@ ADAPTERS: Final[dict[str, Adapter]] = {
         Adapter(
             "pulsar-stats",
             ("topic", "subscription", "times"),
-            streamed=lambda path, options: _module("pulsar_stats.folds").streamed(path, options),
-            assumed=lambda path: _module("pulsar_stats.adapter").assumed(path),
+            stream=lambda path, options: _import_module("pulsar_stats.poll_stream").open_stream(path, options),
+            assume_options=lambda path: _import_module("pulsar_stats.stats_adapter").assume_options(path),
         ),
         Adapter(
             "otlp-spans",
             ("topic", "subscription", "sampled"),
-            streamed=lambda path, options: _module("otlp.folds").streamed(path, options),
+            stream=lambda path, options: _import_module("otlp.span_stream").open_stream(path, options),
         ),
         Adapter(
             "kafka-text",
             ("topic",),
-            streamed=lambda path, options: _module("kafka_text").streamed(path, options),
-            assumed=lambda path: _module("kafka_text").assumed(path),
+            stream=lambda path, options: _import_module("kafka_text").open_stream(path, options),
+            assume_options=lambda path: _import_module("kafka_text").assume_options(path),
         ),
-        Adapter("kafka-recording", read=lambda path, _: _module("kafka_recording.adapter").read(path)),
+        Adapter(
+            "kafka-recording",
+            read=lambda path, _: _import_module("kafka_recording.kafka_recording_adapter").read_tables(path),
+        ),
         Adapter(
             "kafka-group",
             ("topic", "subscription", "coordinator_log", "time_zone"),
-            streamed=lambda path, options: _module("kafka_group.groups").streamed(path, options),
+            stream=lambda path, options: _import_module("kafka_group.group_stream").open_stream(path, options),
         ),
     )
 }
 
-__all__ = ["ADAPTERS", "Adapter", "FileCount", "Ingested", "Options", "Reason", "Rejected", "Told"]
+__all__ = ["ADAPTERS", "Adapter", "FileCount", "Options", "Reason", "RejectedRow", "SourceSummary", "SourceTables"]

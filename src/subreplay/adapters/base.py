@@ -1,4 +1,4 @@
-"""What an adapter is: it reads somebody's files into the canonical tables and leaves nothing out."""
+"""The adapter interface. An adapter reads files into the canonical tables and accounts for every row."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from subreplay.rows.model.held import instead
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from subreplay.adapters.streams import Streamed
+    from subreplay.adapters.streams import SourceStream
 
 
 class Reason(NamedTuple):
-    """Why a row does not fit the contract: the column, its value, the rule and what to do."""
+    """The reason why a row breaks the contract: the column, its value, the rule and what to do."""
 
     column: str
     value: str
@@ -29,8 +29,8 @@ class Reason(NamedTuple):
         return f"{self.column} = {self.value}: {self.rule} ({self.remedy})"
 
 
-class Rejected(NamedTuple):
-    """An input row in quarantine, with every reason."""
+class RejectedRow(NamedTuple):
+    """A quarantined input row with all its reasons."""
 
     table: str
     file: str
@@ -42,15 +42,15 @@ class Rejected(NamedTuple):
         return f"{self.file}, row {self.row}: " + "; ".join(map(str, self.reasons))
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Rejected:
-        """A row of table ``quarantine``."""
+    def from_row(cls, row: Mapping[str, Any]) -> RejectedRow:
+        """Build a rejected row from a row of table ``quarantine``."""
         reasons = tuple(Reason(**reason) for reason in row["reasons"])
         return cls(row["table"], row["file"], row["row"], row["raw"], reasons)
 
 
 class FileCount(NamedTuple):
-    """Rows of one input file: ``rows_in = valid + quarantined + others``. ``others`` are rows about something else: of
-    other topics or subscriptions, told twice, or of no matter here."""
+    """The rows of one input file: ``rows_in = valid + quarantined + others``. ``others`` are rows that no table needs:
+    rows of other topics or subscriptions, duplicates, and rows about other matters."""
 
     file: str
     rows_in: int
@@ -64,143 +64,154 @@ class FileCount(NamedTuple):
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may tell an adapter beside the path. None: not told. An adapter takes some of them."""
+    """The options of adapters besides the path. None means that an option is not set. Each adapter accepts some."""
 
-    topic: str | None = None  # only this one; the topic of what names none
-    subscription: str | None = None  # only this one (of Kafka the group); the subscription of what names none
-    coordinator_log: Path | None = None  # of Kafka's group coordinator: a file or a folder
+    topic: str | None = None  # selects one topic, and names the topic of rows without one
+    subscription: str | None = None  # selects one subscription (Kafka: group), and names that of rows without one
+    coordinator_log: Path | None = None  # the log of Kafka's group coordinator: a file or a folder
     statistics: Path | None = None  # polled topic statistics of Pulsar: a file or a folder
-    time_zone: str | None = None  # of times that tell none
+    time_zone: str | None = None  # the zone of times that contain none
     times: str | None = None  # where the time of a poll is: field, name, modified
-    sampled: bool | None = None  # whether some messages were left out on purpose
+    sampled: bool | None = None  # whether the spans are a sample of all messages
 
     @classmethod
-    def of(cls, **told: str | None) -> Options:
-        """Options from text, as a command line has them. Raises ``ConfigError`` where one is unknown or no such
+    def parse(cls, **texts: str | None) -> Options:
+        """Parse options from the text of a command line. Raises ``ConfigError`` for an unknown name or a wrong
         value."""
-        given = {name: text for name, text in told.items() if text is not None}
-        unknown = sorted(set(given) - set(NAMES))
+        present = {name: text for name, text in texts.items() if text is not None}
+        unknown = sorted(set(present) - set(OPTION_NAMES))
         if unknown:
-            raise ConfigError(f"option {unknown[0]!r}: there is none of that name; there are: {', '.join(NAMES)}")
-        return cls(**{name: _PARSED.get(name, str)(text) for name, text in given.items()})
+            raise ConfigError(f"option {unknown[0]!r} does not exist. The options are {', '.join(OPTION_NAMES)}")
+        return cls(**{name: _PARSERS.get(name, str)(text) for name, text in present.items()})
 
     @property
-    def given(self) -> tuple[str, ...]:
-        """The names of those that are told."""
-        return tuple(name for name in NAMES if getattr(self, name) is not None)
+    def present_names(self) -> tuple[str, ...]:
+        """The names of the options that are set."""
+        return tuple(name for name in OPTION_NAMES if getattr(self, name) is not None)
 
     @property
     def arguments(self) -> str:
-        """Those of ``ingest``, as a shell takes them."""
+        """The options as shell arguments of ``ingest``."""
         plain = ("topic", "subscription")
-        told = {name: shlex.quote(str(getattr(self, name))) for name in self.given}
-        return " ".join(f"--{name} {told[name]}" if name in plain else f"--with {name}={told[name]}" for name in told)
+        texts = {name: shlex.quote(str(getattr(self, name))) for name in self.present_names}
+        return " ".join(
+            f"--{name} {text}" if name in plain else f"--with {name}={text}" for name, text in texts.items()
+        )
 
 
-def _flag(text: str) -> bool:
+def _parse_flag(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ConfigError(f"option 'sampled': write true or false, not {text!r}")
+        raise ConfigError(f"option 'sampled' is {text!r}, which is neither true nor false. Write true or false")
     return text.lower() == "true"
 
 
-EXAMPLES: Final = 10
-"""So many rejected rows are shown."""
-NOTHING_TOLD: Final = Options()
-NAMES: Final = tuple(each.name for each in fields(Options))
-_PARSED: Final[dict[str, Callable[[str], Any]]] = {"coordinator_log": Path, "statistics": Path, "sampled": _flag}
+MAX_EXAMPLES: Final = 10
+"""Rejected rows that are shown at most."""
+NO_OPTIONS: Final = Options()
+OPTION_NAMES: Final = tuple(each.name for each in fields(Options))
+_PARSERS: Final[dict[str, Callable[[str], Any]]] = {"coordinator_log": Path, "statistics": Path, "sampled": _parse_flag}
 
 
 @dataclass(frozen=True)
-class Told:
-    """What is told of a source that was read, beside its rows: counts, and a run to start from.
+class SourceSummary:
+    """The summary of a source that was read: its counts, and a run file to start from.
 
-    ``rows`` are those of the canonical tables that it tells something of. ``quarantined`` are so many rejected rows, of
-    which ``examples`` are the first. ``others`` are further subscriptions with their topics, which ``run`` does not
-    name. ``notes`` are sentences about what the source does not tell, and how to add it. Section ``traffic`` of ``run``
-    has, by table, what else a run has to say of it.
+    ``rows`` are the row counts of the canonical tables that the source contains. ``quarantined`` counts the rejected
+    rows; ``examples`` are the first of them. ``others`` are further subscriptions with their topics, which ``run`` does
+    not name. ``notes`` are sentences about what the source does not contain, and how to add it. Section ``traffic`` of
+    ``run`` has, by table, the settings that this source needs.
     """
 
     rows: dict[str, int]
     counts: tuple[FileCount, ...]
     quarantined: int
-    examples: tuple[Rejected, ...]
+    examples: tuple[RejectedRow, ...]
     run: dict[str, Any]
     others: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Ingested:
-    """What an adapter read in one go: canonical Arrow tables by name (those that its source tells something of; others
-    beside them are for who calls the adapter itself), rejected rows, and what else is ``Told``."""
+class SourceTables:
+    """A source that an adapter read in one pass: Arrow tables by name, rejected rows, and the parts of its summary.
+
+    The canonical tables are those that the source contains. Other tables are for direct callers of the adapter.
+    """
 
     tables: dict[str, pa.Table]
-    rejected: tuple[Rejected, ...]
+    rejected: tuple[RejectedRow, ...]
     counts: tuple[FileCount, ...]
     run: dict[str, Any]
     others: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
-    def told(self) -> Told:
-        """All but the rows."""
-        from subreplay.rows.model.tables import INPUTS  # not before: `--help` does not wait for Arrow
+    def summary(self) -> SourceSummary:
+        """The summary of the source, without its rows."""
+        from subreplay.rows.model.tables import INPUTS  # imported here, so that `--help` does not load Arrow
 
         rows = {name: table.num_rows for name, table in self.tables.items() if name in INPUTS}
-        examples = self.rejected[:EXAMPLES]
-        return Told(rows, self.counts, len(self.rejected), examples, self.run, self.others, self.notes)
+        examples = self.rejected[:MAX_EXAMPLES]
+        return SourceSummary(rows, self.counts, len(self.rejected), examples, self.run, self.others, self.notes)
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """Reads a path into canonical tables. ``takes`` are the options that it knows. ``streamed`` says how to read files
-    of any size; ``read`` holds all in memory, as of a recording. ``assumed`` are the options that a first look at a
-    path goes by, where the files do not contain what they say."""
+    """A reader of one source format, which makes canonical tables from a path.
+
+    ``accepted_options`` are the names of its options. ``stream`` describes how to read files of any size. ``read``
+    keeps all rows in memory, as for a recording. ``assume_options`` returns the options of a first look at a path, for
+    facts that the files do not contain.
+    """
 
     name: str
-    takes: tuple[str, ...] = field(default=())
-    read: Callable[[Path, Options], Ingested] | None = None
-    streamed: Callable[[Path, Options], Streamed] | None = None
-    assumed: Callable[[Path], Options] = lambda _: NOTHING_TOLD
+    accepted_options: tuple[str, ...] = field(default=())
+    read: Callable[[Path, Options], SourceTables] | None = None
+    stream: Callable[[Path, Options], SourceStream] | None = None
+    assume_options: Callable[[Path], Options] = lambda _: NO_OPTIONS
 
-    def __call__(self, path: Path, options: Options = NOTHING_TOLD) -> Ingested:
-        """What it reads in one go. Raises ``ConfigError`` where it does not take an option."""
-        self.check(options)
+    def __call__(self, path: Path, options: Options = NO_OPTIONS) -> SourceTables:
+        """Read a path in one pass. Raises ``ConfigError`` where the adapter does not accept an option."""
+        self.check_options(options)
         assert self.read is not None
         return self.read(path, options)
 
-    def check(self, options: Options) -> None:
-        """That it takes these options. Raises ``ConfigError`` naming one that it does not."""
-        strange = [name for name in options.given if name not in self.takes]
-        if strange:
-            raise ConfigError(f"option {strange[0]!r}: {self.options}")
+    def check_options(self, options: Options) -> None:
+        """Check that the adapter accepts these options. Raises ``ConfigError`` with the name of one that it rejects."""
+        rejected = [name for name in options.present_names if name not in self.accepted_options]
+        if rejected:
+            raise ConfigError(f"option {rejected[0]!r} has no effect: {self.option_text}")
 
     @property
-    def options(self) -> str:
-        """A sentence that names the options it takes."""
-        return f"{self.name} takes {', '.join(self.takes) or 'none'}"
+    def option_text(self) -> str:
+        """A sentence with the names of the accepted options."""
+        if not self.accepted_options:
+            return f"adapter {self.name} has no options"
+        return f"adapter {self.name} accepts {', '.join(self.accepted_options)}"
 
 
-def told_of(tables: Mapping[str, pa.Table]) -> list[tuple[str, str]]:
-    """The subscriptions with their topics that deliveries and membership tell of, those with the most rows first."""
+def list_subscriptions(tables: Mapping[str, pa.Table]) -> list[tuple[str, str]]:
+    """List the subscriptions of deliveries and membership with their topics, those with the most rows first."""
     rows: dict[tuple[str, str], int] = {}
     for name in ("deliveries", "membership"):
         if name in tables:
             for row in tables[name].group_by(["subscription", "topic"]).aggregate([([], "count_all")]).to_pylist():
                 pair = row["subscription"], row["topic"]
                 rows[pair] = rows.get(pair, 0) + row["count_all"]
-    return pairs_of(rows)
+    return rank_subscriptions(rows)
 
 
-def pairs_of(rows: Mapping[tuple[str, str], int]) -> list[tuple[str, str]]:
-    """Subscriptions with their topics, those with the most ``rows`` first; of a system's own topics last."""
+def rank_subscriptions(rows: Mapping[tuple[str, str], int]) -> list[tuple[str, str]]:
+    """Sort subscriptions with their topics by ``rows``, most first; those of a system's own topics are last."""
     return sorted(rows, key=lambda pair: (pair[1].rpartition("/")[2].startswith("__"), -rows[pair], pair))
 
 
-def check_asked(path: Path, options: Options, subscriptions: Iterable[str], topics: Iterable[str]) -> None:
-    """That a source has the topic and subscription that are asked for, among those it tells of. Raises ``InputError``
-    naming those that it has."""
+def check_names_exist(path: Path, options: Options, subscriptions: Iterable[str], topics: Iterable[str]) -> None:
+    """Check that a source contains the requested topic and subscription. Raises ``InputError`` with the names that it
+    does contain."""
     for kind, names in (("topic", {*topics}), ("subscription", {*subscriptions})):
-        asked = getattr(options, kind)
-        if asked is not None and names and asked not in names:
-            raise InputError(f"{path}: nothing of {kind} {asked!r}{instead(kind, asked, names)}")
+        requested = getattr(options, kind)
+        if requested is not None and names and requested not in names:
+            raise InputError(
+                f"{path}: the source contains no row of {kind} {requested!r}{instead(kind, requested, names)}"
+            )

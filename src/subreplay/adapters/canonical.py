@@ -1,4 +1,4 @@
-"""What adapters make canonical rows with: topics, dates, times, bytes, and the table of them."""
+"""Conversions that adapters share: topic names, dates, times, bytes, and rows to canonical Arrow tables."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _PARTITION = re.compile(r"-partition-(\d+)$")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-def base_topic(topic: str) -> tuple[str, int]:
-    """A topic and its partition (-1 for none) from an internal topic's name."""
+def split_topic(topic: str) -> tuple[str, int]:
+    """Split the name of a topic or topic partition into the topic and the partition (-1 for none)."""
     found = _PARTITION.search(topic)
     return (topic[: found.start()], int(found[1])) if found else (topic, -1)
 
 
-def micros(nanos: int) -> int:
+def nanos_to_micros(nanos: int) -> int:
     return nanos // 1000
 
 
-def day(at: int) -> Any:
-    """The UTC date of a time in µs."""
+def utc_date(at: int) -> Any:
+    """Return the UTC date of a time in µs since 1970."""
     return (_EPOCH + timedelta(microseconds=at)).date()
 
 
-def encoded(text: str | None) -> bytes | None:
+def encode_text(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def to_table(name: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
-    """Rows as an Arrow table of the canonical schema, columns they lack being null."""
+def build_table(name: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
+    """Build an Arrow table of the canonical schema; columns that the rows lack are null."""
     return pa.Table.from_pylist(list(rows), schema=INPUTS[name])

@@ -1,4 +1,4 @@
-"""What a field of a recorded row may be: the contracts of the canonical columns, as types of pydantic models."""
+"""The contracts of the canonical columns as pydantic types, for the fields of recorded rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from subreplay.adapters.canonical import base_topic
+from subreplay.adapters.canonical import split_topic
 from subreplay.rows.model.contracts import (
     BATCH_INDEX,
     HAPPENED,
@@ -30,20 +30,20 @@ from subreplay.rows.model.contracts import (
 )
 
 
-def _legal(of: Numbers | Times, scale: Fraction = Fraction(1)) -> AfterValidator:
-    """That a number is in the range of its canonical column, of whose unit it counts ``scale``."""
-    least, most = math.ceil(of.least / scale), math.ceil((of.most + 1) / scale) - 1
+def _build_range_check(contract: Numbers | Times, scale: Fraction = Fraction(1)) -> AfterValidator:
+    """Build a check that a number is in the range of its canonical column. One is ``scale`` units of the column."""
+    least, most = math.ceil(contract.least / scale), math.ceil((contract.most + 1) / scale) - 1
 
     def check(value: int) -> int:
         if not least <= value <= most:
-            raise PydanticCustomError("contract", "{rule}", {"rule": of.rule, "remedy": of.remedy})
+            raise PydanticCustomError("contract", "{rule}", {"rule": contract.rule, "remedy": contract.remedy})
         return value
 
     return AfterValidator(check)
 
 
-def _partition_is_legal(topic: str) -> str:
-    if base_topic(topic)[1] > PARTITION.most:
+def _check_partition(topic: str) -> str:
+    if split_topic(topic)[1] > PARTITION.most:
         remedy = "correct the topic's name"
         raise PydanticCustomError("contract", "{rule}", {"rule": PARTITION.rule, "remedy": remedy})
     return topic
@@ -52,19 +52,19 @@ def _partition_is_legal(topic: str) -> str:
 _Strict = Field(strict=True)
 Natural = Annotated[int, Field(ge=0, le=LARGEST, strict=True)]
 Name = Annotated[str, Field(min_length=1)]
-TopicName = Annotated[Name, AfterValidator(_partition_is_legal)]
-Ledger = Annotated[int, _Strict, _legal(LEDGER)]
-Entry = Annotated[int, _Strict, _legal(OF_A_LEDGER)]
-BatchIndex = Annotated[int, _Strict, _legal(BATCH_INDEX)]
-Partition = Annotated[int, _Strict, _legal(PARTITION)]
-SequenceId = Annotated[int, _Strict, _legal(SEQUENCE_ID)]
-Size = Annotated[int, _Strict, _legal(SIZE)]
-Seq = Annotated[int, _Strict, _legal(SEQ)]
-RedeliveryCount = Annotated[int, _Strict, _legal(REDELIVERY_COUNT)]
-Priority = Annotated[int, _Strict, _legal(PRIORITY)]
-QueueSize = Annotated[int, _Strict, _legal(QUEUE_SIZE)]
-Slot = Annotated[int, _Strict, _legal(SLOT)]
-Nanos = Annotated[int, _Strict, _legal(HAPPENED, Fraction(1, 1_000))]
-NanosOrNever = Annotated[int, _Strict, _legal(MAY_HAPPEN, Fraction(1, 1_000))]
-Millis = Annotated[int, _Strict, _legal(HAPPENED, Fraction(1_000))]
-MillisOrNever = Annotated[int, _Strict, _legal(MAY_HAPPEN, Fraction(1_000))]
+TopicName = Annotated[Name, AfterValidator(_check_partition)]
+Ledger = Annotated[int, _Strict, _build_range_check(LEDGER)]
+Entry = Annotated[int, _Strict, _build_range_check(OF_A_LEDGER)]
+BatchIndex = Annotated[int, _Strict, _build_range_check(BATCH_INDEX)]
+Partition = Annotated[int, _Strict, _build_range_check(PARTITION)]
+SequenceId = Annotated[int, _Strict, _build_range_check(SEQUENCE_ID)]
+Size = Annotated[int, _Strict, _build_range_check(SIZE)]
+Seq = Annotated[int, _Strict, _build_range_check(SEQ)]
+RedeliveryCount = Annotated[int, _Strict, _build_range_check(REDELIVERY_COUNT)]
+Priority = Annotated[int, _Strict, _build_range_check(PRIORITY)]
+QueueSize = Annotated[int, _Strict, _build_range_check(QUEUE_SIZE)]
+Slot = Annotated[int, _Strict, _build_range_check(SLOT)]
+Nanos = Annotated[int, _Strict, _build_range_check(HAPPENED, Fraction(1, 1_000))]
+NanosOrNever = Annotated[int, _Strict, _build_range_check(MAY_HAPPEN, Fraction(1, 1_000))]
+Millis = Annotated[int, _Strict, _build_range_check(HAPPENED, Fraction(1_000))]
+MillisOrNever = Annotated[int, _Strict, _build_range_check(MAY_HAPPEN, Fraction(1_000))]

@@ -1,8 +1,8 @@
-"""Adapter ``kafka-text``: messages that Kafka's tools print.
+"""Adapter ``kafka-text``: messages that Kafka's command-line tools print.
 
-``kafka-console-consumer`` with ``print.timestamp``, ``print.partition`` and ``print.offset`` (one line a message, its
-fields apart by tabs), and ``kafka-dump-log --print-data-log`` (a line for each batch and each record). Both print keys
-as text. Lines of neither kind, such as the rest of a value with line breaks, are passed over.
+It reads two formats. ``kafka-console-consumer`` with ``print.timestamp``, ``print.partition`` and ``print.offset``
+prints one line per message with tabs between the fields. ``kafka-dump-log --print-data-log`` prints a line for each
+batch and each record. Both print keys as text. Other lines, such as the rest of a value with line breaks, are skipped.
 """
 
 from __future__ import annotations
@@ -20,10 +20,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.adapters.base import FileCount, Options, Reason, Rejected
-from subreplay.adapters.detect import Chosen, chosen
-from subreplay.adapters.files import head_of, lines_of
-from subreplay.adapters.streams import REJECTED, End, Known, Rows, Streamed, quarantine, size_of
+from subreplay.adapters.base import FileCount, Options, Reason, RejectedRow
+from subreplay.adapters.format_detection import SelectedFiles, select_files
+from subreplay.adapters.input_files import read_head, read_line_batches
+from subreplay.adapters.streams import (
+    REJECTED,
+    Rows,
+    SmallTables,
+    SourceStream,
+    StreamResult,
+    build_quarantine,
+    sum_file_sizes,
+)
 from subreplay.errors import InputError
 from subreplay.failures import describe_os_error
 from subreplay.hashing.profiles import LATEST_PROFILES
@@ -46,25 +54,26 @@ _RECORD: Final = (
     r"(?: key: (?P<key>.*?))?(?: payload: .*)?$"
 )
 _CONTROL: Final = r"^(?:\| )?offset: \d+ .* (?:endTxnMarker|controlType|SnapshotHeader|LeaderChange)"
-_SHOWN: Final = ("timestamp", "partition", "offset", "headers", "key", "value")
+_FIELD_NAMES: Final = ("timestamp", "partition", "offset", "headers", "key", "value")
 _COUNTS: Final = pa.schema([("file", pa.string()), ("rows", pa.int64()), ("others", pa.int64())])
 _TOPICS: Final = pa.schema([("topic", pa.string()), ("rows", pa.int64())])
 _POLICIES: Final = ("kafka.range", "kafka.cooperative_sticky")
-_NO_PLACE: Final = Reason("topic", "null", "a line `Dumping …/topic-partition/….log` stands before a record",
-                          "copy what kafka-dump-log prints from its beginning")  # fmt: skip
+_NO_PARTITION: Final = Reason("topic", "null", "a line `Dumping …/topic-partition/….log` must precede the record",
+                          "copy the output of kafka-dump-log from its first line")  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Console:
-    """How ``kafka-console-consumer`` prints: with this between the fields, with ``headers``, with a ``key``."""
+class ConsoleFormat:
+    """How ``kafka-console-consumer`` prints a message: the ``separator``, and whether ``headers`` and a ``key``
+    follow."""
 
     separator: str
     headers: bool
     key: bool
 
     @classmethod
-    def of(cls, text: str) -> Console | None:
-        """How the lines of a file are printed that begins so; None: they are not from there."""
+    def detect(cls, text: str) -> ConsoleFormat | None:
+        """Detect the format from the first bytes of a file, or return None where the tool did not print it."""
         found = [*_CONSOLE.finditer(text)]
         if not found:
             return None
@@ -76,7 +85,7 @@ class Console:
 
     @property
     def pattern(self) -> str:
-        """Of a line."""
+        """The regular expression of a line."""
         apart = re.escape(self.separator)
         parts = [_TIME, r"Partition:(?P<partition>\d{1,9})", r"Offset:(?P<offset>\d{1,18})"]
         parts += [rf"(?:(?:Delivery|Epoch):.*?{apart})*" + (rf".*?{apart}" if self.headers else "")]
@@ -85,133 +94,141 @@ class Console:
     @property
     def fields(self) -> str:
         """The names of the fields."""
-        return ", ".join(name for name in _SHOWN if getattr(self, name, True))
+        return ", ".join(name for name in _FIELD_NAMES if getattr(self, name, True))
 
 
-class _File(NamedTuple):
+class _TextFile(NamedTuple):
     path: Path
     name: str
     topic: str | None
 
 
-def assumed(path: Path) -> Options:
-    """What a first look goes by: the topic of what the console consumer printed is called as the first file."""
-    first = chosen(path, NAME, sure=True).mine[0]
-    return Options(topic=first.name.split(".")[0]) if Console.of(_begin(first)) is not None else Options()
+def assume_options(path: Path) -> Options:
+    """Assume the options for a first look: name the topic after the first file of the console consumer."""
+    first = select_files(path, NAME, certain=True).files[0]
+    return (
+        Options(topic=first.name.split(".")[0])
+        if ConsoleFormat.detect(_read_head_text(first)) is not None
+        else Options()
+    )
 
 
-def streamed(path: Path, options: Options) -> Streamed:
-    """How files of any size are read. Raises ``InputError`` where there is none, or their topic is not known."""
-    files = chosen(path, NAME, sure=True)
-    consoles = {each: console for each in files.mine if (console := Console.of(_begin(each))) is not None}
+def open_stream(path: Path, options: Options) -> SourceStream:
+    """Describe how to read files of any size. Raises ``InputError`` where there is no file, or the topic is unknown."""
+    files = select_files(path, NAME, certain=True)
+    consoles = {
+        each: console for each in files.files if (console := ConsoleFormat.detect(_read_head_text(each))) is not None
+    }
     if consoles and options.topic is None:
-        raise InputError(f"{next(iter(consoles))}: what kafka-console-consumer prints does not contain the topic; name "
-                         "it by --topic")  # fmt: skip
-    twice = _twice(files)
-    every = [each for each in files.mine if each not in twice]
-    parts = [_File(each, files.named(each), options.topic) for each in every]
-    notes = [f"fields of a line are taken for {fields}" for fields in sorted({c.fields for c in consoles.values()})]
-    notes += [f"{files.named(copy)} has the lines of {files.named(first)}, and counts once"
-              for copy, first in twice.items()]  # fmt: skip
-    return Streamed(
-        size_of(every), parts, _scanned, {"messages": MESSAGES, REJECTED: QUARANTINE},
-        {"counts": _COUNTS, "topics": _TOPICS}, (), partial(_concluded, path, options, [*notes, *files.notes]),
+        raise InputError(f"{next(iter(consoles))}: the output of kafka-console-consumer does not contain the topic. "
+                         "Name it with --topic")  # fmt: skip
+    duplicates = _find_duplicates(files)
+    every = [each for each in files.files if each not in duplicates]
+    parts = [_TextFile(each, files.relative_name(each), options.topic) for each in every]
+    notes = [f"the fields of a line are read as {fields}" for fields in sorted({c.fields for c in consoles.values()})]
+    notes += [f"{files.relative_name(copy)} has the same content as {files.relative_name(first)}, so it is read once"
+              for copy, first in duplicates.items()]  # fmt: skip
+    return SourceStream(
+        sum_file_sizes(every), parts, _scan_file, {"messages": MESSAGES, REJECTED: QUARANTINE},
+        {"counts": _COUNTS, "topics": _TOPICS}, (), partial(_build_result, path, options, [*notes, *files.notes]),
     )  # fmt: skip
 
 
-def _twice(files: Chosen) -> dict[Path, Path]:
-    """The files whose content another one has, too, each with the first that has it."""
-    sizes = Counter(each.stat().st_size for each in files.mine)
+def _find_duplicates(files: SelectedFiles) -> dict[Path, Path]:
+    """Find the files with the same content as an earlier file, each with that earlier file."""
+    sizes = Counter(each.stat().st_size for each in files.files)
     firsts: dict[str, Path] = {}
-    twice: dict[Path, Path] = {}
-    for each in files.mine:
+    duplicates: dict[Path, Path] = {}
+    for each in files.files:
         if sizes[each.stat().st_size] > 1:
             digest = hashlib.sha256()
             with each.open("rb") as file:
                 for block in iter(partial(file.read, 2**20), b""):
                     digest.update(block)
             if (first := firsts.setdefault(digest.hexdigest(), each)) != each:
-                twice[each] = first
-    return twice
+                duplicates[each] = first
+    return duplicates
 
 
-def _begin(path: Path) -> str:
+def _read_head_text(path: Path) -> str:
     try:
-        return head_of(path).decode(errors="replace")
+        return read_head(path).decode(errors="replace")
     except OSError as error:
         raise describe_os_error(error, path, "read") from error
 
 
-def _scanned(file: _File) -> Rows:
-    """The messages of a file, block after block."""
-    console = Console.of(_begin(file.path))
+def _scan_file(file: _TextFile) -> Rows:
+    """Read the messages of a file block by block."""
+    console = ConsoleFormat.detect(_read_head_text(file.path))
     place: tuple[str, str] | None = None
-    for part in lines_of(file.path, file.name):
-        if isinstance(part, Rejected):
-            yield REJECTED, quarantine([part._replace(table="messages")])
+    for part in read_line_batches(file.path, file.name):
+        if isinstance(part, RejectedRow):
+            yield REJECTED, build_quarantine([part._replace(table="messages")])
             yield "counts", pa.table({"file": [file.name], "rows": [1], "others": [0]})
             continue
         text = pc.utf8_rtrim(pc.fill_null(utf8_text(part["text"]).values, ""), "\r\n")
         if console is not None:
-            found, wrong = _printed(text, console, file)
+            found, wrong = _parse_console_lines(text, console, file)
         else:
-            found, wrong, place = _dumped(text, place, file)
-        rejected = [Rejected("messages", file.name, part["line"][i].as_py(), shortened(reason.value), (reason,))
+            found, wrong, place = _parse_dump_lines(text, place, file)
+        rejected = [RejectedRow("messages", file.name, part["line"][i].as_py(), shortened(reason.value), (reason,))
                     for i, reason in wrong]  # fmt: skip
         yield "messages", found
-        yield REJECTED, quarantine(rejected)
+        yield REJECTED, build_quarantine(rejected)
         others = part.num_rows - len(found) - len(rejected)
         yield "counts", pa.table({"file": [file.name], "rows": [part.num_rows], "others": [others]})
         yield "topics", found.group_by("topic").aggregate([([], "count_all")]).rename_columns(_TOPICS.names)
 
 
-Wrong = list[tuple[int, Reason]]
+_RejectedRows = list[tuple[int, Reason]]
 
 
-def _printed(text: pa.Array, console: Console, file: _File) -> tuple[pa.Table, Wrong]:
+def _parse_console_lines(text: pa.Array, console: ConsoleFormat, file: _TextFile) -> tuple[pa.Table, _RejectedRows]:
     found = pc.extract_regex(text, console.pattern)
     begins = pc.match_substring_regex(text, r"^(?:(?:CreateTime|LogAppendTime):|NO_TIMESTAMP\W)")
     fields = {name: pc.struct_field(found, name) for name in ("at", "partition", "offset", "value")}
     key = pc.struct_field(found, "key") if console.key else pa.nulls(len(text), pa.string())
     fields["key"] = pc.if_else(pc.equal(key, "null"), pa.scalar(None, pa.string()), key)
-    rows = np.flatnonzero(_mask(found.is_valid()))
-    broken = np.flatnonzero(_mask(begins) & ~_mask(found.is_valid()))
+    rows = np.flatnonzero(_to_mask(found.is_valid()))
+    broken = np.flatnonzero(_to_mask(begins) & ~_to_mask(found.is_valid()))
     remedy = "print every message with the same properties of kafka-console-consumer"
-    rule = f"a line has the fields {console.fields}"
-    wrong = [(i, Reason("line", _length(text[i]), rule, remedy)) for i in broken.tolist()]
+    rule = f"a line must have the fields {console.fields}"
+    wrong = [(i, Reason("line", _describe_length(text[i]), rule, remedy)) for i in broken.tolist()]
     size = pc.binary_length(fields.pop("value").cast(pa.binary())).cast(pa.int64())
     columns = fields | {"size": size, "topic": pa.repeat(file.topic or "", len(text))}
-    return _messages(columns, rows, wrong)
+    return _build_messages(columns, rows, wrong)
 
 
-def _dumped(
-    text: pa.Array, place: tuple[str, str] | None, file: _File
-) -> tuple[pa.Table, Wrong, tuple[str, str] | None]:
+def _parse_dump_lines(
+    text: pa.Array, place: tuple[str, str] | None, file: _TextFile
+) -> tuple[pa.Table, _RejectedRows, tuple[str, str] | None]:
     dumped = pc.extract_regex(text, _FILE)
     found = pc.extract_regex(text, _RECORD)
-    known = _mask(found.is_valid()) & ~_mask(pc.match_substring_regex(text, _CONTROL))
+    small = _to_mask(found.is_valid()) & ~_to_mask(pc.match_substring_regex(text, _CONTROL))
     names, partitions = (
         pa.concat_arrays([pa.array([before], pa.string()), pc.struct_field(dumped, name)])
         for name, before in zip(("topic", "partition"), place or (None, None), strict=True)
     )
-    latest = np.maximum.accumulate(np.where(_mask(dumped.is_valid()), np.arange(1, len(text) + 1), 0))
+    latest = np.maximum.accumulate(np.where(_to_mask(dumped.is_valid()), np.arange(1, len(text) + 1), 0))
     topic, partition = names.take(pa.array(latest)), partitions.take(pa.array(latest))
-    mine = known & (_mask(pc.equal(topic, file.topic).fill_null(True)) if file.topic else True)
-    rows = np.flatnonzero(mine & _mask(topic.is_valid()))
-    wrong: Wrong = [(i, _NO_PLACE) for i in np.flatnonzero(known & ~_mask(topic.is_valid())).tolist()]
-    key_size, size = (_numbers(pc.struct_field(found, name)) for name in ("key_size", "size"))
+    wanted = small & (_to_mask(pc.equal(topic, file.topic).fill_null(True)) if file.topic else True)
+    rows = np.flatnonzero(wanted & _to_mask(topic.is_valid()))
+    wrong: _RejectedRows = [(i, _NO_PARTITION) for i in np.flatnonzero(small & ~_to_mask(topic.is_valid())).tolist()]
+    key_size, size = (_parse_numbers(pc.struct_field(found, name)) for name in ("key_size", "size"))
     none = pa.array(key_size < 0)
     key = pc.if_else(none, pa.scalar(None, pa.string()), pc.struct_field(found, "key"))
     columns = {name: pc.struct_field(found, name) for name in ("at", "offset")}
     columns |= {"partition": partition, "topic": topic, "key": key, "size": pa.array(np.maximum(size, 0))}
-    made, wrong = _messages(columns, rows, wrong)
+    made, wrong = _build_messages(columns, rows, wrong)
     last = int(latest[-1]) if len(latest) else 0
     return made, wrong, (names[last].as_py(), partitions[last].as_py()) if names[last].is_valid else None
 
 
-def _messages(columns: dict[str, pa.Array], rows: NDArray[np.int64], wrong: Wrong) -> tuple[pa.Table, Wrong]:
-    """The messages of ``rows`` that fit the contract, and why the others do not."""
-    at, partition, offset = (_numbers(columns[name]) for name in ("at", "partition", "offset"))
+def _build_messages(
+    columns: dict[str, pa.Array], rows: NDArray[np.int64], wrong: _RejectedRows
+) -> tuple[pa.Table, _RejectedRows]:
+    """Build the messages of ``rows`` that fit the contract, and the reasons of the others."""
+    at, partition, offset = (_parse_numbers(columns[name]) for name in ("at", "partition", "offset"))
     for name, values, legal in (
         ("publish_time", at * 1_000, HAPPENED), ("partition", partition, PARTITION), ("entry", offset, ENTRY),
     ):  # fmt: skip
@@ -227,48 +244,56 @@ def _messages(columns: dict[str, pa.Array], rows: NDArray[np.int64], wrong: Wron
         "batch_index": pa.array(np.full(len(rows), -1, np.int32)),
         "key": columns["key"].take(take).cast(pa.binary()), "publish_time": time, "size": columns["size"].take(take),
     }  # fmt: skip
-    nothing = pa.array(np.zeros(len(rows), np.int8))  # nulls of a struct whose fields are none are not to be cast
+    nothing = pa.array(np.zeros(len(rows), np.int8))  # Arrow cannot cast nulls of a struct without fields
     filled = [made[f.name] if f.name in made else pa.array([None], f.type).take(nothing) for f in MESSAGES]
     return pa.table(filled, schema=MESSAGES), sorted(wrong, key=lambda each: each[0])
 
 
-def _mask(values: pa.Array) -> NDArray[np.bool_]:
+def _to_mask(values: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(values.to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _numbers(texts: pa.Array) -> NDArray[np.int64]:
-    """Texts of digits as numbers; nothing is -1."""
+def _parse_numbers(texts: pa.Array) -> NDArray[np.int64]:
+    """Parse texts of digits as integers; an empty text is -1."""
     filled = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
     return np.asarray(filled.cast(pa.int64()).fill_null(-1), np.int64)
 
 
-def _length(text: pa.Scalar) -> str:
+def _describe_length(text: pa.Scalar) -> str:
     return f"({len(text.as_py()):,} characters)"
 
 
-def _members() -> list[dict[str, str]]:
+def _build_members() -> list[dict[str, str]]:
     return [{"consumer": f"c{number}"} for number in range(1, 5)]
 
 
-def _concluded(path: Path, options: Options, notes: list[str], known: Known, lost: Counter[str]) -> End:
+def _build_result(
+    path: Path, options: Options, notes: list[str], small: SmallTables, quarantined: Counter[str]
+) -> StreamResult:
     topics = Counter[str]()
-    for row in known["topics"].to_pylist():
+    for row in small["topics"].to_pylist():
         topics[row["topic"]] += row["rows"]
     if not topics:
-        raise InputError(f"{path}: no message of topic {options.topic!r}" if options.topic else f"{path}: no message; "
-                         "print records with kafka-dump-log --print-data-log")  # fmt: skip
+        raise InputError(
+            f"{path}: the files contain no message of topic {options.topic!r}. Check --topic"
+            if options.topic
+            else f"{path}: the files contain no message. Print records with kafka-dump-log --print-data-log"
+        )
     first = max(sorted(topics), key=lambda name: topics[name])
     counts = Counter[str](), Counter[str]()
-    for row in known["counts"].to_pylist():
+    for row in small["counts"].to_pylist():
         counts[0][row["file"]] += row["rows"]
         counts[1][row["file"]] += row["others"]
-    by_file = tuple(FileCount(name, rows, lost[name], counts[1][name]) for name, rows in sorted(counts[0].items()))
+    by_file = tuple(
+        FileCount(name, rows, quarantined[name], counts[1][name]) for name, rows in sorted(counts[0].items())
+    )
     run: dict[str, Any] = {
         "subscription": {"name": "sub", "topic": first, "policy": _POLICIES[0], "profile": LATEST_PROFILES["kafka"]},
         "scenarios": [
-            {"name": policy, "policy": policy, "profile": LATEST_PROFILES["kafka"], "members": _members()}
+            {"name": policy, "policy": policy, "profile": LATEST_PROFILES["kafka"], "members": _build_members()}
             for policy in _POLICIES
         ],
     }
     others = tuple(("sub", name) for name in sorted(topics) if name != first)
-    return End({}, by_file, run, others, ("there are messages only: the members of the scenarios are made up", *notes))
+    note = "the source contains messages only, so the members of the scenarios are made up"
+    return StreamResult({}, by_file, run, others, (note, *notes))

@@ -1,8 +1,9 @@
-"""A source of any size: its files are read one by one, and what they hold is folded as streams of sorted rows.
+"""Read a source of any size file by file, and fold its content as streams of sorted rows.
 
-An adapter says how as a ``Streamed``: what a file holds, then stage by stage what belongs together, in which order, and
-what is made of it. Everything is a pure function over Arrow batches, which an engine runs (``pipeline.sources``). A
-stage that computes by whole groups finds the same however the stream is cut.
+An adapter describes this as a ``SourceStream``: what one file contains, and the stages that follow. Each stage names
+the rows that belong together, their order and the function that folds them. Every function is pure and works on Arrow
+batches; an engine runs them (``pipeline.sources``). A stage that works on whole groups returns the same result however
+the stream is cut.
 """
 
 from __future__ import annotations
@@ -19,45 +20,46 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.adapters.base import FileCount, Rejected
+from subreplay.adapters.base import FileCount, RejectedRow
 from subreplay.failures import describe_os_error
 from subreplay.rows.model.tables import QUARANTINE
 from subreplay.rows.sorted_blocks import Order, grouped, with_groups
 
 Rows: TypeAlias = Iterator[tuple[str, pa.Table]]
-"""Rows, each table with its kind."""
-Shape: TypeAlias = Mapping[str, pa.Schema]
+"""Tables, each with its kind."""
+Schemas: TypeAlias = Mapping[str, pa.Schema]
 """The columns of each kind of rows."""
-Known: TypeAlias = Mapping[str, pa.Table]
-"""What all earlier stages made known, by kind."""
+SmallTables: TypeAlias = Mapping[str, pa.Table]
+"""The small tables that all earlier stages produced, by kind."""
 Batches: TypeAlias = Iterable[pa.RecordBatch]
 
 REJECTED: Final = "rejected"
-"""The kind of rows in quarantine (``QUARANTINE``)."""
+"""The kind of quarantined rows (``QUARANTINE``)."""
 COUNTED: Final = "counted"
-"""The kind of counts: of the rows of each other kind, and of those in quarantine by file."""
+"""The kind of row counts: rows of each other kind, and quarantined rows by file."""
 _COUNTS: Final = pa.schema([("kind", pa.string()), ("file", pa.string()), ("rows", pa.int64())])
 
 
 class Stage(NamedTuple):
-    """Makes ``rows`` of any number, and what is ``known`` to the stages after it, which is small.
+    """A stage that produces ``rows`` of any number, and small tables (``small``) that later stages can use.
 
-    ``fold`` is given what is known, and makes the function of a stream. The stream is the rows of kind ``of`` in which
-    a column has a value (``only``), with ``GROUP``: those with the same values in columns ``by`` together, in the order
-    of columns ``then``, which are whole numbers. It may have a part of all groups only.
+    ``fold`` receives the small tables of earlier stages and returns the function that folds a stream. The stream has
+    the rows of kind ``input_kind``, with column ``GROUP``. ``where`` keeps only rows with that value in that column.
+    Rows with equal values in the columns ``group_by`` arrive together, in the order of the integer columns
+    ``order_by``. A stream may contain only some of the groups.
     """
 
-    fold: Callable[[Known], Callable[[Batches], Rows]]
-    rows: Shape
-    known: Shape
-    of: str
-    by: tuple[str, ...]
-    then: tuple[str, ...]
-    only: tuple[str, str] | None = None
+    fold: Callable[[SmallTables], Callable[[Batches], Rows]]
+    rows: Schemas
+    small: Schemas
+    input_kind: str
+    group_by: tuple[str, ...]
+    order_by: tuple[str, ...]
+    where: tuple[str, str] | None = None
 
 
-class End(NamedTuple):
-    """What is told at the end: tables that are small, and the parts of ``base.Told``."""
+class StreamResult(NamedTuple):
+    """The result of a source: its small tables, and the parts of ``base.SourceSummary``."""
 
     tables: Mapping[str, pa.Table]
     counts: tuple[FileCount, ...]
@@ -67,139 +69,147 @@ class End(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Streamed:
-    """How a source is read, of which the files have ``size`` bytes. ``scan`` reads one of its ``parts``, and gives
-    ``rows`` and what is ``known``; ``stages`` follow. Rows of a kind may come from several of them. Kinds that are
-    named as a canonical table are that table. ``end`` is given what is known, and how many rows are rejected, by
-    file."""
+class SourceStream:
+    """How to read a source. Its files have ``size`` bytes in total.
+
+    ``scan`` reads one of the ``parts`` and produces ``rows`` and small tables (``small``); the ``stages`` follow.
+    Several of them may produce rows of the same kind. A kind with the name of a canonical table is that table.
+    ``finish`` receives the small tables and the number of rejected rows by file.
+    """
 
     size: int
     parts: Sequence[Any]
     scan: Callable[[Any], Rows]
-    rows: Shape
-    known: Shape
+    rows: Schemas
+    small: Schemas
     stages: tuple[Stage, ...]
-    end: Callable[[Known, Counter[str]], End]
+    finish: Callable[[SmallTables, Counter[str]], StreamResult]
 
 
-class Flow(NamedTuple):
-    """The rows that a stage wants, as output ``name`` of those before it: rows of kind ``of`` in which a column has a
-    value (``only``), those alike in columns ``by`` together, in ``order``."""
+class StageInput(NamedTuple):
+    """The rows that a stage reads: output ``name`` of the tasks before it.
+
+    They are rows of kind ``input_kind`` that pass ``where``. Rows with equal values in ``group_by`` come together, in
+    ``order``.
+    """
 
     name: str
-    of: str
-    only: tuple[str, str] | None
-    by: tuple[str, ...]
+    input_kind: str
+    where: tuple[str, str] | None
+    group_by: tuple[str, ...]
     order: Order
 
-    def take(self, rows: pa.Table) -> pa.Table:
-        """Its rows among others of its kind, with their groups."""
-        mine = rows if self.only is None else rows.filter(pc.equal(rows[self.only[0]], self.only[1]))
-        return with_groups(mine, self.by)
+    def select_rows(self, rows: pa.Table) -> pa.Table:
+        """Select the input rows among others of their kind, and add their groups."""
+        selected = rows if self.where is None else rows.filter(pc.equal(rows[self.where[0]], self.where[1]))
+        return with_groups(selected, self.group_by)
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a task does: it makes rows of its batches, counts them, and gives those that later stages want to the
-    ``flows`` into them."""
+class StageTask:
+    """The work of one task: make rows from its batches, count them, and route them to the ``inputs`` of later
+    stages."""
 
     make: Callable[[Batches], Rows]
-    rows: Shape
-    known: Shape
-    flows: tuple[Flow, ...]
+    rows: Schemas
+    small: Schemas
+    inputs: tuple[StageInput, ...]
 
     @property
     def outputs(self) -> dict[str, pa.Schema | Order]:
-        """The kinds of its rows."""
-        wanted = {flow.of for flow in self.flows}
-        left = {kind: schema for kind, schema in self.rows.items() if kind not in wanted}
-        return {**left, **self.known, COUNTED: _COUNTS} | {flow.name: flow.order for flow in self.flows}
+        """The schema or order of each kind of rows that this task writes."""
+        wanted = {stage_input.input_kind for stage_input in self.inputs}
+        unused = {kind: schema for kind, schema in self.rows.items() if kind not in wanted}
+        return {**unused, **self.small, COUNTED: _COUNTS} | {each.name: each.order for each in self.inputs}
 
     def __call__(self, batches: Batches) -> Iterator[tuple[str, pa.RecordBatch]]:
-        wanted = {flow.of for flow in self.flows}
+        wanted = {stage_input.input_kind for stage_input in self.inputs}
         for kind, made in self.make(batches):
-            rows = made.cast((self.rows if kind in self.rows else self.known)[kind])
-            for flow in self.flows:
-                if flow.of == kind:
-                    yield from ((flow.name, batch) for batch in flow.take(rows).to_batches())
+            rows = made.cast((self.rows if kind in self.rows else self.small)[kind])
+            for stage_input in self.inputs:
+                if stage_input.input_kind == kind:
+                    yield from ((stage_input.name, batch) for batch in stage_input.select_rows(rows).to_batches())
             if kind not in wanted:
                 yield from ((kind, batch) for batch in rows.to_batches())
             if kind in self.rows and len(rows):
-                yield from ((COUNTED, batch) for batch in _counts(kind, rows).to_batches())
+                yield from ((COUNTED, batch) for batch in _count_rows(kind, rows).to_batches())
 
 
-def size_of(files: Iterable[Path]) -> int:
-    """The bytes of files. Raises ``EnvironmentFailed`` where one cannot be looked at."""
+def sum_file_sizes(files: Iterable[Path]) -> int:
+    """Return the total bytes of files. Raises ``EnvironmentFailed`` where a file cannot be inspected."""
     try:
         return sum(path.stat().st_size for path in files)
     except OSError as error:
         raise describe_os_error(error, error.filename, "read") from error
 
 
-def flows_of(source: Streamed) -> list[Flow]:
-    """What the stages of a source want, by their number."""
+def list_stage_inputs(source: SourceStream) -> list[StageInput]:
+    """List the rows that the stages of a source read, by stage number."""
     schemas = dict(source.rows)
     found = []
     for number, stage in enumerate(source.stages):
-        order = grouped(schemas[stage.of], stage.then)
-        found.append(Flow(f"to_{number}", stage.of, stage.only, stage.by, order))
+        order = grouped(schemas[stage.input_kind], stage.order_by)
+        found.append(StageInput(f"to_{number}", stage.input_kind, stage.where, stage.group_by, order))
         schemas.update(stage.rows)
     return found
 
 
-def scanning(source: Streamed, flows: Sequence[Flow]) -> Work:
-    """The work that reads parts (of ``NUMBERS``)."""
-    return Work(
-        partial(read_parts, tuple(source.parts), source.scan), source.rows, source.known, _into(flows, source.rows)
+def plan_scan(source: SourceStream, inputs: Sequence[StageInput]) -> StageTask:
+    """Plan the task that reads parts (``PART_NUMBERS``)."""
+    return StageTask(
+        partial(read_parts, tuple(source.parts), source.scan),
+        source.rows,
+        source.small,
+        _select_inputs(inputs, source.rows),
     )
 
 
-def folding(stage: Stage, known: Known, later: Sequence[Flow]) -> Work:
-    """The work of a stage on the rows that it wants, in order."""
-    return Work(stage.fold(known), stage.rows, stage.known, _into(later, stage.rows))
+def plan_stage(stage: Stage, small: SmallTables, later: Sequence[StageInput]) -> StageTask:
+    """Plan the task of a stage that folds its sorted input rows."""
+    return StageTask(stage.fold(small), stage.rows, stage.small, _select_inputs(later, stage.rows))
 
 
-def _into(flows: Sequence[Flow], rows: Shape) -> tuple[Flow, ...]:
-    return tuple(flow for flow in flows if flow.of in rows)
+def _select_inputs(inputs: Sequence[StageInput], rows: Schemas) -> tuple[StageInput, ...]:
+    return tuple(stage_input for stage_input in inputs if stage_input.input_kind in rows)
 
 
-NUMBERS: Final = pa.schema([pa.field("part", pa.int32(), nullable=False)])
-"""Parts of a source, by their numbers."""
+PART_NUMBERS: Final = pa.schema([pa.field("part", pa.int32(), nullable=False)])
+"""The schema of part numbers: each is the index of a part of a source."""
 
 
-def number_rows(parts: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """The numbers of parts as ``NUMBERS``."""
-    yield pa.RecordBatch.from_pydict({"part": [*parts]}, NUMBERS)
+def number_parts(parts: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """Yield the numbers of parts as one batch (``PART_NUMBERS``)."""
+    yield pa.RecordBatch.from_pydict({"part": [*parts]}, PART_NUMBERS)
 
 
 def read_parts(parts: Sequence[Any], read: Callable[[Any], Rows], numbers: Batches) -> Rows:
-    """What reading those of some parts gives whose ``NUMBERS`` a task has."""
+    """Read the parts whose ``PART_NUMBERS`` a task received."""
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             yield from read(parts[number])
 
 
-def as_batches(rows: Rows, shape: Shape) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Rows as batches of the columns of their kind."""
+def split_into_batches(rows: Rows, shape: Schemas) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Split tables into batches with the columns of their kind."""
     for kind, table in rows:
         yield from ((kind, batch) for batch in table.cast(shape[kind]).to_batches())
 
 
-def split_parts(
-    parts: Sequence[Any], read: Callable[[Any], Rows], shape: Shape, numbers: Batches
+def read_part_batches(
+    parts: Sequence[Any], read: Callable[[Any], Rows], shape: Schemas, numbers: Batches
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """What reading those of some parts gives whose ``NUMBERS`` a task has, as batches."""
-    return as_batches(read_parts(parts, read, numbers), shape)
+    """Read the parts whose ``PART_NUMBERS`` a task received, as batches."""
+    return split_into_batches(read_parts(parts, read, numbers), shape)
 
 
-def _counts(kind: str, table: pa.Table) -> pa.Table:
+def _count_rows(kind: str, table: pa.Table) -> pa.Table:
     by = table.select(["file"]) if kind == REJECTED else pa.table({"file": pa.nulls(len(table), pa.string())})
     sums = by.group_by("file").aggregate([([], "count_all")])
     return pa.table([pa.repeat(kind, len(sums)), *sums.columns], schema=_COUNTS)
 
 
-def totals(counts: Iterable[pa.Table]) -> tuple[Counter[str], Counter[str]]:
-    """The rows of each kind, and those in quarantine by file."""
+def sum_counts(counts: Iterable[pa.Table]) -> tuple[Counter[str], Counter[str]]:
+    """Sum the rows of each kind, and the quarantined rows by file."""
     kinds, lost = Counter[str](), Counter[str]()
     for row in (row for table in counts for row in table.to_pylist()):
         kinds[row["kind"]] += row["rows"]
@@ -208,14 +218,14 @@ def totals(counts: Iterable[pa.Table]) -> tuple[Counter[str], Counter[str]]:
     return kinds, lost
 
 
-def quarantine(rejected: Iterable[Rejected]) -> pa.Table:
-    """Rejected rows as rows of table ``quarantine``."""
+def build_quarantine(rejected: Iterable[RejectedRow]) -> pa.Table:
+    """Build table ``quarantine`` from rejected rows."""
     rows = [row._asdict() | {"reasons": [reason._asdict() for reason in row.reasons]} for row in rejected]
     return pa.Table.from_pylist(rows, schema=QUARANTINE)
 
 
-def changes(rows: pa.Table, by: Sequence[str]) -> NDArray[np.bool_]:
-    """Between which neighbours any of these columns differs: one less than rows."""
+def find_changes(rows: pa.Table, by: Sequence[str]) -> NDArray[np.bool_]:
+    """Mark the neighbouring rows that differ in any of these columns: one value fewer than rows."""
     found = np.zeros(max(len(rows) - 1, 0), np.bool_)
     for name in by:
         values = rows[name].combine_chunks()

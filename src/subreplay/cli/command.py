@@ -175,7 +175,7 @@ class _NoPandas(MetaPathFinder):
             sys.meta_path.remove(finder)
 
 
-def open_engine_for(run: RunConfig, meanwhile: str | None = None) -> Engine:
+def open_engine_for(run: RunConfig, meanwhile: str | None = None, jobs: int | None = None) -> Engine:
     """Open the engine of a run, which the caller closes; an interruption of the command cancels the engine's work.
 
     While Spark starts, a thread imports the module ``meanwhile``, which needs the engine next.
@@ -185,7 +185,7 @@ def open_engine_for(run: RunConfig, meanwhile: str | None = None) -> Engine:
     choice = choose_engine(run)
     if choice.engine == "local":
         _NoPandas.hide_pandas()
-    engine = open_engine(run, choice, lambda options: _start_session(options, meanwhile))
+    engine = open_engine(run, choice, lambda options: _start_session(options, meanwhile), jobs)
     interruption.cancel_with(engine.interrupt)
     _show_log_path()
     if terminal.verbose:

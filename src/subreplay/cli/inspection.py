@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from subreplay import failures
-from subreplay.adapters.source.mistakes import in_words
+from subreplay.adapters.source.quarantine_reasons import describe_reason
 from subreplay.config.live import LIVE
 from subreplay.errors import InputError
 from subreplay.hashing.profiles import get_latest_profile
 from subreplay.reports.formatting import format_count, format_percent, format_plural
 
 if TYPE_CHECKING:
-    from subreplay.adapters.source.overview import Held
+    from subreplay.adapters.source.table_overview import MessageOverview
     from subreplay.pipeline.inspection import Look, Together
 
 MOST_REASONS: Final = 5
@@ -75,10 +75,10 @@ def _format_counts(rows: int, valid: int) -> str:
 
 def _format_reasons(why: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for reason in why[:MOST_REASONS]:
-        yield f"  quarantined: {format_plural(reason['count'], 'row')}: {in_words(reason)}"
+        yield f"  quarantined: {format_plural(reason['count'], 'row')}: {describe_reason(reason)}"
 
 
-def _describe_messages(held: Held) -> Iterator[str]:
+def _describe_messages(held: MessageOverview) -> Iterator[str]:
     yield f"messages: {_format_counts(held.rows, held.valid)}"
     yield from _format_reasons(held.why)
     if held.copies:

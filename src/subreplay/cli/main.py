@@ -83,6 +83,10 @@ def audit(
         list[str] | None,
         typer.Option("--only", help="Of `subscriptions` those whose name or topic matches; may be repeated."),
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, max=1024, help="Processes of the local engine; one a core by default."),
+    ] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -91,15 +95,15 @@ def audit(
     terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json)
     run = load_run(config_file, _day(date, day_before), tables, out_dir, engine=engine)
     if run.subscriptions is not None:
-        return _audit_several(run, only or [])
+        return _audit_several(run, only or [], jobs)
     if only:
         raise ConfigError(f"{config_file}: --only selects some of `subscriptions`, which the run does not set")
-    return _run("audit", run)
+    return _run("audit", run, jobs)
 
 
-def _audit_several(run: RunConfig, only: Sequence[str]) -> int:
+def _audit_several(run: RunConfig, only: Sequence[str], jobs: int | None) -> int:
     log.open(Path(run.output.report))
-    with open_engine_for(run, meanwhile="subreplay.pipeline.subscriptions") as engine:
+    with open_engine_for(run, meanwhile="subreplay.pipeline.subscriptions", jobs=jobs) as engine:
         from subreplay.pipeline import subscriptions
 
         found = subscriptions.audit(engine, run, terminal.progress, only)
@@ -164,9 +168,9 @@ def _apply_preset(run: RunConfig, preset: str | None, consumers: int) -> RunConf
     return run if preset is None else presets.apply_preset(run, preset, consumers)
 
 
-def _run(kind: Literal["audit", "whatif"], run: RunConfig) -> int:
+def _run(kind: Literal["audit", "whatif"], run: RunConfig, jobs: int | None = None) -> int:
     log.open(Path(run.output.report))
-    with open_engine_for(run, meanwhile="subreplay.pipeline.story") as engine:
+    with open_engine_for(run, meanwhile="subreplay.pipeline.story", jobs=jobs) as engine:
         from subreplay.pipeline import story
 
         work = story.audit if kind == "audit" else story.whatif

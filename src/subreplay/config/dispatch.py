@@ -9,7 +9,7 @@ from pydantic import AliasChoices, Field, model_validator
 
 from subreplay.config.fields import INT_31, INT_63, Duration, Model, parse_duration
 from subreplay.rows.model.rows import Consumer
-from subreplay.simulation.pulsar.broker.dispatch_rules import Settings
+from subreplay.simulation.pulsar.broker.dispatch_rules import DispatchSettings
 from subreplay.simulation.pulsar.consumer_model import ConsumerModel, OnFailure, Prediction
 from subreplay.simulation.pulsar.service_model import Fixed, LogNormal, PerByte
 from subreplay.simulation.pulsar.service_model import Service as ServiceModel
@@ -197,9 +197,9 @@ class Dispatch(Model):
         )
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> DispatchSettings:
         """The broker's settings."""
-        return Settings(
+        return DispatchSettings(
             max_unacked_per_consumer=self.max_unacked_per_consumer,
             max_unacked_per_subscription=self.max_unacked_per_subscription,
             look_ahead_per_consumer=self.look_ahead_per_consumer,

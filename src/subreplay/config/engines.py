@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 from subreplay.adapters import ADAPTERS
-from subreplay.adapters.source.text_files import is_text
+from subreplay.adapters.source.text_files import is_text_format
 from subreplay.config.live import LIVE
 from subreplay.config.run import RunConfig, Schema
 from subreplay.config.traffic import INFERRED, InputTable
@@ -70,7 +70,7 @@ def _explain_need_of_spark(table: InputTable) -> str | None:
         return f"a table of a catalog ({table.table})"
     if _SCHEME.match(str(table.path)):
         return f"in a store ({table.path})"
-    if table.from_ in ADAPTERS or table.format in _COLUMNAR or is_text(table.format, table.text_options):
+    if table.from_ in ADAPTERS or table.format in _COLUMNAR or is_text_format(table.format, table.text_options):
         return None
     if table.format in ("csv", "json"):
         return f"{table.format} with options that only Spark supports ({', '.join(table.options)})"

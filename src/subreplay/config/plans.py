@@ -11,16 +11,23 @@ from subreplay.hashing.producer_routing import get_default_scheme
 from subreplay.rows.model.partitioners import Part
 from subreplay.rows.model.rows import MembershipEvent, Scope
 from subreplay.semantics.timelines.consumer_aliases import assign_aliases
-from subreplay.whatif.message_assignment import Plan
-from subreplay.whatif.scenario import PlannedMember, on_partitions, plan, planned_events, recorded, silence
-from subreplay.whatif.traffic.producer_rerouting import ProducerRouting
+from subreplay.whatif.message_assignment import ScenarioPlan
+from subreplay.whatif.scenario import (
+    PlannedMember,
+    build_plan,
+    build_planned_events,
+    build_recorded_events,
+    copy_to_partitions,
+    find_silence,
+)
+from subreplay.whatif.traffic.producer_rerouting import PartitionRouting
 
 Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 
 
 def build_routing(
     config: RunConfig, scenario: AnyScenario, events: Events, parts: tuple[Part, ...] = ()
-) -> ProducerRouting | None:
+) -> PartitionRouting | None:
     """Return how producers choose partitions under a scenario; None if they choose as recorded.
 
     ``parts`` describes the recorded producers as the messages show them. It applies if the run names no scheme.
@@ -41,10 +48,10 @@ def build_scenario_events(config: RunConfig, scenario: AnyScenario, events: Even
     """
     routing = build_routing(config, scenario, events)
     if routing is not None:
-        events = on_partitions(events, routing.partitions)
+        events = copy_to_partitions(events, routing.partitions)
     if scenario.members == "recorded":
-        silent = silence(config.subscription.make_policy(), scenario.make_policy())
-        return {scope: recorded(mine, silent) for scope, mine in events.items()}
+        silent = find_silence(config.subscription.make_policy(), scenario.make_policy())
+        return {scope: build_recorded_events(mine, silent) for scope, mine in events.items()}
     members = [
         PlannedMember(
             m.consumer,
@@ -60,10 +67,10 @@ def build_scenario_events(config: RunConfig, scenario: AnyScenario, events: Even
         for m in scenario.members
         if isinstance(m, Member)
     ]
-    return {scope: planned_events(members, scope, start) for scope in events}
+    return {scope: build_planned_events(members, scope, start) for scope in events}
 
 
-def build_plans(config: RunConfig, events: Events | None) -> list[Plan]:
+def build_plans(config: RunConfig, events: Events | None) -> list[ScenarioPlan]:
     """Return every plan of a run: with recorded membership ``events`` the recorded plan, then the scenarios.
 
     Configured members of a scenario join at time 0.
@@ -71,9 +78,11 @@ def build_plans(config: RunConfig, events: Events | None) -> list[Plan]:
     aliased = (
         {} if events is None else {scope: tuple(assign_aliases(mine, assumed=True)) for scope, mine in events.items()}
     )
-    found = [] if events is None else [plan(RECORDED, config.subscription.make_policy(), aliased)]
+    found = [] if events is None else [build_plan(RECORDED, config.subscription.make_policy(), aliased)]
     topic = config.subscription.topic or "persistent://public/default/topic"
     scopes: Events = events or {Scope(topic): ()}
     for scenario in config.scenarios:
-        found.append(plan(scenario.name, scenario.make_policy(), build_scenario_events(config, scenario, scopes, 0)))
+        found.append(
+            build_plan(scenario.name, scenario.make_policy(), build_scenario_events(config, scenario, scopes, 0))
+        )
     return found

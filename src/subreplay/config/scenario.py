@@ -17,7 +17,7 @@ from subreplay.hashing.profiles import LATEST_PROFILES, get_rule
 from subreplay.semantics.policies import list_option_names, make_policy
 from subreplay.semantics.policies.base import Policy
 from subreplay.simulation.kafka.simulation_parameters import SIMULATED
-from subreplay.whatif.traffic.producer_rerouting import Keyless, ProducerRouting
+from subreplay.whatif.traffic.producer_rerouting import Keyless, PartitionRouting
 from subreplay.whatif.traffic.retention import Retention
 
 Slot = Annotated[int, Field(ge=0, le=INT_31)]
@@ -105,7 +105,7 @@ class AnyScenario(Model):
         """Whether its producers choose other partitions than the recorded ones did."""
         return any(setting is not None for setting in (self.partitions, self.hashing, self.keyless))
 
-    def routing(self, partitions: int, scheme: str) -> ProducerRouting | None:
+    def routing(self, partitions: int, scheme: str) -> PartitionRouting | None:
         """Return how its producers choose partitions; None if they choose as the recorded ones did.
 
         ``partitions`` and ``scheme`` apply where the scenario sets no number of partitions and no hashing scheme.
@@ -113,7 +113,7 @@ class AnyScenario(Model):
         if not self.is_rerouted:
             return None
         kafka = self.policy.startswith("kafka.")
-        return ProducerRouting(
+        return PartitionRouting(
             self.partitions or partitions,
             self.hashing or scheme,
             self.keyless or ("sticky" if kafka else "round robin"),

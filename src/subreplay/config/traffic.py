@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, model_validator
 
 from subreplay.adapters import ADAPTERS, Options
-from subreplay.adapters.source.mapping import parse
-from subreplay.adapters.source.presets import PRESETS
+from subreplay.adapters.source.column_mapping import parse_mapping
+from subreplay.adapters.source.source_presets import PRESETS
 from subreplay.config import live
 from subreplay.config.fields import CatalogName, Folder, Model
 from subreplay.config.live import LIVE, Option
@@ -58,7 +58,7 @@ class InputTable(Model, defer_build=False):
             raise ValueError(f"options: only {' and '.join(LIVE)} take references to secrets; write plain values")
         if self.from_ in ADAPTERS:
             try:
-                ADAPTERS[self.from_].check(self.adapter_options)
+                ADAPTERS[self.from_].check_options(self.adapter_options)
             except ConfigError as error:
                 raise ValueError(str(error)) from error
             return self
@@ -70,7 +70,7 @@ class InputTable(Model, defer_build=False):
     @property
     def adapter_options(self) -> Options:
         """The options of its file adapter. Raises ``ConfigError`` for an unknown option or an illegal value."""
-        return Options.of(**self.text_options)
+        return Options.parse(**self.text_options)
 
     @property
     def text_options(self) -> dict[str, str]:
@@ -134,7 +134,7 @@ class Traffic(Model):
             if table.ranked is not None and name != "membership":
                 raise ValueError(f"{name}: only a membership contains priority levels (ranked)")
             try:
-                parse({"columns": table.columns, "values": table.values}, name)
+                parse_mapping({"columns": table.columns, "values": table.values}, name)
             except ConfigError as error:
                 raise ValueError(str(error)) from error
         return self

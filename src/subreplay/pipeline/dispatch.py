@@ -29,29 +29,29 @@ from subreplay.rows.sorted_blocks import BY_POSITION
 from subreplay.simulation.pulsar.dispatcher_choice import ignores_delays
 from subreplay.simulation.pulsar.service_model import Empirical, Fixed, Service
 from subreplay.whatif import dispatch_sums, recorded_service_times, wait_sums
-from subreplay.whatif.dispatch_replay import PREDICTED, Predictor, Simulation
-from subreplay.whatif.dispatch_sums import SumReceived, SumReplay, WiderWindows, log_output
-from subreplay.whatif.group_replay import GroupPredictor, GroupSimulation, retold
+from subreplay.whatif.dispatch_replay import PREDICTED, DispatchPredictor, DispatchScenario
+from subreplay.whatif.dispatch_sums import SumReceived, SumReplay, WidenWindows, name_log_output
+from subreplay.whatif.group_replay import GroupPredictor, GroupSimulation, build_recorded_plan
 from subreplay.whatif.grouped_sums import Rows
-from subreplay.whatif.message_assignment import Plan
+from subreplay.whatif.message_assignment import ScenarioPlan
 from subreplay.whatif.replay_rows import (
     CONSUMED,
     PUBLISHED,
     REPLAYED,
-    Cumulative,
-    MessagesToReplay,
+    CumulativeAcks,
+    OrderReadyRecords,
     PredictDispatch,
     PredictGroups,
-    ReadyRecords,
+    SplitMessages,
 )
-from subreplay.whatif.scenario import group_events
+from subreplay.whatif.scenario import find_group_events
 from subreplay.whatif.wait_sums import SumWaits
 
 MOST_BLOCKED: Final = 12
 PREDICTED_AUDITED: Final = pa.schema([*AUDITED, pa.field("scenario", pa.string())])
 
 
-def dispatch_asked(source: Source, plans: Sequence[Plan]) -> str:
+def dispatch_asked(source: Source, plans: Sequence[ScenarioPlan]) -> str:
     """Which scenarios are replayed, and how much each is, in words; empty where none is."""
     asked = [p for s, p in zip(source.config.scenarios, plans, strict=True) if s.dispatch is not None]
     consumers = [len({consumer.label for consumer in p.consumers}) for p in asked]
@@ -60,7 +60,7 @@ def dispatch_asked(source: Source, plans: Sequence[Plan]) -> str:
     return ", ".join(told) + each if told else ""
 
 
-def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigures, ...]:
+def replay_dispatch(source: Source, plans: Sequence[ScenarioPlan]) -> tuple[DispatchFigures, ...]:
     """Replay the dispatch of the scenarios that ask for it; writes tables ``predicted`` and ``predicted_audited``.
 
     The rules judge predicted deliveries as they judge observed ones.
@@ -83,10 +83,10 @@ def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigu
     found, ends = _sums(source, counting, parts)
     changes = _rows(parts, "changes").to_pylist()
     as_replayed = {
-        name: retold(group, [row for row in changes if row["scenario"] == name])
+        name: build_recorded_plan(group, [row for row in changes if row["scenario"] == name])
         for name, group in groups.scenarios.items()
     }
-    logs = {name: [part[log_output(number)] for part in parts] for number, name in enumerate(counting.scenarios)}
+    logs = {name: [part[name_log_output(number)] for part in parts] for number, name in enumerate(counting.scenarios)}
     judged = _judge(source, {s.name: as_replayed.get(s.name, p) for s, _, p in asked}, messages, logs)
     return tuple(
         DispatchFigures(
@@ -105,12 +105,12 @@ def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigu
     )
 
 
-def _dispatchers(source: Source, plans: Sequence[Plan], recorded: Service) -> Predictor:
+def _dispatchers(source: Source, plans: Sequence[ScenarioPlan], recorded: Service) -> DispatchPredictor:
     """What is assumed of the scenarios whose partitions have a dispatcher each."""
     start, width = source.extent["first"], source.width
-    return Predictor(
+    return DispatchPredictor(
         {
-            s.name: Simulation(p, s.dispatch.prediction(recorded, start, width), s.dispatch.settings)
+            s.name: DispatchScenario(p, s.dispatch.prediction(recorded, start, width), s.dispatch.settings)
             for s, p in zip(source.config.scenarios, plans, strict=True)
             if isinstance(s, Scenario) and s.dispatch is not None
         },
@@ -118,7 +118,7 @@ def _dispatchers(source: Source, plans: Sequence[Plan], recorded: Service) -> Pr
     )
 
 
-def _groups(source: Source, plans: Sequence[Plan], recorded: Service) -> GroupPredictor:
+def _groups(source: Source, plans: Sequence[ScenarioPlan], recorded: Service) -> GroupPredictor:
     """What is assumed of the scenarios with a Kafka group."""
     start, width = source.extent["first"], source.width
     return GroupPredictor(
@@ -126,7 +126,7 @@ def _groups(source: Source, plans: Sequence[Plan], recorded: Service) -> GroupPr
             s.name: GroupSimulation(
                 s.name,
                 p.policy,
-                group_events(build_scenario_events(source.config, s, source.events, start)),
+                find_group_events(build_scenario_events(source.config, s, source.events, start)),
                 tuple(p.timelines),
                 s.dispatch.parameters(recorded, start, width),
             )
@@ -136,20 +136,20 @@ def _groups(source: Source, plans: Sequence[Plan], recorded: Service) -> GroupPr
     )
 
 
-def _cumulative(section: Dispatch | None) -> Cumulative:
+def _cumulative(section: Dispatch | None) -> CumulativeAcks:
     """Whether consumers acknowledge cumulatively, as the run supposes."""
     if section is None:
-        return Cumulative()
+        return CumulativeAcks()
     others = {name: consumers.cumulative for name, consumers in section.others.items()}
-    return Cumulative(section.consumers.cumulative, others)
+    return CumulativeAcks(section.consumers.cumulative, others)
 
 
 def _replays(
-    source: Source, dispatchers: Predictor, groups: GroupPredictor
+    source: Source, dispatchers: DispatchPredictor, groups: GroupPredictor
 ) -> tuple[Dataset, list[tuple[Dataset, Step]]]:
     """Messages as rows of the log; and messages in the orders in which they are replayed, with the steps that do so."""
     scenarios, of_groups = tuple(dispatchers.scenarios), tuple(groups.scenarios)
-    step = MessagesToReplay(scenarios, bool(of_groups))
+    step = SplitMessages(scenarios, bool(of_groups))
     rows, replays = source.messages.split(step, step.outputs), list[tuple[Dataset, Step]]()
     if scenarios:
         messages = source.engine.sorted([rows["replayed"]], REPLAYED)
@@ -157,7 +157,7 @@ def _replays(
     if of_groups:
         topics = tuple(sorted({scope.topic for group in groups.scenarios.values() for scope in group.scopes}))
         published = source.engine.sorted([rows["published"]], PUBLISHED)
-        ready = published.map(ReadyRecords(of_groups, topics), CONSUMED.schema)
+        ready = published.map(OrderReadyRecords(of_groups, topics), CONSUMED.schema)
         replays.append((source.engine.sorted([ready], CONSUMED), PredictGroups(groups, topics)))
     return rows["log"], replays
 
@@ -175,7 +175,7 @@ class _PredictAndSum:
 
 def _replay(messages: Dataset, step: Step, counting: SumReplay, new: NewRows) -> Mapping[str, Dataset]:
     """What comes of one look at the predicted rows, which are written."""
-    logs = {log_output(number): BY_POSITION for number in range(len(counting.scenarios))}
+    logs = {name_log_output(number): BY_POSITION for number in range(len(counting.scenarios))}
     return messages.split(_PredictAndSum(step, counting), {**counting.outputs, "predicted": new, **logs})
 
 
@@ -190,14 +190,14 @@ def _sums(
     engine, last = source.engine, counting.last_published
 
     def added(name: str, *more: pa.Table) -> Rows:
-        return dispatch_sums.SUMS[name].rows(_rows(parts, name), *more)
+        return dispatch_sums.SUMS[name].build_rows(_rows(parts, name), *more)
 
     outcomes = added("outcomes")
     ends = {
         name: max([last, *(row["last"] or 0 for row in outcomes if row["scenario"] == name)])
         for name in counting.scenarios
     }
-    wider = WiderWindows(dispatch_sums.wide_windows(source.width, ends, source.extent["first"], WINDOWS))
+    wider = WidenWindows(dispatch_sums.choose_window_widths(source.width, ends, source.extent["first"], WINDOWS))
     taken = [part["taken"].map(wider, dispatch_sums.TAKEN.schema).table() for part in parts]
     received = engine.sorted([part["received"] for part in parts], dispatch_sums.RECEIVED)
     first_received = SumReceived(counting.scenarios, counting.ticks)
@@ -206,15 +206,15 @@ def _sums(
     outputs = {"longest": wait_sums.LONGEST, "counted": wait_sums.COUNTED}
     longest, counted = (rows.table() for rows in waits.split(SumWaits(MOST_BLOCKED), outputs).values())
     found = {
-        "taken": dispatch_sums.taken_rows(*taken),
+        "taken": dispatch_sums.build_taken_rows(*taken),
         "pending": added("pending"),
         "latencies": added("latencies", received.map(first_received, dispatch_sums.LATENCIES.schema).table()),
         "backlog": added("backlog"),
         "held": added("held"),
-        "waits": wait_sums.wait_rows(wait_sums.BY_HOLDER, longest, counted, MOST_BLOCKED),
-        "hash_waits": wait_sums.wait_rows(wait_sums.BY_PLACE, longest, counted, MOST_BLOCKED),
-        "drains": dispatch_sums.drain_rows(
-            _rows(parts, "drains"), slots.map(dispatch_sums.hottest_slots, dispatch_sums.DRAINS.schema).table()
+        "waits": wait_sums.build_wait_rows(wait_sums.BY_HOLDER, longest, counted, MOST_BLOCKED),
+        "hash_waits": wait_sums.build_wait_rows(wait_sums.BY_PLACE, longest, counted, MOST_BLOCKED),
+        "drains": dispatch_sums.build_drain_rows(
+            _rows(parts, "drains"), slots.map(dispatch_sums.find_hottest_slots, dispatch_sums.DRAINS.schema).table()
         ),
         "outcomes": outcomes,
     }
@@ -222,7 +222,7 @@ def _sums(
 
 
 def _judge(
-    source: Source, scenarios: Mapping[str, Plan], messages: Dataset, logs: Mapping[str, Sequence[Dataset]]
+    source: Source, scenarios: Mapping[str, ScenarioPlan], messages: Dataset, logs: Mapping[str, Sequence[Dataset]]
 ) -> dict[str, Figures]:
     """What the rules find in the predicted deliveries of each scenario; writes table ``predicted_audited``."""
     config = source.config
@@ -237,7 +237,7 @@ def _judge(
     return found
 
 
-def _figures(source: Source, plan: Plan, judge: Judge, log: Dataset, scenario: str, new: NewRows) -> Figures:
+def _figures(source: Source, plan: ScenarioPlan, judge: Judge, log: Dataset, scenario: str, new: NewRows) -> Figures:
     config, subscription = source.config, source.config.subscription.name
     judged = log.split(
         _JudgePredicted(JudgeRows(judge, subscription), scenario),
@@ -293,7 +293,7 @@ def _added(adding: AddingUp, rows: pa.Table) -> pa.Table:
     return adding.together()
 
 
-def _judge_of(plan: Plan, terms: Terms, section: Dispatch | None, words: KeyWords, dates: bool) -> Judge:
+def _judge_of(plan: ScenarioPlan, terms: Terms, section: Dispatch | None, words: KeyWords, dates: bool) -> Judge:
     dispatchers = {}
     for scope, timeline in plan.timelines.items():
         queues = (
@@ -306,13 +306,13 @@ def _judge_of(plan: Plan, terms: Terms, section: Dispatch | None, words: KeyWord
 def _recorded_times(source: Source) -> Empirical:
     """Service times as recorded. Raises ``ConfigError`` where there are none."""
     outputs = {"times": recorded_service_times.TIMES, "counted": recorded_service_times.COUNTED}
-    found = source.deliveries.split(recorded_service_times.service_times, outputs)
+    found = source.deliveries.split(recorded_service_times.measure_service_times, outputs)
     count = sum(found["counted"].table()["count"].to_pylist())
     if not count:
         raise ConfigError("service: model recorded needs recorded deliveries with acknowledgements, and there are none")
     times = source.engine.sorted([found["times"]], recorded_service_times.TIMES)
     ranked = times.map(
-        recorded_service_times.TimesAt(recorded_service_times.ranks_of(count)), recorded_service_times.RANKED
+        recorded_service_times.SelectRanks(recorded_service_times.list_ranks(count)), recorded_service_times.RANKED
     ).table()
     at = dict(zip(*(ranked[name].to_pylist() for name in ("rank", "us")), strict=True))
-    return Empirical(tuple(us * 1_000.0 for us in recorded_service_times.quantiles(count, at)))
+    return Empirical(tuple(us * 1_000.0 for us in recorded_service_times.interpolate_quantiles(count, at)))

@@ -14,7 +14,7 @@ from typing_extensions import TypeIs
 from subreplay.config.engines import EngineChoice, select_engine
 from subreplay.config.run import RunConfig, Spark
 from subreplay.engine.interface import Engine
-from subreplay.errors import EnvironmentFailed
+from subreplay.errors import ConfigError, EnvironmentFailed
 from subreplay.failures import EXTRA
 
 if TYPE_CHECKING:
@@ -78,13 +78,23 @@ def engine_of_frames(frames: Mapping[str, DataFrame]) -> Engine:
     return SparkEngine(next(iter(frames.values())).sparkSession)
 
 
-def open_engine(run: RunConfig, choice: EngineChoice, start: Callable[[Spark], SparkSession] | None = None) -> Engine:
+def open_engine(
+    run: RunConfig,
+    choice: EngineChoice,
+    start: Callable[[Spark], SparkSession] | None = None,
+    jobs: int | None = None,
+) -> Engine:
     """The engine that was chosen for a run; of Spark with the session that ``start`` gives, else the one that fits
-    where the program runs."""
+    where the program runs; of this machine with so many processes (``jobs``), else one a core. Raises ``ConfigError``
+    where Spark is to have so many."""
+    if jobs is not None and choice.engine != "local":
+        raise ConfigError(
+            f"--jobs {jobs}: this run needs Spark, because {choice.reason}; set spark.master to local[{jobs}]"
+        )
     if choice.engine == "local":
         from subreplay.engine.local.engine import LocalEngine
 
-        return LocalEngine()
+        return LocalEngine(jobs)
     from subreplay.engine.spark.engine import SparkEngine
     from subreplay.engine.spark.session import open_session
 

@@ -15,7 +15,7 @@ from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.pipeline.input_tables import Given
 from subreplay.rows.model.words import has_dates
 from subreplay.semantics.timelines.event_text import describe_event
-from subreplay.whatif.message_assignment import Plan
+from subreplay.whatif.message_assignment import ScenarioPlan
 
 
 def explain_key(run: RunConfig, key: str, engine: Callable[[], Engine], given: Given | None = None) -> Iterator[str]:
@@ -42,7 +42,7 @@ def _recorded(run: RunConfig, engine: Callable[[], Engine], given: Given | None)
     return statistics_of(inputs, look_at(inputs, log=False), None).events
 
 
-def _plan_lines(plan: Plan, hash32: int) -> Iterator[str]:
+def _plan_lines(plan: ScenarioPlan, hash32: int) -> Iterator[str]:
     policy = plan.policy
     hashes = np.array([hash32], np.uint32)
     slots = policy.compute_slots(hashes)

@@ -14,6 +14,7 @@ from subreplay.pipeline.input_tables import Table
 from subreplay.pipeline.table_values import distinct_values
 from subreplay.rows.conditions import ALL
 from subreplay.rows.model.held import instead
+from subreplay.rows.scan.distinct import COUNTED, add_counts, count_rows
 
 MOST: Final = 10_000
 """Subscriptions, each on each topic, of one run."""
@@ -22,13 +23,14 @@ MOST: Final = 10_000
 @dataclass(frozen=True)
 class SubscriptionRun:
     """The run of one subscription on one topic, as if a run file had named it; None: ``failure`` says why there is
-    none. ``owner`` answers for it."""
+    none. ``owner`` answers for it, ``deliveries`` are how many rows it has."""
 
     name: str
     topic: str
     owner: str
     config: RunConfig | None
     failure: SubreplayError | None = None
+    deliveries: int = 0
 
     @property
     def where(self) -> dict[str, str]:
@@ -43,11 +45,13 @@ def find_subscriptions(
     of the patterns ``only``, where there are any; also entries that name a subscription which the tables do not have.
 
     Raises ``NoMatchingRows`` where there is none, ``ConfigError`` where there are too many."""
-    pairs: set[tuple[str, str]] = set()
-    for table in ("membership", "deliveries"):
-        found = distinct_values(tables[table].where(ALL), ("subscription", "topic"), MOST + 1)
-        pairs |= {(name, topic) for name, topic in found if name and topic}
-    runs = [*_matching(config, sorted(pairs)), *_missing(config, pairs)]
+    counted = tables["deliveries"].where(ALL).select(COUNTED.names[:2]).map(count_rows, COUNTED).table()
+    rows = add_counts([counted]).drop_null().to_pylist()
+    pairs = {(row["subscription"], row["topic"]): int(row["count"]) for row in rows}
+    for pair in distinct_values(tables["membership"].where(ALL), COUNTED.names[:2], MOST + 1):
+        pairs.setdefault((pair[0], pair[1]), 0)
+    pairs = {(name, topic): count for (name, topic), count in sorted(pairs.items()) if name and topic}
+    runs = [*_matching(config, pairs), *_missing(config, {*pairs})]
     chosen = tuple(run for run in runs if not only or _is_among(run, only))
     if len(chosen) > MOST:
         raise ConfigError(
@@ -64,16 +68,16 @@ def _is_among(run: SubscriptionRun, only: Iterable[str]) -> bool:
     return any(fnmatchcase(run.name, each) or fnmatchcase(run.topic, each) for each in only)
 
 
-def _matching(config: RunConfig, pairs: Iterable[tuple[str, str]]) -> Iterator[SubscriptionRun]:
-    for name, topic in pairs:
+def _matching(config: RunConfig, pairs: Mapping[tuple[str, str], int]) -> Iterator[SubscriptionRun]:
+    for (name, topic), count in pairs.items():
         entry = next((entry for entry in config.subscriptions or () if entry.matches(name, topic)), None)
         if entry is not None:
-            yield _run(config, entry, name, topic)
+            yield _run(config, entry, name, topic, count)
 
 
-def _run(config: RunConfig, entry: SubscriptionEntry, name: str, topic: str) -> SubscriptionRun:
+def _run(config: RunConfig, entry: SubscriptionEntry, name: str, topic: str, count: int) -> SubscriptionRun:
     try:
-        return SubscriptionRun(name, topic, entry.owner, config.of_entry(entry, name, topic))
+        return SubscriptionRun(name, topic, entry.owner, config.of_entry(entry, name, topic), deliveries=count)
     except ConfigError as error:
         return SubscriptionRun(name, topic, entry.owner, None, error)
 

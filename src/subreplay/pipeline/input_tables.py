@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from subreplay.adapters import ADAPTERS, Options
-from subreplay.adapters.source.canonical_rows import CORRUPT, CanonicalRows
-from subreplay.adapters.source.convert import HIDDEN
-from subreplay.adapters.source.plan import Plan
-from subreplay.adapters.source.presets import plan_of
+from subreplay.adapters.source.canonical_rows import CORRUPT_COLUMN, CanonicalRows
+from subreplay.adapters.source.mapping_plan import MappingPlan
+from subreplay.adapters.source.row_conversion import HIDDEN_COLUMNS
+from subreplay.adapters.source.source_presets import build_plan
 from subreplay.audit.input_statistics import INGEST_TABLE
 from subreplay.config.live import LIVE
 from subreplay.config.run import RunConfig
@@ -123,8 +123,10 @@ class Sources:
     ) -> Table:
         if asked is None or not asked.is_mapped:
             return _of_our_columns(name, rows, location)
-        plan = _plan(asked, pa.schema([f for f in rows.schema if f.name not in (*HIDDEN, CORRUPT)]), name, key)
-        if plan.by_path and not set(HIDDEN) & {*rows.schema.names}:
+        plan = _plan(
+            asked, pa.schema([f for f in rows.schema if f.name not in (*HIDDEN_COLUMNS, CORRUPT_COLUMN)]), name, key
+        )
+        if plan.uses_path and not set(HIDDEN_COLUMNS) & {*rows.schema.names}:
             if source is None:
                 raise ConfigError(
                     "the path of a file tells something only of a source that is given by path, not by table"
@@ -170,8 +172,8 @@ def _of_our_columns(name: str, rows: Dataset, location: str) -> Table:
     return Table(select, frozenset(INPUTS[name].names) - {*columns.names})
 
 
-def _plan(asked: InputTable, theirs: pa.Schema, name: str, key: str) -> Plan:
+def _plan(asked: InputTable, theirs: pa.Schema, name: str, key: str) -> MappingPlan:
     try:
-        return plan_of(asked.mapping, theirs, name)
+        return build_plan(asked.mapping, theirs, name)
     except (ConfigError, InputError) as error:
         raise type(error)(f"{key}: {error}") from error

@@ -14,16 +14,21 @@ from typing import Any, Final
 import pyarrow as pa
 from pydantic import ValidationError
 
-from subreplay.adapters.detect import unread
-from subreplay.adapters.source.answers import Answered, answered
-from subreplay.adapters.source.contents import Contents
-from subreplay.adapters.source.convert import FILE, HIDDEN
-from subreplay.adapters.source.file_formats import detect_format, require_format
-from subreplay.adapters.source.overview import SHAPE, Held, Overview, held
-from subreplay.adapters.source.presets import plan_of
-from subreplay.adapters.source.receive_logs import Recognised, member_list, policy_of, receive_log
-from subreplay.adapters.source.recognise import BY_NAME, CANONICAL, Candidate, recognise
-from subreplay.adapters.source.text_files import csv_options
+from subreplay.adapters.format_detection import explain_unsupported_file
+from subreplay.adapters.source.answered_questions import AnsweredCandidate, answer_questions
+from subreplay.adapters.source.file_formats import detect_table_format, require_format
+from subreplay.adapters.source.receive_logs import (
+    RecognisedFile,
+    infer_log_policy,
+    recognise_member_list,
+    recognise_receive_log,
+)
+from subreplay.adapters.source.row_conversion import FILE_COLUMN, HIDDEN_COLUMNS
+from subreplay.adapters.source.sample_contents import SampleContents
+from subreplay.adapters.source.source_presets import build_plan
+from subreplay.adapters.source.source_recognition import BY_NAME, CANONICAL, Candidate, list_candidates
+from subreplay.adapters.source.table_overview import OVERVIEW_SCHEMAS, MessageOverview, OverviewStep, combine_sums
+from subreplay.adapters.source.text_files import detect_csv_options
 from subreplay.audit.needs import Need, describe_needs
 from subreplay.audit.rules.registry import find_missing_needs, find_rule_statuses
 from subreplay.config import live
@@ -60,8 +65,8 @@ class Look:
     """What was found, and what the rows hold; ``held`` is None while something is open."""
 
     source: InputTable
-    answer: Answered
-    held: Held | None
+    answer: AnsweredCandidate
+    held: MessageOverview | None
 
     @property
     def candidate(self) -> Candidate:
@@ -86,7 +91,7 @@ def source_of(location: str, form: str | None) -> InputTable:
     options = {"header": "true"} if form == "csv" else {}
     if form == "csv" and not remote:
         require_format(Path(location), form)
-        options = csv_options(Path(location))
+        options = detect_csv_options(Path(location))
     return _valid({"path": location, "format": form, "options": options}, location)
 
 
@@ -129,7 +134,7 @@ def _nothing_tells(path: Path | None) -> str:
     """Why the format of a path is not known."""
     if path is not None and path.is_dir() and next(_files(path), None) is None:
         return "no file there; name a file, or a folder of files"
-    if path is not None and (why := unread(path)) is not None:
+    if path is not None and (why := explain_unsupported_file(path)) is not None:
         return why
     known = ", ".join(sorted({*_ENDINGS.values(), "delta"}))
     return (f"cannot detect the format. Pass --format ({known}), or export JSON, one object a message: `kcat -J` for "
@@ -139,7 +144,7 @@ def _nothing_tells(path: Path | None) -> str:
 def _format_of(path: Path) -> str | None:
     """The format of a local file or folder, by what is in it."""
     if path.is_file():
-        return _by_ending(path) or detect_format(path)
+        return _by_ending(path) or detect_table_format(path)
     if (path / "_delta_log").is_dir():
         return "delta"
     if (path / "metadata").is_dir() and any((path / "metadata").glob("*.metadata.json")):
@@ -191,7 +196,7 @@ def _looked_at(engine: Engine, source: InputTable, rows: Dataset) -> Look:
     if not contents.rows.num_rows:
         columns = f"; its columns are {', '.join(schema.names)}" if schema.names else ""
         raise InputError(f"{location} has no rows{columns}: export it again with its messages, or name another file")
-    candidates = recognise(schema, names, contents)
+    candidates = list_candidates(schema, names, contents)
     others = [each for each in candidates if each.table != "messages" and each.fits]
     messages = [each for each in candidates if each.table == "messages"]
     if others and not any(each.fits for each in messages):
@@ -212,7 +217,7 @@ class Beside:
     """A file beside the messages: what it is taken for, and how many of its rows are valid."""
 
     source: InputTable
-    found: Recognised
+    found: RecognisedFile
     rows: int
     valid: int
     why: tuple[dict[str, Any], ...]
@@ -233,18 +238,20 @@ def look_at_files(engine: Engine, locations: Sequence[str], form: str | None = N
     sources = {location: source_of(location, form) for location in locations}
     opened = {location: _opened(engine, source) for location, source in sources.items()}
     every = {location: _contents(rows) for location, rows in opened.items()}
-    members = {location: found for location, each in every.items() if (found := member_list(each, None)) is not None}
+    members = {
+        location: found for location, each in every.items() if (found := recognise_member_list(each, None)) is not None
+    }
     others = [location for location in every if location not in members]
     answers = {location: _answered(every[location], sources[location], []) for location in others}
     logs = {
         location: {
             other: found
             for other in others
-            if other != location and (found := receive_log(every[other], answers[location], None)) is not None
+            if other != location and (found := recognise_receive_log(every[other], answers[location], None)) is not None
         }
         for location in others
     }
-    alone = [location for location in others if receive_log(every[location], None, None) is None]
+    alone = [location for location in others if recognise_receive_log(every[location], None, None) is None]
     messages = [location for location in alone or others if len(logs[location]) == len(others) - 1]
     if len(messages) != 1 or len(others) > 2 or len(members) > 1:
         what = "; ".join(
@@ -258,23 +265,23 @@ def look_at_files(engine: Engine, locations: Sequence[str], form: str | None = N
     beside, policy = list[Beside](), None
     for loc in every:
         if loc in members:
-            taken = member_list(every[loc], topic)
+            taken = recognise_member_list(every[loc], topic)
         else:
-            taken = receive_log(every[loc], answer, topic) if loc != mine else None
+            taken = recognise_receive_log(every[loc], answer, topic) if loc != mine else None
         if taken is not None:
             beside.append(_beside(engine, opened[loc], sources[loc], taken))
         if taken is not None and taken.table == "deliveries":
-            policy = policy_of(every[loc], taken, every[mine], answer)
+            policy = infer_log_policy(every[loc], taken, every[mine], answer)
     return Together(look, tuple(beside), policy)
 
 
-def _answered(contents: Contents, source: InputTable, names: Sequence[str]) -> Answered:
+def _answered(contents: SampleContents, source: InputTable, names: Sequence[str]) -> AnsweredCandidate:
     """What a source is taken for as messages, with what some of its rows answer."""
-    candidates = recognise(contents.rows.schema, names, contents)
+    candidates = list_candidates(contents.rows.schema, names, contents)
     messages = [each for each in candidates if each.table == "messages"]
     best = messages[0] if messages else Candidate(BY_NAME, "messages", {}, _UNKNOWN)
     name = (source.table or Path(source.location).name.split(".")[0]).split(".")[-1]
-    return answered(best, contents, name)
+    return answer_questions(best, contents, name)
 
 
 def _opened(engine: Engine, source: InputTable, files: bool = False) -> Dataset:
@@ -289,35 +296,35 @@ def _opened(engine: Engine, source: InputTable, files: bool = False) -> Dataset:
 
 def _columns(rows: Dataset) -> pa.Schema:
     """The columns of a source without those that stand beside the records of text files."""
-    return pa.schema([column for column in rows.schema if column.name not in HIDDEN])
+    return pa.schema([column for column in rows.schema if column.name not in HIDDEN_COLUMNS])
 
 
-def _contents(rows: Dataset) -> Contents:
+def _contents(rows: Dataset) -> SampleContents:
     """What columns contain, as far as the first rows show it."""
-    return Contents(rows.select(_columns(rows).names).table(SAMPLE))
+    return SampleContents(rows.select(_columns(rows).names).table(SAMPLE))
 
 
-def _beside(engine: Engine, rows: Dataset, source: InputTable, found: Recognised) -> Beside:
+def _beside(engine: Engine, rows: Dataset, source: InputTable, found: RecognisedFile) -> Beside:
     """A file beside the messages, with its rows counted."""
     given = InputTable.model_validate(found.section | source.model_dump(by_alias=True, exclude_defaults=True))
     held = _held(engine, rows, given, found.table)
     return Beside(given, found, held.rows, held.valid, held.why)
 
 
-def _held(engine: Engine, rows: Dataset, given: InputTable, table: str) -> Held:
+def _held(engine: Engine, rows: Dataset, given: InputTable, table: str) -> MessageOverview:
     """What the rows of an input table hold, once they are in our columns."""
     columns = _columns(rows)
     if given.is_mapped:
-        plan = plan_of(given.mapping, columns, table)
-        if plan.by_path and FILE not in rows.schema.names:
+        plan = build_plan(given.mapping, columns, table)
+        if plan.uses_path and FILE_COLUMN not in rows.schema.names:
             rows = _opened(engine, given, files=True)
-        read = [*plan.read, *(name for name in HIDDEN if name in rows.schema.names)]
-        overview = Overview(table, given.location, columns, given.mapping)
+        read = [*plan.read, *(name for name in HIDDEN_COLUMNS if name in rows.schema.names)]
+        overview = OverviewStep(table, given.location, columns, given.mapping)
     else:
         read = [name for name in INPUTS[table].names if name in columns.names]
-        overview = Overview(table, given.location, columns, None)
-    found = rows.select(read or columns.names[:1]).split(overview, SHAPE)
-    return held({name: each.table() for name, each in found.items()})
+        overview = OverviewStep(table, given.location, columns, None)
+    found = rows.select(read or columns.names[:1]).split(overview, OVERVIEW_SCHEMAS)
+    return combine_sums({name: each.table() for name, each in found.items()})
 
 
 def run_of(found: Look) -> dict[str, Any]:

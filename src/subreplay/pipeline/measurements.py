@@ -52,7 +52,7 @@ def fitted_sample(engine: Engine, messages: Dataset, deliveries: Dataset, most: 
     columns = {"messages": delivery_sample.MESSAGE_COLUMNS, "deliveries": delivery_sample.DELIVERY_COLUMNS}
     for name, rows in (("messages", messages), ("deliveries", deliveries)):
         there = rows.select([column for column in columns[name] if column in rows.schema.names])
-        sampled.append(there.map(delivery_sample.Sampled(name, every), delivery_sample.SAMPLED.schema))
+        sampled.append(there.map(delivery_sample.SampleRows(name, every), delivery_sample.SAMPLED.schema))
     in_groups = engine.sorted(sampled, delivery_sample.SAMPLED)
-    times = in_groups.map(delivery_sample.delivery_times, delivery_sample.TIMES).table()
+    times = in_groups.map(delivery_sample.join_delivery_times, delivery_sample.TIMES).table()
     return in_order(times, *delivery_sample.ORDER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow.compute as pc
 
-from subreplay.adapters.source.canonical_rows import BY_TIME, numbered, split_for_numbers
+from subreplay.adapters.source.canonical_rows import BY_TIME, number_messages, split_for_numbers
 from subreplay.engine.interface import Dataset, Engine
 from subreplay.rows.model.tables import LOG
 from subreplay.rows.scan.copies import COPIES, split_copies
@@ -16,7 +16,7 @@ def number_by_time(engine: Engine, messages: Dataset) -> Dataset:
     times, in each topic partition."""
     outputs = messages.split(split_for_numbers, {"messages": BY_TIME, "others": messages.schema})
     in_order = engine.sorted([outputs["messages"]], BY_TIME)
-    return engine.together([in_order.map(numbered, messages.schema), outputs["others"]])
+    return engine.together([in_order.map(number_messages, messages.schema), outputs["others"]])
 
 
 def without_copies(engine: Engine, messages: Dataset) -> tuple[Dataset, int]:

@@ -30,7 +30,7 @@ def detected(source: Source) -> Partitioners | None:
         if profile is None and not any(scenario.is_rerouted for scenario in source.config.scenarios):
             return None
         if profile is not None:
-            found = detect(producer_rerouting.seen(profile), partitions, likely)
+            found = detect(producer_rerouting.build_sightings(profile), partitions, likely)
             if found.settled or not found.keyed:
                 return found if found.keyed else None
     rows = source.messages_with_earlier().select(_SEEN).map(sightings, SIGHTINGS).table()

@@ -24,14 +24,32 @@ from subreplay.rows.model.partitioners import Partitioners
 from subreplay.semantics.policies import make_policy
 from subreplay.simulation.pulsar.service_model import Empirical
 from subreplay.simulation.pulsar.service_model import Service as ServiceModel
-from subreplay.whatif.planning.capacity import Fit, mean_work
-from subreplay.whatif.planning.planning_traffic import Traffic
-from subreplay.whatif.planning.questions.answer import Answer, Finalist, Question, Setup, Unit, stay
-from subreplay.whatif.planning.questions.change_questions import Events, Rolled, rollout, static, upgrade
-from subreplay.whatif.planning.questions.layout_questions import Routed, partitions, policy, ranges
-from subreplay.whatif.planning.questions.policy_loads import names
-from subreplay.whatif.planning.questions.size_questions import Wanted, capacity, consumers
-from subreplay.whatif.scenario import planned_events, recorded
+from subreplay.whatif.planning.capacity import ServiceFit, compute_mean_work
+from subreplay.whatif.planning.planning_traffic import PlanTraffic
+from subreplay.whatif.planning.questions.answer import (
+    Finalist,
+    PlanAnswer,
+    Question,
+    Setup,
+    Unit,
+    build_permanent_members,
+)
+from subreplay.whatif.planning.questions.change_questions import (
+    Events,
+    RolloutRequest,
+    answer_rollout,
+    answer_static,
+    answer_upgrade,
+)
+from subreplay.whatif.planning.questions.layout_questions import (
+    RecordedRouting,
+    answer_partitions,
+    answer_policy,
+    answer_ranges,
+)
+from subreplay.whatif.planning.questions.policy_loads import name_consumers
+from subreplay.whatif.planning.questions.size_questions import SizingTarget, answer_capacity, answer_consumers
+from subreplay.whatif.scenario import build_planned_events, build_recorded_events
 from subreplay.whatif.traffic.traffic_profile import NO_KEY, TrafficProfile
 
 US = 1_000  # ns
@@ -48,7 +66,7 @@ class Given:
     config: RunConfig
     profile: TrafficProfile
     events: Events
-    fitted: Callable[[], Fit]
+    fitted: Callable[[], ServiceFit]
     partitioners: Partitioners | None = None
 
     @property
@@ -56,7 +74,7 @@ class Given:
         return self.config.plan
 
     @cached_property
-    def fit(self) -> Fit | None:
+    def fit(self) -> ServiceFit | None:
         """The model that was fitted, where the run asks for one."""
         asked = self.plan.service
         wanted = asked == "fitted" or (isinstance(asked, Service) and asked.model == "recorded")
@@ -71,12 +89,12 @@ class Given:
         return asked.service(Empirical((0.0,))) if isinstance(asked, Service) else None
 
     @cached_property
-    def traffic(self) -> Traffic:
+    def traffic(self) -> PlanTraffic:
         """The traffic as the run measures it: in work where that is known, else in messages or bytes."""
         if self.service is not None:
             return self.worked
         many = np.ones(len(self.profile), np.int64) if self.plan.measure == "messages" else self.profile.size
-        return Traffic(self.profile, many, self.plan.window * US)
+        return PlanTraffic(self.profile, many, self.plan.window * US)
 
     @property
     def unit(self) -> Unit:
@@ -84,15 +102,15 @@ class Given:
         return "ns" if self.service is not None else self.plan.measure
 
     @cached_property
-    def worked(self) -> Traffic:
+    def worked(self) -> PlanTraffic:
         """The traffic in ns of work. Raises ``ConfigError`` where nobody tells how long a message takes."""
         if self.service is None:
             raise ConfigError(
                 "plan.service: how long the application works on a message decides this; give a model such as "
                 "{model: fixed, time: 5ms}, or fitted where deliveries were recorded"
             )
-        work = mean_work(self.service, self.profile.size, self.plan.factor)
-        return Traffic(self.profile, work, self.plan.window * US)
+        work = compute_mean_work(self.service, self.profile.size, self.plan.factor)
+        return PlanTraffic(self.profile, work, self.plan.window * US)
 
     @property
     def setup(self) -> Setup:
@@ -123,88 +141,94 @@ class Given:
 def given_of(source: Source) -> Given:
     """What questions are asked of. Raises ``NothingThere`` where there are no messages."""
     if not source.extent["messages"]:
-        raise NoMatchingRows("plan: there are no messages to plan with")
+        raise NoMatchingRows(
+            "plan: the input has no messages, so there is nothing to plan. Check the input paths and the time range."
+        )
     profile = plans.profile(source)
     return Given(source.config, profile, source.events, lambda: plans.fitted(source), source.partitioners)
 
 
-def answer(given: Given, question: Question) -> Answer:
+def answer(given: Given, question: Question) -> PlanAnswer:
     """The answer to one question. Raises ``ConfigError`` or ``InputError`` where something that it needs is missing."""
     return _ANSWERS[question](given)
 
 
-def _ranges(given: Given) -> Answer:
+def _ranges(given: Given) -> PlanAnswer:
     if not (given.profile.runs.sticky != NO_KEY).any():
         raise InputError("plan ranges: the messages do not record their keys, so nothing decides a slot")
     weights = given.plan.ranges.weights or (1,) * given.plan.consumers
     profile = (
         given.setup.profile if given.setup.profile.startswith(("pulsar", "documented")) else LATEST_PROFILES["pulsar"]
     )
-    return ranges(given.traffic, given.unit, profile, tuple(weights))
+    return answer_ranges(given.traffic, given.unit, profile, tuple(weights))
 
 
-def _consumers(given: Given) -> Answer:
+def _consumers(given: Given) -> PlanAnswer:
     asked, traffic = given.plan.sizing, given.worked
     if asked.p99 is not None:
-        wanted = Wanted("latency", asked.p99 * US, 0.99)
+        wanted = SizingTarget("latency", asked.p99 * US, 0.99)
     elif asked.backlog is not None:
-        wanted = Wanted("drain", (asked.within or 0) * US, backlog=asked.backlog)
+        wanted = SizingTarget("drain", (asked.within or 0) * US, backlog=asked.backlog)
     else:
-        wanted = Wanted("utilisation", asked.utilisation, asked.windows)
+        wanted = SizingTarget("utilisation", asked.utilisation, asked.windows)
     service = given.service
     assert service is not None
     ordered = given.config.subscription.make_policy().ordered
-    return consumers(traffic, service, given.plan.factor, given.setups, wanted, asked.most, given.plan.vary, ordered)
+    return answer_consumers(
+        traffic, service, given.plan.factor, given.setups, wanted, asked.most, given.plan.vary, ordered
+    )
 
 
-def _partitions(given: Given) -> Answer:
+def _partitions(given: Given) -> PlanAnswer:
     asked = given.plan.partitions
-    return partitions(given.traffic, given.unit, asked.counts, given.plan.consumers, _routed(given), asked.now)
+    return answer_partitions(given.traffic, given.unit, asked.counts, given.plan.consumers, _routed(given), asked.now)
 
 
-def _routed(given: Given) -> Routed:
+def _routed(given: Given) -> RecordedRouting:
     """How the producers choose partitions: as the run says, else as the messages show, else as their system's do."""
     declared, default = given.config.topic.routing, get_default_scheme(given.setup.policy)
     assumed = given.plan.partitions.scheme or (None if declared is None else declared.scheme)
     found = given.partitioners
     if found is None:
-        return Routed(assumed or default)
+        return RecordedRouting(assumed or default)
     parts = () if assumed else found.parts
     scheme = assumed or (parts[0].way.scheme if parts else default)
     evidence = [one.sentence for one in sentences(found, assumed, default)]
     evidence += filter(None, [unexplained(found, scheme)])
-    return Routed(scheme, parts, tuple(f"{line[0].upper()}{line[1:]}." for line in evidence))
+    return RecordedRouting(scheme, parts, tuple(f"{line[0].upper()}{line[1:]}." for line in evidence))
 
 
-def _rollout(given: Given) -> Answer:
+def _rollout(given: Given) -> PlanAnswer:
     asked = given.plan.rollout
-    return rollout(
-        given.traffic, given.setup, Rolled(given.plan.consumers, asked.to, asked.away * US, asked.pause * US)
+    return answer_rollout(
+        given.traffic, given.setup, RolloutRequest(given.plan.consumers, asked.to, asked.away * US, asked.pause * US)
     )
 
 
-def _upgrade(given: Given) -> Answer:
+def _upgrade(given: Given) -> PlanAnswer:
     told = any(given.events.values())
-    events = {scope: recorded(mine) for scope, mine in given.events.items()}
+    events = {scope: build_recorded_events(mine) for scope, mine in given.events.items()}
     if not told:
-        members = stay(names(given.plan.consumers))
-        events = {scope: planned_events(members, scope, 0) for scope in given.profile.scopes}
-    return upgrade(given.traffic, given.setup, events, told)
+        members = build_permanent_members(name_consumers(given.plan.consumers))
+        events = {scope: build_planned_events(members, scope, 0) for scope in given.profile.scopes}
+    return answer_upgrade(given.traffic, given.setup, events, told)
 
 
-_ANSWERS: dict[Question, Callable[[Given], Answer]] = {
+_ANSWERS: dict[Question, Callable[[Given], PlanAnswer]] = {
     "ranges": _ranges,
     "consumers": _consumers,
     "partitions": _partitions,
-    "policy": lambda given: policy(given.traffic, given.setups, given.plan.consumers),
+    "policy": lambda given: answer_policy(given.traffic, given.setups, given.plan.consumers),
     "rollout": _rollout,
     "upgrade": _upgrade,
-    "static": lambda given: static(given.setup, given.events, [timeout * US for timeout in given.plan.static.timeouts]),
-    "capacity": lambda given: capacity(given.worked, given.setup, given.plan.consumers, given.fit),
+    "static": lambda given: answer_static(
+        given.setup, given.events, [timeout * US for timeout in given.plan.static.timeouts]
+    ),
+    "capacity": lambda given: answer_capacity(given.worked, given.setup, given.plan.consumers, given.fit),
 }
 
 
-def finalists(config: RunConfig, answers: Sequence[Answer]) -> list[AnyScenario]:
+def finalists(config: RunConfig, answers: Sequence[PlanAnswer]) -> list[AnyScenario]:
     """The finalists of all answers as scenarios, which are replayed in time where the run has a service model."""
     found: dict[str, AnyScenario] = {}
     for one in answers:

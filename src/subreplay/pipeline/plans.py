@@ -9,7 +9,7 @@ from subreplay.pipeline.measurements import fitted_sample
 from subreplay.pipeline.profiled import IN_PROCESS
 from subreplay.pipeline.source import Source
 from subreplay.rows.model.columns import column, ints
-from subreplay.whatif.planning.capacity import Fit, fit
+from subreplay.whatif.planning.capacity import ServiceFit, fit_service
 from subreplay.whatif.traffic.traffic_profile import TrafficProfile
 
 MOST_TIMES: Final = 200_000
@@ -25,8 +25,8 @@ def profile(source: Source) -> TrafficProfile:
     return found
 
 
-def fitted(source: Source) -> Fit:
+def fitted(source: Source) -> ServiceFit:
     """A service model of the recorded deliveries, each with the size of its message."""
     times = fitted_sample(source.engine, source.messages, source.deliveries, MOST_TIMES)
     names = column(times, "consumer").fill_null("").to_pylist() if times.num_rows else []
-    return fit(ints(times, "received_at"), ints(times, "acked_at"), ints(times, "size", 0), names)
+    return fit_service(ints(times, "received_at"), ints(times, "acked_at"), ints(times, "size", 0), names)

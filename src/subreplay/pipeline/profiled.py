@@ -27,12 +27,12 @@ from subreplay.rows.model.words import KeyWords
 from subreplay.rows.scan.log_rows import nanos
 from subreplay.rows.scan.rows import Columns
 from subreplay.rows.sorted_blocks import Order
-from subreplay.whatif.message_assignment import TRAFFIC, Assigner
+from subreplay.whatif.message_assignment import TRAFFIC, MessageAssigner
 from subreplay.whatif.traffic.evaluation_counts import BLANK, COUNTS, WHERE
-from subreplay.whatif.traffic.profile_builder import BLOCK, COLUMNS, OF_TOPIC, Profiler
-from subreplay.whatif.traffic.profile_storage import BLOCKS, VERSION, as_blocks, profiles_of
+from subreplay.whatif.traffic.profile_builder import BLOCK, COLUMNS, COLUMNS_OF_TOPIC, ProfileBuilder
+from subreplay.whatif.traffic.profile_storage import BLOCKS, VERSION, build_blocks, iterate_profiles
 from subreplay.whatif.traffic.recent_load import LOAD, RecentLoad
-from subreplay.whatif.traffic.traffic_profile import HotKey, TrafficProfile, joined
+from subreplay.whatif.traffic.traffic_profile import HottestKey, TrafficProfile, join_profiles
 
 IN_PROCESS: Final = 16_000_000
 """Messages of which the driver holds the profile: some 100 bytes each while scenarios are evaluated."""
@@ -55,12 +55,12 @@ _KINDS: Final = ["date", "secret", "version"]
 
 def profiling(words: KeyWords, topic: str | None) -> Profiling:
     """How the look at messages makes their profile; ``topic``: of that one or (None) of several."""
-    return Profiling(partial(made, words, topic), COLUMNS if topic is None else OF_TOPIC, BLOCK, BLOCKS)
+    return Profiling(partial(made, words, topic), COLUMNS if topic is None else COLUMNS_OF_TOPIC, BLOCK, BLOCKS)
 
 
 def made(words: KeyWords, topic: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """``BLOCKS`` of messages in columns of the log."""
-    return as_blocks(Profiler(words, topic).profiles(batches))
+    return build_blocks(ProfileBuilder(words, topic).build_profiles(batches))
 
 
 def write_profile_of(engine: Engine, config: RunConfig, topic: str, blocks: Dataset) -> list[dict[str, Any]]:
@@ -137,7 +137,7 @@ class Assigned(NamedTuple):
     """``TRAFFIC`` rows, and the keys that have the most messages, the most first."""
 
     rows: list[dict[str, Any]]
-    hottest: list[HotKey]
+    hottest: list[HottestKey]
 
 
 @dataclass(frozen=True)
@@ -153,12 +153,12 @@ class Profiled:
         """All of it; None where it is too large to be held in this process."""
         if self.messages > IN_PROCESS:
             return None
-        return joined(list(profiles_of(self.blocks.table().to_batches())))
+        return join_profiles(list(iterate_profiles(self.blocks.table().to_batches())))
 
-    def assigned(self, assigner: Assigner, few: int) -> Assigned:
+    def assigned(self, assigner: MessageAssigner, few: int) -> Assigned:
         """What an assigner makes of it, and its ``few`` hottest keys."""
         if self.here is not None:
-            return Assigned(list(assigner.rows(self.here)), self.here.hottest(few))
+            return Assigned(list(assigner.assign_rows(self.here)), self.here.find_hottest(few))
         if any(plan.retention is not None for plan in assigner.plans):
             raise InputError(
                 f"retention is answered of up to {IN_PROCESS:,} messages, and there are {self.messages:,}; "
@@ -169,7 +169,7 @@ class Profiled:
         by = [*WHERE, "word", "hash"]
         sums = counts.group_by(by, use_threads=False).aggregate([(name, "sum") for name in COUNTS])
         rows = sums.select([*by, *(f"{name}_sum" for name in COUNTS)]).rename_columns([*by, *COUNTS]).to_pylist()
-        hot = [HotKey(row["word"], row["hash"], row["messages"]) for row in rows if row["level"] == _HOT]
+        hot = [HottestKey(row["word"], row["hash"], row["messages"]) for row in rows if row["level"] == _HOT]
         traffic = [{name: row[name] for name in TRAFFIC.names} for row in rows if row["level"] != _HOT]
         traffic.sort(key=lambda row: [(row[name] is not None, row[name]) for name in WHERE])
         return Assigned(traffic, sorted(hot, key=lambda key: (-key.messages, key.word))[:few])
@@ -177,23 +177,23 @@ class Profiled:
     def recent(self, load: RecentLoad) -> list[dict[str, Any]]:
         """``LOAD`` rows, not summed."""
         if self.here is not None:
-            return load.count(self.here).to_pylist()  # type: ignore[no-any-return]
+            return load.count_profile(self.here).to_pylist()  # type: ignore[no-any-return]
         rows: list[dict[str, Any]] = self.blocks.map(load.count_blocks, LOAD).table().to_pylist()
         return rows
 
 
 def _parted(parts: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Blocks by the part that their keys are of."""
-    for profile in profiles_of(batches):
-        for part, mine in enumerate(profile.parts(parts)):
-            for block in as_blocks([mine]):
+    for profile in iterate_profiles(batches):
+        for part, mine in enumerate(profile.split_by_key(parts)):
+            for block in build_blocks([mine]):
                 scope = [pa.array([""]), pa.array([part], pa.int32())]
                 yield pa.RecordBatch.from_arrays([*scope, *block.columns], schema=_PARTED.schema)
 
 
-def _assigned(assigner: Assigner, few: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _assigned(assigner: MessageAssigner, few: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What an assigner makes of all there is of the keys of a part, one part after the other."""
     for _, blocks in groupby(batches, key=lambda batch: batch["part"][0].as_py()):
-        profile = joined(list(profiles_of(blocks)))
-        hot = [_HOT_KEY | key._asdict() for key in profile.hottest(few)]
-        yield from pa.Table.from_pylist([*assigner.rows(profile), *hot], _ASSIGNED).to_batches()
+        profile = join_profiles(list(iterate_profiles(blocks)))
+        hot = [_HOT_KEY | key._asdict() for key in profile.find_hottest(few)]
+        yield from pa.Table.from_pylist([*assigner.assign_rows(profile), *hot], _ASSIGNED).to_batches()

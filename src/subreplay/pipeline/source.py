@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from subreplay.adapters.source.mapping import BY_TIME, parse
-from subreplay.adapters.source.mistakes import none_is_valid
+from subreplay.adapters.source.column_mapping import BY_TIME, parse_mapping
+from subreplay.adapters.source.quarantine_reasons import describe_all_rejected
 from subreplay.audit.clock_lags import TimeCorrection
 from subreplay.audit.clocks import ClockShift
 from subreplay.audit.input_statistics import InputStatistics, find_all_lacking
@@ -136,7 +136,7 @@ class Source:
         messages, and is here, is it known that none has."""
         if self.config.date is not None:
             return True
-        return self.profiled.here is None or self.profiled.here.scattered
+        return self.profiled.here is None or self.profiled.here.has_scattered_keys
 
     @property
     def partitioned(self) -> bool:
@@ -302,8 +302,8 @@ def _require_valid_rows(look: Look, found: InputStatistics, config: RunConfig) -
     for row in found.counts if config.date is None else ():
         table, given = row["table"], getattr(config.traffic, row["table"], None)
         if table in ("messages", "deliveries") and row["quarantined"] and not row["valid"]:
-            columns = {} if given is None else parse({"columns": given.columns}, table).columns
-            why = none_is_valid(row["quarantined"], reasons_of(look, [table]), columns)
+            columns = {} if given is None else parse_mapping({"columns": given.columns}, table).columns
+            why = describe_all_rejected(row["quarantined"], reasons_of(look, [table]), columns)
             raise InputError(f"traffic.{table}: {why}")
 
 

@@ -19,22 +19,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters import ADAPTERS
-from subreplay.adapters.base import EXAMPLES, Options, Rejected, Told
+from subreplay.adapters.base import MAX_EXAMPLES, Options, RejectedRow, SourceSummary
 from subreplay.adapters.streams import (
     COUNTED,
-    NUMBERS,
+    PART_NUMBERS,
     REJECTED,
     Rows,
-    Streamed,
-    Work,
-    flows_of,
-    folding,
-    number_rows,
-    quarantine,
-    scanning,
-    size_of,
-    split_parts,
-    totals,
+    SourceStream,
+    StageTask,
+    build_quarantine,
+    list_stage_inputs,
+    number_parts,
+    plan_scan,
+    plan_stage,
+    read_part_batches,
+    sum_counts,
+    sum_file_sizes,
 )
 from subreplay.engine.interface import Dataset, Engine
 from subreplay.rows.conditions import field
@@ -56,7 +56,7 @@ class Read:
 
     tables: Mapping[str, Dataset]
     rejected: Dataset
-    told: Told
+    told: SourceSummary
 
 
 def read(engine: Engine, name: str, path: Path, options: Options) -> Read:
@@ -66,110 +66,116 @@ def read(engine: Engine, name: str, path: Path, options: Options) -> Read:
     source cannot be read.
     """
     adapter = ADAPTERS[name]
-    adapter.check(options)
+    adapter.check_options(options)
     if name == _BROKER_LOG:
         return _read_broker_log(engine, path, options)
-    if adapter.streamed is not None:
-        return read_streamed(engine, adapter.streamed(path, options))
+    if adapter.stream is not None:
+        return read_streamed(engine, adapter.stream(path, options))
     return _read_whole(engine, name, path, options)
 
 
-def read_streamed(engine: Engine, source: Streamed) -> Read:
+def read_streamed(engine: Engine, source: SourceStream) -> Read:
     """Read a source part by part, and fold its rows stage after stage."""
     known: dict[str, pa.Table] = {}
     counts: list[pa.Table] = []
     found: dict[str, list[Dataset]] = {}
-    flows = flows_of(source)
+    flows = list_stage_inputs(source)
 
-    def keep(made: Mapping[str, Dataset], work: Work) -> None:
+    def keep(made: Mapping[str, Dataset], work: StageTask) -> None:
         counts.append(made[COUNTED].table())
         for kind, dataset in made.items():
-            if kind in work.known:
+            if kind in work.small:
                 known[kind] = pa.concat_tables([*filter(None, [known.get(kind)]), dataset.table()])
             elif kind != COUNTED:
                 found.setdefault(kind, []).append(dataset)
 
-    scan = scanning(source, flows)
+    scan = plan_scan(source, flows)
     keep(_numbers(engine, len(source.parts), source.size).split(scan, scan.outputs), scan)
     for number, (stage, flow) in enumerate(zip(source.stages, flows, strict=True)):
-        fold = folding(stage, known, flows[number + 1 :])
+        fold = plan_stage(stage, known, flows[number + 1 :])
         keep(engine.sorted(found[flow.name], flow.order).split(fold, fold.outputs), fold)
 
-    sums, lost = totals(counts)
-    end = source.end(known, lost)
+    sums, lost = sum_counts(counts)
+    end = source.finish(known, lost)
     tables = {name: engine.together(found[name]) for name in INPUTS if name in found}
     tables |= {name: engine.of(table) for name, table in end.tables.items()}
     rows = {name: len(end.tables[name]) if name in end.tables else sums[name] for name in INPUTS if name in tables}
     rejected = engine.together(found[REJECTED])
     first = _examples(rejected) if lost else ()
-    return Read(tables, rejected, Told(rows, end.counts, lost.total(), first, end.run, end.others, end.notes))
+    return Read(tables, rejected, SourceSummary(rows, end.counts, lost.total(), first, end.run, end.others, end.notes))
 
 
 def _read_whole(engine: Engine, name: str, path: Path, options: Options) -> Read:
     """Read a source by one task in one go, as it is one story: a recording."""
-    parse = partial(split_parts, ((path, options),), partial(_whole, name), _WHOLE)
+    parse = partial(read_part_batches, ((path, options),), partial(_whole, name), _WHOLE)
     made = _numbers(engine, 1, 0).split(parse, _WHOLE)
-    told: Told = pickle.loads(made[_RECORD].table()["pickled"][0].as_py())  # noqa: S301 - of a task of this run
+    told: SourceSummary = pickle.loads(made[_RECORD].table()["pickled"][0].as_py())  # noqa: S301 - of a task of this run
     return Read({name: made[name] for name in told.rows}, made[REJECTED], told)
 
 
 def _whole(name: str, given: tuple[Path, Options]) -> Rows:
     found = ADAPTERS[name](*given)
-    told = found.told
+    told = found.summary
     yield from ((name, found.tables[name]) for name in told.rows)
-    yield REJECTED, quarantine(found.rejected)
+    yield REJECTED, build_quarantine(found.rejected)
     yield _RECORD, pa.table({"pickled": pa.array([pickle.dumps(told)], pa.binary())})
 
 
 def _read_broker_log(engine: Engine, path: Path, options: Options) -> Read:
     """Read the files of a log by a task each, and fold each subscription of a topic partition."""
-    from subreplay.adapters.broker_log import folds  # not before: they take seconds to load
-    from subreplay.adapters.broker_log.logs import Log
-    from subreplay.adapters.broker_log.stories import KINDS, cast_of, unnamed_members
+    from subreplay.adapters.broker_log import log_stages  # not before: they take seconds to load
+    from subreplay.adapters.broker_log.broker_logs import BrokerLog
+    from subreplay.adapters.broker_log.log_dispatchers import EVENT_KINDS, find_membership, reject_unnamed_members
 
-    log = Log.of(path, options)
-    parse = partial(split_parts, log.files, folds.parse, folds.PARSED)
-    numbers = _numbers(engine, len(log.files), size_of(log.chosen.mine))
-    parsed = numbers.split(parse, {**folds.PARSED, "steps": folds.IN_ORDER})
-    small = {kind: parsed[kind].table() for kind in ("totals", "kinds", "telling", "acts")}
-    kinds = small["kinds"].group_by(KINDS.names).aggregate([])
-    of = log.counted(small["totals"], kinds)
-    twice = pa.array([*of.twice], pa.string())
-    connections = pc.unique(small["telling"]["connection"]).drop_null()
-    of_connections = partial(folds.of_connections, connections)
+    log = BrokerLog.select(path, options)
+    parse = partial(read_part_batches, log.files, log_stages.parse_file, log_stages.PARSED_SCHEMAS)
+    numbers = _numbers(engine, len(log.files), sum_file_sizes(log.chosen.files))
+    parsed = numbers.split(parse, {**log_stages.PARSED_SCHEMAS, "steps": log_stages.DISPATCHER_ORDER})
+    small = {kind: parsed[kind].table() for kind in ("totals", "kinds", "member_events", "acts")}
+    kinds = small["kinds"].group_by(EVENT_KINDS.names).aggregate([])
+    of = log.sum_counts(small["totals"], kinds)
+    duplicates = pa.array([*of.duplicates], pa.string())
+    connections = pc.unique(small["member_events"]["connection"]).drop_null()
+    of_connections = partial(log_stages.select_connections, connections)
     members = parsed["connections"].map(of_connections, parsed["connections"].schema).table()
-    members = pa.concat_tables([small["telling"], members])
-    members = members.filter(pc.invert(pc.is_in(members["file"], value_set=twice)))
-    seen = log.statistics()
+    members = pa.concat_tables([small["member_events"], members])
+    members = members.filter(pc.invert(pc.is_in(members["file"], value_set=duplicates)))
+    seen = log.read_statistics()
     polls = None if seen is None else seen.membership
-    cast = cast_of(members.sort_by([("seq", "ascending"), ("nth", "ascending")]), kinds, polls, of.span)
-    fold = partial(folds.fold, folds.by_dispatcher(cast.stories), tuple(of.twice))
-    folded = engine.sorted([parsed["steps"]], folds.IN_ORDER).split(fold, folds.FOLDED)
-    sizes, unknown = folded["sizes"].table(), unnamed_members(cast)
+    members_found = find_membership(
+        members.sort_by([("seq", "ascending"), ("nth", "ascending")]), kinds, polls, of.span
+    )
+    fold = partial(
+        log_stages.fold_dispatchers, log_stages.index_dispatchers(members_found.dispatchers), tuple(of.duplicates)
+    )
+    folded = engine.sorted([parsed["steps"]], log_stages.DISPATCHER_ORDER).split(fold, log_stages.FOLDED_SCHEMAS)
+    sizes, unknown = folded["sizes"].table(), reject_unnamed_members(members_found)
     unnamed = Counter(unknown["file"].to_pylist())
     for row in folded["unnamed"].table().to_pylist():
         unnamed[row["file"]] += row["count"]
-    end = log.concluded(of, cast, kinds, sizes, unnamed, seen, small["acts"])
-    others = pa.concat_tables([quarantine(() if seen is None else seen.rejected), unknown])
-    once = parsed[REJECTED].where(~field("file").among(*of.twice)) if of.twice else parsed[REJECTED]
+    end = log.build_result(of, members_found, kinds, sizes, unnamed, seen, small["acts"])
+    others = pa.concat_tables([build_quarantine(() if seen is None else seen.rejected), unknown])
+    once = parsed[REJECTED].where(~field("file").among(*of.duplicates)) if of.duplicates else parsed[REJECTED]
     rejected = engine.together([once, folded[REJECTED], engine.of(others)])
     rows = {"membership": len(end.membership), "deliveries": pc.sum(sizes["count"]).as_py() or 0}
     quarantined = sum(count.quarantined for count in end.counts)
     first = _examples(rejected) if quarantined else ()
     tables = {"membership": engine.of(end.membership), "deliveries": folded["deliveries"]}
-    return Read(tables, rejected, Told(rows, end.counts, quarantined, first, end.run, end.others, end.notes))
+    return Read(tables, rejected, SourceSummary(rows, end.counts, quarantined, first, end.run, end.others, end.notes))
 
 
 def _numbers(engine: Engine, parts: int, size: int) -> Dataset:
     """The numbers of the parts of a source of so many bytes, as a task reads them: one each, or all of few bytes."""
     numbers = range(parts)
-    return engine.parts([tuple(numbers)] if size <= SMALL else [(each,) for each in numbers], number_rows, NUMBERS)
+    return engine.parts(
+        [tuple(numbers)] if size <= SMALL else [(each,) for each in numbers], number_parts, PART_NUMBERS
+    )
 
 
-def _examples(rejected: Dataset) -> tuple[Rejected, ...]:
+def _examples(rejected: Dataset) -> tuple[RejectedRow, ...]:
     """The first of the rejected rows."""
     found = _first([rejected.map(_firsts, QUARANTINE).table()])
-    return tuple(map(Rejected.of, found.to_pylist()))
+    return tuple(map(RejectedRow.from_row, found.to_pylist()))
 
 
 def _firsts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -182,4 +188,4 @@ def _firsts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _first(rows: Sequence[pa.Table]) -> pa.Table:
     together = pa.concat_tables(rows)
-    return together.take(pc.sort_indices(together.select([name for name, _ in _FIRST]), _FIRST)[:EXAMPLES])
+    return together.take(pc.sort_indices(together.select([name for name, _ in _FIRST]), _FIRST)[:MAX_EXAMPLES])

@@ -26,7 +26,7 @@ from subreplay.reports.data import EngineInfo, ReportData
 from subreplay.reports.figures import DispatchFigures
 from subreplay.reports.plan_data import PlanView
 from subreplay.rows.model.rows import Verdict
-from subreplay.whatif.message_assignment import Plan
+from subreplay.whatif.message_assignment import ScenarioPlan
 from subreplay.whatif.planning.questions.answer import Question
 
 Progress = Callable[[str], AbstractContextManager[object]]
@@ -133,7 +133,7 @@ def profile(engine: Engine, config: RunConfig, progress: Progress = nullcontext)
         return {str(row["date"]): row["messages"] for row in write_profile(engine, config)}
 
 
-def _replayed(source: Source, plans: tuple[Plan, ...], progress: Progress) -> tuple[DispatchFigures, ...]:
+def _replayed(source: Source, plans: tuple[ScenarioPlan, ...], progress: Progress) -> tuple[DispatchFigures, ...]:
     asked = dispatch_asked(source, plans)
     if not asked:
         return ()

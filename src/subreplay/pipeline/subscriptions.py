@@ -7,6 +7,7 @@ overview, and does not stop the others.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -26,11 +27,9 @@ from subreplay.pipeline.dispatch import PREDICTED_AUDITED
 from subreplay.pipeline.found_subscriptions import SubscriptionRun, find_subscriptions
 from subreplay.pipeline.input_tables import Sources, Table
 from subreplay.pipeline.known_secret import noted
-from subreplay.pipeline.topic_audits import AUDITS, EXIT, ROW, AuditTopics, InputRows, audit_row, failed_row
+from subreplay.pipeline.topic_audits import AUDITS, ROW, AuditTopics, InputRows, failed_row, finished_row
 from subreplay.reports.assemble import result_tables
-from subreplay.reports.json_report import to_json
-from subreplay.reports.overview_data import Overview, OverviewRow, overview, overview_row
-from subreplay.reports.page.html import to_html
+from subreplay.reports.overview_data import Overview, OverviewRow, overview
 from subreplay.rows.chunks import BY_TOPIC, CHUNKS, TopicChunks
 from subreplay.rows.conditions import ALL, Condition, field
 from subreplay.rows.model.tables import AUDITED, INPUTS, QUARANTINE, VIOLATIONS
@@ -38,6 +37,8 @@ from subreplay.semantics.policies.kafka.assignor import is_group
 from subreplay.whatif.dispatch_replay import PREDICTED
 
 Progress = Callable[[str], AbstractContextManager[object]]
+MOST_OF_TASK: Final = 4_000_000
+"""Deliveries of a topic that one task audits; a topic with more has an audit of its own, by all tasks."""
 _MOST_NAMED: Final = 1_000
 """Names that a condition has; of more, all rows are read."""
 
@@ -67,12 +68,12 @@ def audit(engine: Engine, config: RunConfig, progress: Progress = nullcontext, o
         if (ingest := sources.ingest()) is not None:
             tables[INGEST_TABLE] = ingest
         found = find_subscriptions(tables, config, only)
-    rows = [audit_row(failed_row(run, run.failure)) for run in found if run.failure is not None]
+    rows = [failed_row(run, run.failure) for run in found if run.failure is not None]
     runs = [run for run in found if run.config is not None]
-    if config.date is None and runs:
-        rows += _audit_together(engine, config, tables, runs, progress)
-    else:
-        rows += [_audit_alone(engine, run, progress) for run in runs]
+    together = _of_small_topics(runs) if config.date is None else []
+    if together:
+        rows += _audit_together(engine, config, tables, together, progress)
+    rows += [_audit_alone(engine, run, progress) for run in runs if run not in together]
     audits = pa.Table.from_batches(rows, AUDITS)
     shown = overview(
         config.report.title,
@@ -82,16 +83,22 @@ def audit(engine: Engine, config: RunConfig, progress: Progress = nullcontext, o
     return Audits(shown, audits)
 
 
+def _of_small_topics(runs: Sequence[SubscriptionRun]) -> list[SubscriptionRun]:
+    """The runs on topics with few deliveries."""
+    sizes: Counter[str] = Counter()
+    for run in runs:
+        sizes[run.topic] += run.deliveries
+    return [run for run in runs if sizes[run.topic] <= MOST_OF_TASK]
+
+
 def _audit_alone(engine: Engine, run: SubscriptionRun, progress: Progress) -> pa.RecordBatch:
-    """Audit one subscription as a run of its own. The run of a date reads what earlier ones left in the output."""
+    """Audit one subscription as a run of its own, by all tasks. The run of a date reads what earlier ones wrote."""
     assert run.config is not None
     try:
         with progress(f"auditing {run.name} on {run.topic}"):
-            result = story.audit(engine, run.config)
-        row = overview_row(result.report, run.owner, EXIT[result.verdict], None)
-        return audit_row(row, to_json(result.report), to_html(result.report))
+            return finished_row(run, story.audit(engine, run.config))
     except Exception as error:
-        return audit_row(failed_row(run, error))
+        return failed_row(run, error)
 
 
 def _audit_together(

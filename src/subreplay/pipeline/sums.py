@@ -25,14 +25,14 @@ from subreplay.pipeline.retractions import retract
 from subreplay.pipeline.source import Source
 from subreplay.reports.figures import MAX_SHOWN_FINDINGS, Figures
 from subreplay.rows.model.tables import AUDITED, RETRACTED_FINDINGS
-from subreplay.whatif.fair_share import Connected, connected
-from subreplay.whatif.message_assignment import Plan
+from subreplay.whatif.fair_share import ConnectedInterval, find_connected_intervals
+from subreplay.whatif.message_assignment import ScenarioPlan
 
 
 def sum_audit(source: Source, judge: Judge, judged: Judged, found: Counted) -> Figures:
     """Add up what was judged; writes tables ``assignments``, ``violations_by_window``, ``finding_counts`` and
     ``withdrawn``."""
-    folded = Plan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
+    folded = ScenarioPlan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
     given, width = judged.loads.overall(), source.width
     totals = sums.sum_totals(given)
     intervals = _connected(source, judge, totals)
@@ -81,7 +81,7 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: Counted) -> F
     )
 
 
-def _write_assignments(source: Source, judged: Judged, intervals: Sequence[Connected]) -> None:
+def _write_assignments(source: Source, judged: Judged, intervals: Sequence[ConnectedInterval]) -> None:
     span = source.span
     if judged.loads.few is not None:
         loads = judged.loads.by_window(span)
@@ -139,10 +139,10 @@ def _acts(judge: Judge, rows: sums.Rows) -> tuple[SeenAct, ...]:
     return tuple(list_seen_acts({s.partition: judge.acts(d.timeline) for s, d in judge.dispatchers.items()}, rows))
 
 
-def _connected(source: Source, judge: Judge, totals: Mapping[str, int]) -> tuple[Connected, ...]:
+def _connected(source: Source, judge: Judge, totals: Mapping[str, int]) -> tuple[ConnectedInterval, ...]:
     """How many consumers were connected until the run's log ends."""
     timelines = [dispatcher.timeline for dispatcher in judge.dispatchers.values()]
-    return connected(timelines, max(source.extent["last"], totals["last"]) + 1)
+    return find_connected_intervals(timelines, max(source.extent["last"], totals["last"]) + 1)
 
 
 def _clocks(source: Source, judge: Judge, of_others: pa.Table, findings: sums.Rows, counted: sums.Rows) -> Clocks:

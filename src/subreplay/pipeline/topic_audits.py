@@ -39,8 +39,8 @@ AUDITS: Final = pa.schema([("row", pa.binary()), ("report", pa.binary()), ("page
 """What becomes of each run, beside its result tables: the row of the overview, and the report as JSON and as a page;
 null where there is none."""
 ROW: Final = TypeAdapter(OverviewRow)
-_MOST_HELD: Final = 1 << 28
-"""Bytes of a topic's rows that a task holds; more wait in files."""
+_MOST_IN_MEMORY: Final = 1 << 28
+"""Bytes of rows of one table and topic that a task keeps in memory; more wait in files."""
 
 
 @dataclass(frozen=True)
@@ -82,38 +82,37 @@ class AuditTopics:
             try:
                 kept = engine.tables(None)
                 result = story.audit(engine, run.config, tables=kept, given=given, shown_engine=self.engine)
-                delay = _worst_delay(result.tables["violations"])
-                row = overview_row(result.report, run.owner, EXIT[result.verdict], delay)
-                report, page = to_json(result.report), to_html(result.report)
+                audited = finished_row(run, result)
             except Exception as error:
-                yield "audits", audit_row(failed_row(run, error))
+                yield "audits", failed_row(run, error)
                 return
             for name, dataset in result.tables.items():
                 assert isinstance(dataset, LocalDataset)
                 yield from ((name, batch) for batch in Chain(tuple(dataset.tasks())).batches())
-            yield "audits", audit_row(row, report, page)
+            yield "audits", audited
 
 
-def failed_row(run: SubscriptionRun, error: Exception) -> OverviewRow:
-    """The row of a subscription whose audit ended with an error."""
+def finished_row(run: SubscriptionRun, result: story.Result) -> pa.RecordBatch:
+    """The row of ``AUDITS`` of a subscription whose audit has a result."""
+    waited = result.tables["violations"].where(field("verdict") == "invalid").select(["waited"]).table()["waited"]
+    longest = pc.max(waited).as_py()
+    delay = None if longest is None else int(longest) * 1_000
+    row = overview_row(result.report, run.owner, EXIT[result.verdict], delay)
+    return _audit_row(row, to_json(result.report), to_html(result.report))
+
+
+def failed_row(run: SubscriptionRun, error: Exception) -> pa.RecordBatch:
+    """The same of a subscription whose audit ended with an error."""
     found: SubreplayError | None = failures.explain_failure(error)
     if found is None:
         found = EnvironmentFailed(f"a fault of subreplay, please report it: {type(error).__name__}: {error}")
-    return OverviewRow(run.name, run.topic, run.owner, FAILED, found.exit_code, str(found))
+    return _audit_row(OverviewRow(run.name, run.topic, run.owner, FAILED, found.exit_code, str(found)))
 
 
-def audit_row(row: OverviewRow, report: str | None = None, page: str | None = None) -> pa.RecordBatch:
-    """One row of ``AUDITS``."""
+def _audit_row(row: OverviewRow, report: str | None = None, page: str | None = None) -> pa.RecordBatch:
     texts = [None if text is None else text.encode() for text in (report, page)]
     values = [[ROW.dump_json(row)], [texts[0]], [texts[1]]]
     return pa.RecordBatch.from_arrays([pa.array(value, pa.binary()) for value in values], schema=AUDITS)
-
-
-def _worst_delay(violations: Any) -> int | None:
-    """The longest that a message waited past due, of findings that fail, ns."""
-    waited = violations.where(field("verdict") == "invalid").select(["waited"]).table()["waited"]
-    longest = pc.max(waited).as_py()
-    return None if longest is None else int(longest) * 1_000
 
 
 class _Rows:
@@ -122,23 +121,23 @@ class _Rows:
     def __init__(self, folder: str, table: InputRows) -> None:
         self.table = table
         self._folder = Path(folder)
-        self._held: list[pa.RecordBatch] = []
+        self._in_memory: list[pa.RecordBatch] = []
         self._bytes = 0
         self._spilled: list[Part] = []
 
     def add(self, rows: pa.RecordBatch) -> None:
-        self._held.append(rows)
+        self._in_memory.append(rows)
         self._bytes += batch_bytes(rows)
-        if self._bytes >= _MOST_HELD:
+        if self._bytes >= _MOST_IN_MEMORY:
             path = self._folder / f"{self.table.name}-{len(self._spilled)}"
             with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, self.table.schema) as writer:
-                for batch in self._held:
+                for batch in self._in_memory:
                     writer.write_batch(batch)
-            self._spilled.append(Spilled(str(path), sum(batch.num_rows for batch in self._held)))
-            self._held, self._bytes = [], 0
+            self._spilled.append(Spilled(str(path), sum(batch.num_rows for batch in self._in_memory)))
+            self._in_memory, self._bytes = [], 0
 
     def of(self, engine: LocalEngine) -> Table:
         """They as an input table of a run."""
-        held = Held(pa.Table.from_batches(self._held, self.table.schema))
-        rows = PartsDataset(engine, (*self._spilled, held), self.table.schema)
+        in_memory = Held(pa.Table.from_batches(self._in_memory, self.table.schema))
+        rows = PartsDataset(engine, (*self._spilled, in_memory), self.table.schema)
         return Table(rows.where, self.table.absent, self.table.of_source)

@@ -22,21 +22,24 @@ from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies.base import Policy, is_load_measuring
 from subreplay.semantics.timelines.group_timeline import drop_unused_rebalance_delay
 from subreplay.semantics.timelines.recorded_ownership import MembershipEvents
-from subreplay.whatif.fair_share import connected
-from subreplay.whatif.message_assignment import Assigner, Plan, slot_and_owner
-from subreplay.whatif.scenario import plan, recorded
+from subreplay.whatif.fair_share import find_connected_intervals
+from subreplay.whatif.message_assignment import MessageAssigner, ScenarioPlan, find_slot_and_owner
+from subreplay.whatif.scenario import build_plan, build_recorded_events
 from subreplay.whatif.traffic.evaluation_counts import Extent
-from subreplay.whatif.traffic.producer_rerouting import ProducerRouting
+from subreplay.whatif.traffic.producer_rerouting import PartitionRouting
 from subreplay.whatif.traffic.recent_load import RecentLoad
-from subreplay.whatif.traffic.traffic_profile import HotKey
+from subreplay.whatif.traffic.traffic_profile import HottestKey
 
 
 def sum_traffic(source: Source) -> Figures:
     """Figures of a what-if, which has no deliveries."""
     folded = measured_plan(
-        source, RECORDED, source.config.subscription.make_policy(), {s: recorded(e) for s, e in source.events.items()}
+        source,
+        RECORDED,
+        source.config.subscription.make_policy(),
+        {s: build_recorded_events(e) for s, e in source.events.items()},
     )
-    intervals = connected(folded.timelines.values(), source.extent["last"] + 1)
+    intervals = find_connected_intervals(folded.timelines.values(), source.extent["last"] + 1)
     return Figures(
         source.inputs.topic, source.statistics.counts, source.extent, source.width, folded, intervals,
         guessable=source.config.keys.guessable, held=source.held, quiet=source.quiet,
@@ -47,11 +50,11 @@ def sum_traffic(source: Source) -> Figures:
     )  # fmt: skip
 
 
-def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]:
+def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[ScenarioPlan, ...]]:
     """Assign all traffic under every scenario, and under the recorded policy for what moved and which keys are hot."""
     plans = tuple(_scenario_plan(source, s) for s in source.config.scenarios)
     first, last = source.extent["first"], source.extent["last"]
-    assigner = Assigner((figures.plan, *plans), Extent(first, last, figures.width), moves_of=figures.plan.name)
+    assigner = MessageAssigner((figures.plan, *plans), Extent(first, last, figures.width), moves_plan=figures.plan.name)
     few = max(1, source.config.report.hot_keys)
     found = source.profiled.assigned(assigner, few)
     hot = _of_messages(source, few) if source.config.keys.words.show else found.hottest
@@ -64,11 +67,11 @@ def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]
     return figures, plans
 
 
-def _of_messages(source: Source, few: int) -> list[HotKey]:
+def _of_messages(source: Source, few: int) -> list[HottestKey]:
     """The hottest keys where they are shown, which a profile cannot tell."""
     words = source.config.keys.words
     rows = hottest_keys(source.engine, source.messages, few)
-    return [HotKey(str(words.word(key)), murmur3_32(key), messages) for key, messages in rows]
+    return [HottestKey(str(words.word(key)), murmur3_32(key), messages) for key, messages in rows]
 
 
 def measured_plan(
@@ -77,9 +80,10 @@ def measured_plan(
     policy: Policy,
     events: Events,
     told: Mapping[Scope, MembershipEvents] = MappingProxyType({}),
-    routing: ProducerRouting | None = None,
-) -> Plan:
-    """A plan over this traffic; a load-aware policy measures it first; ``told`` as for ``plan``. Raises ``InputError``
+    routing: PartitionRouting | None = None,
+) -> ScenarioPlan:
+    """A plan over this traffic; a load-aware policy measures it first; ``told`` as for ``build_plan``. Raises
+    ``InputError``
     where keys decide, and the messages do not tell them."""
     if policy.routing == "slot" and Need.KEYS in source.statistics.lacking:
         raise InputError(
@@ -92,26 +96,26 @@ def measured_plan(
             policy, joins, (of_scope.first for of_scope in source.statistics.served.values())
         )
     if is_load_measuring(policy):
-        load = RecentLoad.of(policy, events, routing)
-        policy = load.measured(source.profiled.recent(load))
-    return plan(name, policy, events, told)
+        load = RecentLoad.for_events(policy, events, routing)
+        policy = load.measure_policy(source.profiled.recent(load))
+    return build_plan(name, policy, events, told)
 
 
-def _scenario_plan(source: Source, scenario: AnyScenario) -> Plan:
+def _scenario_plan(source: Source, scenario: AnyScenario) -> ScenarioPlan:
     shown = source.partitioners if scenario.is_rerouted else None
     routing = build_routing(source.config, scenario, source.events, () if shown is None else shown.parts)
     events = build_scenario_events(source.config, scenario, source.events, source.extent["first"])
     if routing is not None and shown is not None and not scenario.hashing:
-        routing = replace(routing, doubt=unexplained(shown, routing.scheme))
+        routing = replace(routing, counter_evidence=unexplained(shown, routing.scheme))
     folded = measured_plan(source, scenario.name, scenario.make_policy(), events, routing=routing)
     return replace(folded, routing=routing, retention=scenario.retention_limit)
 
 
-def _hot_key(source: Source, folded: Plan, key: HotKey) -> dict[str, Any]:
+def _hot_key(source: Source, folded: ScenarioPlan, key: HottestKey) -> dict[str, Any]:
     """A hot key with its slot and its owner when traffic ended, where the policy has slots and one dispatcher."""
     found: dict[str, Any] = {"key": key.word, "messages": key.messages}
     if folded.policy.routing != "slot" or len(folded.timelines) != 1:
         return found | {"slot": None, "consumer": None}
     timeline = next(iter(folded.timelines.values()))
-    slot, owner = slot_and_owner(timeline, key.hash, source.extent["last"])
+    slot, owner = find_slot_and_owner(timeline, key.hash, source.extent["last"])
     return found | {"slot": slot, "consumer": owner}

@@ -18,8 +18,8 @@ from subreplay.audit.terms import Terms
 from subreplay.rows.model.held import Stored
 from subreplay.rows.model.partitioner_words import Statement
 from subreplay.rows.model.rows import RuleStatus
-from subreplay.whatif.fair_share import Connected
-from subreplay.whatif.message_assignment import Plan
+from subreplay.whatif.fair_share import ConnectedInterval
+from subreplay.whatif.message_assignment import ScenarioPlan
 
 Row = Mapping[str, Any]
 MAX_SHOWN_FINDINGS = (
@@ -35,8 +35,8 @@ class Figures:
     inputs: Sequence[Row]  # table, valid, quarantined
     extent: Row  # first, last (ns), messages, deliveries
     width: int  # of the report's windows, ns
-    plan: Plan
-    connected: tuple[Connected, ...]
+    plan: ScenarioPlan
+    connected: tuple[ConnectedInterval, ...]
     hottest: int = 0  # messages of the hottest key
     hot_keys: Sequence[Row] = ()  # key (word), messages, slot, consumer
     totals: Row = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Figures:
 class DispatchFigures:
     """What the dispatch replay of one scenario counted; rows as ``whatif.dispatch_sums`` names them."""
 
-    plan: Plan
+    plan: ScenarioPlan
     service: str  # the service model in words
     seed: int | None  # None: nothing is drawn
     settings: tuple[tuple[str, str], ...]

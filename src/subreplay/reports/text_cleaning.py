@@ -12,6 +12,8 @@ import re
 from functools import cache, lru_cache
 from typing import Any, Final, TypeVar, cast
 
+from pydantic_core import to_json
+
 UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]")
 
 T = TypeVar("T")
@@ -36,15 +38,25 @@ def escape_unsafe(text: str) -> str:
 def clean_strings(value: T) -> T:
     """A frozen value (dataclass, tuple, string, number) with every string in it cleaned; a part in which no string
     changes is the same object."""
+    return value if _is_plain(value) else _cleaned(value)
+
+
+def _is_plain(value: object) -> bool:
+    """Whether all strings are printable ASCII: their JSON, which takes a tenth of the time, then has no escape."""
+    text = to_json(value, inf_nan_mode="constants")
+    return text.isascii() and b"\\" not in text and b"\x7f" not in text
+
+
+def _cleaned(value: T) -> T:
     out: Any = value
     if isinstance(value, str):
         out = value if value.isascii() and value.isprintable() else escape_unsafe(value)
     elif isinstance(value, tuple):
-        items = [clean_strings(item) for item in value]
+        items = [_cleaned(item) for item in value]
         out = value if all(map(operator.is_, items, value)) else tuple(items)
     elif names := _list_fields(cast(Any, type(value))):
         before = [getattr(value, name) for name in names]
-        parts = [part if type(part) in _PLAIN else clean_strings(part) for part in before]
+        parts = [part if type(part) in _PLAIN else _cleaned(part) for part in before]
         if not all(map(operator.is_, parts, before)):
             out = type(value)(**dict(zip(names, parts, strict=True)))
     return out  # type: ignore[no-any-return]

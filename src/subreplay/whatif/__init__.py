@@ -1,14 +1,15 @@
-"""What would have happened under another policy or with other members.
+"""Replay a recorded log under another policy, or with other members.
 
-``scenario`` makes the membership of a scenario: the recorded one, or one that the run file invents. ``assign`` then
-gives every message its owner under each scenario, without time, by the profile of the ``traffic``. From this follow
-the load of each consumer against perfect balance (``balance``), what changes hands (``handovers``) and why somebody got
-nothing (``idle``).
+``scenario`` builds the members of a scenario: the recorded ones, or those that the run file defines.
+``message_assignment`` assigns every message to its owner under each scenario from the traffic profile (package
+``traffic``), without simulating time. From this follow each consumer's load compared with its fair share
+(``fair_share``), the slots that change owners (``handovers``), and the reasons why a consumer received nothing
+(``idle_consumers``).
 
-Where a scenario has a section ``dispatch``, ``predicted`` and ``predicted_group`` replay its deliveries in time, with
-``dispatch`` and ``groups``; ``entries`` turns messages into the entries that a broker stores. No verdict is made here.
+If a scenario has a section ``dispatch``, ``dispatch_replay`` and ``group_replay`` also simulate its deliveries over
+time. ``log_entries`` turns messages into the entries that a broker stores. This package judges no rules.
 
-``subreplay.whatif(…)``, to which the package lends its name, is ``subreplay.api.whatif``.
+``subreplay.whatif(…)``, which shares the name of this package, is ``subreplay.api.whatif``.
 """
 
 import sys

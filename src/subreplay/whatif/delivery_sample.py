@@ -1,4 +1,4 @@
-"""Sample recorded deliveries, each with the size of its message, by a hash of their positions."""
+"""Sample recorded deliveries together with the sizes of their messages, by a hash of the message position."""
 
 from __future__ import annotations
 
@@ -16,61 +16,69 @@ from subreplay.rows.scan.rows import Columns
 from subreplay.rows.sorted_blocks import grouped
 
 ORDER: Final = ("received_at", "acked_at", "consumer", "size")
-"""Columns by which ``TIMES`` are in order, whoever sampled them."""
+"""The columns that ``TIMES`` rows are sorted by, on every engine."""
 POSITION: Final = ("topic", "partition", "ledger", "entry", "batch_index")
 MESSAGE_COLUMNS: Final = (*POSITION, "size")
 DELIVERY_COLUMNS: Final = (*POSITION, "consumer", "received_at", "acked_at", "acked_nanos")
 TIMES: Final = pa.schema(
     [("consumer", pa.string()), ("received_at", pa.int64()), ("acked_at", pa.int64()), ("size", pa.int64())]
 )
-"""Deliveries: times in ns, null where they are not recorded, and the size of the message in bytes."""
+"""Delivery times in ns (null if not recorded) and the message size in bytes."""
 SAMPLED: Final = grouped(
     pa.schema(
         [
-            pa.field("delivery", pa.bool_(), nullable=False),  # or the message
+            pa.field("delivery", pa.bool_(), nullable=False),  # false: a message
             *(pa.field(name, pa.string() if name == "topic" else pa.int64(), nullable=False) for name in POSITION),
             *TIMES,
         ]
     )
 )
-"""Deliveries and messages of the sample, by position."""
+"""The sampled deliveries and messages, sorted by position."""
 COUNT: Final = pa.schema([("rows", pa.int64())])
 
 
 def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: how many rows there are."""
+    """Count the rows, as an engine step."""
     yield pa.RecordBatch.from_pydict({"rows": [sum(batch.num_rows for batch in batches)]}, COUNT)
 
 
 @dataclass(frozen=True)
-class Sampled:
-    """A step: rows of input table ``messages`` or ``deliveries`` -> ``SAMPLED``, one position of ``every`` few."""
+class SampleRows:
+    """An engine step that turns rows of table ``messages`` or ``deliveries`` into ``SAMPLED`` rows.
+
+    It keeps one of ``interval`` positions.
+    """
 
     table: str
-    every: int
+    interval: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             columns = Columns(self.table, batch)
             rows = pa.table({name: columns[name] for name in POSITION})
-            given = {"size": columns["size"]} if self.table == "messages" else _times(columns)
-            for name, values in {**given, "delivery": pa.repeat(self.table != "messages", len(rows))}.items():
+            values_by_column = {"size": columns["size"]} if self.table == "messages" else _read_delivery_times(columns)
+            for name, values in {
+                **values_by_column,
+                "delivery": pa.repeat(self.table != "messages", len(rows)),
+            }.items():
                 rows = rows.append_column(name, values)
-            if self.every > 1 and len(rows):
-                drawn = hashes(rows, POSITION).view(np.uint64) >> np.uint64(32)  # the other bits deal them out to tasks
-                rows = rows.filter(pa.array(drawn % np.uint64(self.every) == 0))
+            if self.interval > 1 and len(rows):
+                sample_hashes = hashes(rows, POSITION).view(np.uint64) >> np.uint64(
+                    32
+                )  # the lower bits choose the task
+                rows = rows.filter(pa.array(sample_hashes % np.uint64(self.interval) == 0))
             yield from in_groups(rows, SAMPLED, POSITION)
 
 
-def delivery_times(sampled: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: ``SAMPLED`` in order -> ``TIMES``."""
+def join_delivery_times(sampled: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Turn ordered ``SAMPLED`` rows into ``TIMES`` rows, as an engine step."""
     for rows in whole_groups(sampled):
         deliveries, messages = rows.filter(rows["delivery"]), rows.filter(pc.invert(rows["delivery"]))
         sizes = messages.select([*POSITION, "size"])
-        found = deliveries.drop_columns(["size"]).join(sizes, [*POSITION], use_threads=False)
-        yield from found.select(TIMES.names).cast(TIMES).combine_chunks().to_batches()
+        joined = deliveries.drop_columns(["size"]).join(sizes, [*POSITION], use_threads=False)
+        yield from joined.select(TIMES.names).cast(TIMES).combine_chunks().to_batches()
 
 
-def _times(columns: Columns) -> dict[str, pa.Array]:
+def _read_delivery_times(columns: Columns) -> dict[str, pa.Array]:
     acked = nanos(columns, "acked_at", "acked_nanos")
     return {"consumer": columns["consumer"], "received_at": nanos(columns, "received_at"), "acked_at": acked}

@@ -1,8 +1,8 @@
-"""Perfect balance, the baseline beside every policy: what each consumer would get if all had the same.
+"""Compute the fair share: the load of each consumer if all connected consumers had the same.
 
-The even share of a window is one over the most consumers that were connected at once in it. That of several windows is
-the mean of theirs, each weighed with its messages. A consumer's skew is its share over the even share: 1 is balanced.
-So over the whole, no consumer's skew is higher than in its worst window.
+The fair share of a window is one divided by the largest number of consumers connected at once in it. The fair share of
+several windows is the mean of theirs, weighted by messages. The skew of a consumer is its share divided by the fair
+share; 1 means balanced. A consumer's skew over all windows is therefore never higher than in its worst window.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from typing import NamedTuple
 from subreplay.semantics.timelines.timeline import Timeline
 
 
-class Connected(NamedTuple):
-    """How many consumers were connected in ``[start, end)`` (ns)."""
+class ConnectedInterval(NamedTuple):
+    """The number of consumers connected in ``[start, end)`` (ns)."""
 
     start: int
     end: int
     consumers: int
 
 
-def connected(timelines: Iterable[Timeline], end: int) -> tuple[Connected, ...]:
-    """Consumers connected over time, by label, to whichever dispatcher; the last interval ends at ``end``.
+def find_connected_intervals(timelines: Iterable[Timeline], end: int) -> tuple[ConnectedInterval, ...]:
+    """Return how many consumers were connected to any dispatcher over time, counted by label.
 
-    Intervals are in order of time; neighbours differ in how many were connected.
+    Intervals are in order of time, and neighbours differ in their number of consumers. The last interval ends at
+    ``end``.
     """
     changes: list[tuple[int, int, str]] = []
     for timeline in timelines:
@@ -33,49 +34,52 @@ def connected(timelines: Iterable[Timeline], end: int) -> tuple[Connected, ...]:
             if epoch.joined is not None:
                 changes.append((epoch.start.at, 1, epoch.joined.label))
             changes.extend((epoch.start.at, -1, consumer.label) for consumer in epoch.left)
-    intervals: list[Connected] = []
-    here: dict[str, int] = {}
+    intervals: list[ConnectedInterval] = []
+    connected_names: dict[str, int] = {}
     since = 0
     for at, step, name in sorted(changes, key=lambda c: (c[0], -c[1], c[2])):
-        _add(intervals, Connected(since, at, len(here)))
+        _append_interval(intervals, ConnectedInterval(since, at, len(connected_names)))
         since = max(since, at)
-        here[name] = here.get(name, 0) + step
-        if not here[name]:
-            del here[name]
-    _add(intervals, Connected(since, end, len(here)))
+        connected_names[name] = connected_names.get(name, 0) + step
+        if not connected_names[name]:
+            del connected_names[name]
+    _append_interval(intervals, ConnectedInterval(since, end, len(connected_names)))
     return tuple(intervals)
 
 
-def _add(intervals: list[Connected], one: Connected) -> None:
-    """Append an interval in which somebody was connected; one that goes on as the last did lengthens it."""
-    if one.end <= one.start or not one.consumers:
+def _append_interval(intervals: list[ConnectedInterval], interval: ConnectedInterval) -> None:
+    """Append an interval with connected consumers, or extend the last one if it continues with the same number."""
+    if interval.end <= interval.start or not interval.consumers:
         return
-    if intervals and intervals[-1].end == one.start and intervals[-1].consumers == one.consumers:
-        one = one._replace(start=intervals.pop().start)
-    intervals.append(one)
+    if intervals and intervals[-1].end == interval.start and intervals[-1].consumers == interval.consumers:
+        interval = interval._replace(start=intervals.pop().start)
+    intervals.append(interval)
 
 
-def most_connected(intervals: Sequence[Connected], start: int, end: int) -> int:
-    """The most consumers connected at once within ``[start, end)``; 0 for none. ``intervals`` are in order of time."""
-    first = bisect_right(intervals, start, key=lambda one: one.end)
-    most = 0
+def count_most_connected(intervals: Sequence[ConnectedInterval], start: int, end: int) -> int:
+    """Return the largest number of consumers connected at once within ``[start, end)``; 0 if there were none.
+
+    ``intervals`` are in order of time.
+    """
+    first = bisect_right(intervals, start, key=lambda interval: interval.end)
+    maximum = 0
     for index in range(first, len(intervals)):
         if intervals[index].start >= end:
             break
-        most = max(most, intervals[index].consumers)
-    return most
+        maximum = max(maximum, intervals[index].consumers)
+    return maximum
 
 
-def even_shares(intervals: Sequence[Connected], windows: Iterable[int], width: int) -> dict[int, float]:
-    """The even share of each window, known by its start (ns); where nobody was connected it is 1."""
-    return {start: 1 / max(1, most_connected(intervals, start, start + width)) for start in windows}
+def compute_fair_shares(intervals: Sequence[ConnectedInterval], windows: Iterable[int], width: int) -> dict[int, float]:
+    """Return the fair share of each window by its start (ns). It is 1 where no consumer was connected."""
+    return {start: 1 / max(1, count_most_connected(intervals, start, start + width)) for start in windows}
 
 
-def even_share(shares: Mapping[int, float], messages: Mapping[int, int]) -> float:
-    """The even share of several windows together; 0 where there were no messages.
+def compute_fair_share(shares: Mapping[int, float], messages: Mapping[int, int]) -> float:
+    """Return the fair share of several windows together; 0 if they have no messages.
 
-    >>> even_share({0: 1 / 2, 60: 1 / 4}, {0: 100, 60: 300})
+    >>> compute_fair_share({0: 1 / 2, 60: 1 / 4}, {0: 100, 60: 300})
     0.3125
     """
     total = sum(messages.values())
-    return sum(shares[start] * given for start, given in messages.items()) / total if total else 0.0
+    return sum(shares[start] * count for start, count in messages.items()) / total if total else 0.0

@@ -1,8 +1,8 @@
-"""The replay of consumer groups on a log: predicted deliveries of every scenario with a group, as a stream of rows.
+"""Replay consumer groups on a log: predicted deliveries of every scenario with a group, as a stream of rows.
 
-A group shares its members, so its partitions are replayed together: the unit is a scenario, and its records come in the
-order in which they were published. What was decided about the group comes back as rows too (``CHANGE``), from which
-``retold`` makes the timelines that predicted deliveries are judged by.
+The members of a group share all its partitions, so the unit of replay is a scenario. Its records come in the order in
+which they were published. Decisions about the group are rows too (``CHANGE``). From these rows ``build_recorded_plan``
+builds the timelines that predicted deliveries are audited against.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ from subreplay.semantics.timelines.group_timeline import DetectedEvent, GroupReb
 from subreplay.simulation.kafka.group_simulation import GroupReplay
 from subreplay.simulation.kafka.group_state import LOGGED
 from subreplay.simulation.kafka.simulation_parameters import SimulationParameters
-from subreplay.simulation.pulsar.broker.broker_records import Records, empty_records
-from subreplay.simulation.pulsar.clients.client_state import Outcome
+from subreplay.simulation.pulsar.broker.broker_records import Records, create_records
+from subreplay.simulation.pulsar.clients.client_state import DeliveryOutcome
 from subreplay.whatif.dispatch_replay import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED
-from subreplay.whatif.message_assignment import Plan
-from subreplay.whatif.scenario import partitions_of
+from subreplay.whatif.message_assignment import ScenarioPlan
+from subreplay.whatif.scenario import build_partitions
 
 TIMES = ("delivered_at", "received_at", "processed_at", "acked_at", "nacked_at")
 
 
 @dataclass(frozen=True)
 class GroupSimulation:
-    """One scenario: its assignor, the membership of its group and the topic partitions that it reads, and what is
-    assumed of its members."""
+    """One scenario: its assignor, group members and topic partitions, and the assumptions about its members."""
 
     name: str
     policy: Any
@@ -44,33 +43,33 @@ class GroupSimulation:
 
     @property
     def partitions(self) -> Partitions:
-        return partitions_of(self.scopes)
+        return build_partitions(self.scopes)
 
 
 @dataclass(frozen=True)
 class GroupPredictor:
-    """Replays the groups of every scenario; picklable."""
+    """Replays the groups of every scenario. Instances are picklable."""
 
     scenarios: Mapping[str, GroupSimulation]
 
     def predict(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Records -> ``PREDICTED`` rows.
+        """Turn records into ``PREDICTED`` rows.
 
-        Records have the columns scenario, topic, partition, ledger, entry, batch_index, size, at (published, ns) and
-        ready (the latest publication in the partition up to them), sorted by scenario, ready, topic, partition, ledger,
-        entry and batch index. Memory holds what is not committed.
+        Records have the columns scenario, topic, partition, ledger, entry, batch_index, size, at (publish time, ns) and
+        ready (the latest publish time in the partition up to the record). They are sorted by scenario, ready, topic,
+        partition, ledger, entry and batch index. Memory holds the records that are not committed.
         """
-        parts = chain.from_iterable(map(_by_scenario, gathered(batches)))
+        parts = chain.from_iterable(map(_split_by_scenario, gathered(batches)))
         for scenario, tables in groupby(parts, key=lambda part: part[0]):
-            yield from _Group(self.scenarios[scenario], (table for _, table in tables)).rows()
+            yield from _GroupRun(self.scenarios[scenario], (table for _, table in tables)).predict_rows()
 
 
-class _Group:
-    """The replay of one group, in words and message ids."""
+class _GroupRun:
+    """The replay of one group, with member names and message ids in its rows."""
 
     def __init__(self, simulation: GroupSimulation, tables: Iterable[pa.Table]) -> None:
         self.name, self.partitions = simulation.name, simulation.partitions
-        log = (_logged(table, self.partitions) for table in tables)
+        log = (_build_log_records(table, self.partitions) for table in tables)
         self.replay = GroupReplay(simulation.policy, self.partitions, simulation.events, log, simulation.parameters)
         self.interval = simulation.parameters.interval
         self.topics = pa.array(self.partitions.topics, pa.string())
@@ -79,20 +78,20 @@ class _Group:
         for scope in simulation.scopes:
             self.number_of[self.partitions.find_number(scope)] = scope.partition
 
-    def rows(self) -> Iterator[pa.RecordBatch]:
-        for delivered in self.replay.deliveries():
-            yield from self._table(DELIVERY, delivered["partition"], self._deliveries(delivered))
-            for lags in self.replay.lags():
-                yield from self._intervals(lags)
-        for lags in self.replay.lags():
-            yield from self._intervals(lags)
-        pauses = self.replay.pauses()
-        yield from self._table(WAITED, pauses["partition"], self._pauses(pauses))
-        yield from pa.Table.from_pylist(list(self._changes()), PREDICTED).to_batches()
+    def predict_rows(self) -> Iterator[pa.RecordBatch]:
+        for delivered in self.replay.predict_deliveries():
+            yield from self._build_table(DELIVERY, delivered["partition"], self._build_deliveries(delivered))
+            for lags in self.replay.take_lags():
+                yield from self._build_intervals(lags)
+        for lags in self.replay.take_lags():
+            yield from self._build_intervals(lags)
+        pauses = self.replay.collect_pauses()
+        yield from self._build_table(WAITED, pauses["partition"], self._build_pauses(pauses))
+        yield from pa.Table.from_pylist(list(self._list_changes()), PREDICTED).to_batches()
 
-    def _table(self, kind: int, numbers: Ints, columns: Mapping[str, pa.Array]) -> list[pa.RecordBatch]:
+    def _build_table(self, kind: int, numbers: Ints, columns: Mapping[str, pa.Array]) -> list[pa.RecordBatch]:
         numbers = np.array(numbers)
-        known = {
+        constants = {
             **columns,
             "scenario": pa.array([self.name]).take(pa.array(np.zeros(len(numbers), np.int64))),
             "topic": self.topics.take(pa.array(self.topic_of[numbers])),
@@ -100,83 +99,86 @@ class _Group:
             "kind": pa.array(np.full(len(numbers), kind, np.int8)),
         }
         arrays = [
-            known[field.name].cast(field.type) if field.name in known else pa.nulls(len(numbers), field.type)
+            constants[field.name].cast(field.type) if field.name in constants else pa.nulls(len(numbers), field.type)
             for field in PREDICTED
         ]
         batches: list[pa.RecordBatch] = pa.table(arrays, schema=PREDICTED).to_batches()
         return batches
 
-    def _deliveries(self, rows: Records) -> dict[str, pa.Array]:
-        outcomes = pa.array([outcome.name.lower() for outcome in Outcome])
-        return {name: _known(rows[name]) for name in TIMES} | {
-            "at": _column(rows.at),
-            "due": _column(rows.at),
-            "size": _column(rows["size"]),
-            "ledger": _column(rows.ledger),
-            "entry": _column(rows.entry),
-            "batch_index": _column(rows.batch_index),
-            "consumer": self._named(rows.member),
-            "redelivery_count": _column(rows.redeliveries),
+    def _build_deliveries(self, rows: Records) -> dict[str, pa.Array]:
+        outcomes = pa.array([outcome.name.lower() for outcome in DeliveryOutcome])
+        return {name: _nullable(rows[name]) for name in TIMES} | {
+            "at": _as_array(rows.at),
+            "due": _as_array(rows.at),
+            "size": _as_array(rows["size"]),
+            "ledger": _as_array(rows.ledger),
+            "entry": _as_array(rows.entry),
+            "batch_index": _as_array(rows.batch_index),
+            "consumer": self._name_members(rows.member),
+            "redelivery_count": _as_array(rows.redeliveries),
             "retries": pa.array(np.zeros(len(rows), np.int32)),
-            "outcome": outcomes.take(_column(rows.outcome)),
-            "settled": pa.array(np.array(rows.outcome == Outcome.ACKED)),
+            "outcome": outcomes.take(_as_array(rows.outcome)),
+            "settled": pa.array(np.array(rows.outcome == DeliveryOutcome.ACKED)),
         }
 
-    def _pauses(self, rows: Records) -> dict[str, pa.Array]:
+    def _build_pauses(self, rows: Records) -> dict[str, pa.Array]:
         return {
-            "at": _column(rows.start),
-            "until": _column(rows.end),
-            "consumer": self._named(rows.member),
-            "holder": self._named(rows.blocker),
-            "entries": _column(rows.records),
-            "generation": _column(rows.generation),
+            "at": _as_array(rows.start),
+            "until": _as_array(rows.end),
+            "consumer": self._name_members(rows.member),
+            "holder": self._name_members(rows.blocker),
+            "entries": _as_array(rows.records),
+            "generation": _as_array(rows.generation),
         }
 
-    def _intervals(self, rows: Records) -> Iterator[pa.RecordBatch]:
+    def _build_intervals(self, rows: Records) -> Iterator[pa.RecordBatch]:
         columns = {
             "at": pa.array(np.array(rows.interval) * self.interval),
-            "messages_published": _column(rows.published),
-            "messages_settled": _column(rows.settled),
+            "messages_published": _as_array(rows.published),
+            "messages_settled": _as_array(rows.settled),
         }
-        yield from self._table(INTERVAL, rows["partition"], columns)
+        yield from self._build_table(INTERVAL, rows["partition"], columns)
 
-    def _changes(self) -> Iterator[dict[str, Any]]:
-        """The decisions about the group, in their order; a rebalance that follows one has no member."""
-        for number, rebalance in enumerate(self.replay.story()):
+    def _list_changes(self) -> Iterator[dict[str, Any]]:
+        """Yield the decisions about the group in order. A rebalance that only follows up has no member."""
+        for number, rebalance in enumerate(self.replay.list_rebalances()):
             common = {"scenario": self.name, "topic": self.partitions.topics[0], "partition": -1, "kind": CHANGE,
                       "until": rebalance.at, "generation": number}  # fmt: skip
-            for one in rebalance.detected:
-                came = one.event.event == "join"
+            for detected_event in rebalance.detected:
+                is_join = detected_event.event.event == "join"
                 yield common | {
-                    "at": one.event.since.at,
-                    "consumer": one.event.label,
-                    "outcome": "rejoin" if came and rebalance.forced else one.event.event,
-                    "member": one.join,
-                    "origin": self.replay.process(one.join).origin,
+                    "at": detected_event.event.since.at,
+                    "consumer": detected_event.event.label,
+                    "outcome": "rejoin" if is_join and rebalance.forced else detected_event.event.event,
+                    "member": detected_event.join,
+                    "origin": self.replay.find_process(detected_event.join).origin,
                 }
             if not rebalance.detected:
                 yield common | {"at": rebalance.since, "outcome": "rebalance"}
 
-    def _named(self, indexes: Any) -> pa.Array:
+    def _name_members(self, indexes: Any) -> pa.Array:
         names = pa.array([process.event.label for process in self.replay.members.processes], pa.string())
         indexes = np.array(indexes, np.int64)
         return names.take(pa.array(indexes, mask=indexes < 0))
 
 
-def retold(simulation: GroupSimulation, changes: Iterable[Mapping[str, Any]]) -> Plan:
-    """The scenario as its group went through it: ``changes`` are the ``CHANGE`` rows of the scenario."""
+def build_recorded_plan(simulation: GroupSimulation, changes: Iterable[Mapping[str, Any]]) -> ScenarioPlan:
+    """Build the plan of a scenario from the changes that its simulated group made.
+
+    ``changes`` are the ``CHANGE`` rows of the scenario.
+    """
     rebalances = []
     ordered = sorted(changes, key=lambda row: (row["generation"], -1 if row["member"] is None else row["member"]))
     for _, rows in groupby(ordered, key=lambda row: row["generation"]):
         of_rebalance = list(rows)
-        detected = tuple(_detected(simulation, row) for row in of_rebalance if row["member"] is not None)
+        detected = tuple(_build_detected_event(simulation, row) for row in of_rebalance if row["member"] is not None)
         forced = any(row["outcome"] == "rejoin" for row in of_rebalance)
         rebalances.append(GroupRebalance(of_rebalance[0]["at"], of_rebalance[0]["until"], detected, forced))
     timeline = GroupTimeline.from_rebalances(simulation.policy, simulation.partitions, rebalances)
-    return Plan(simulation.name, simulation.policy, timeline.timelines(simulation.scopes))
+    return ScenarioPlan(simulation.name, simulation.policy, timeline.timelines(simulation.scopes))
 
 
-def _detected(simulation: GroupSimulation, row: Mapping[str, Any]) -> DetectedEvent:
+def _build_detected_event(simulation: GroupSimulation, row: Mapping[str, Any]) -> DetectedEvent:
     at, kind = Instant(row["until"]), "join" if row["outcome"] == "rejoin" else row["outcome"]
     event = replace(
         simulation.events[row["origin"]],
@@ -188,7 +190,7 @@ def _detected(simulation: GroupSimulation, row: Mapping[str, Any]) -> DetectedEv
     return DetectedEvent(at, row["member"], event)
 
 
-def _by_scenario(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+def _split_by_scenario(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     coded = column(rows, "scenario").dictionary_encode()
     indices = np.asarray(coded.indices)
     starts = np.flatnonzero(np.append(True, np.diff(indices) != 0)).tolist()
@@ -196,28 +198,28 @@ def _by_scenario(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         yield coded.dictionary[indices[start]].as_py(), rows.slice(start, end - start)
 
 
-def _logged(rows: pa.Table, partitions: Partitions) -> Records:
-    logged = empty_records(rows.num_rows, LOGGED)
-    logged["partition"] = _numbers(rows, partitions)
+def _build_log_records(rows: pa.Table, partitions: Partitions) -> Records:
+    logged = create_records(rows.num_rows, LOGGED)
+    logged["partition"] = _find_partition_numbers(rows, partitions)
     for name in ("ready", "at", "ledger", "entry", "batch_index"):
         logged[name] = ints(rows, name)
     logged.size = ints(rows, "size", 0)
     return logged
 
 
-def _numbers(rows: pa.Table, partitions: Partitions) -> Ints:
-    """The number of each record's partition."""
+def _find_partition_numbers(rows: pa.Table, partitions: Partitions) -> Ints:
+    """Return the number of each record's partition in the group."""
     coded = column(rows, "topic").dictionary_encode()
     first = [partitions.find_number(Scope(topic)) for topic in coded.dictionary.to_pylist()]
     numbers: Ints = np.array(first, np.int64)[np.asarray(coded.indices)] + np.maximum(ints(rows, "partition"), 0)
     return numbers
 
 
-def _column(values: Any) -> pa.Array:
+def _as_array(values: Any) -> pa.Array:
     return pa.array(np.array(values))
 
 
-def _known(values: Any) -> pa.Array:
-    """Numbers of which negative ones stand for nothing."""
+def _nullable(values: Any) -> pa.Array:
+    """Return numbers as an array in which negative ones are null."""
     values = np.array(values, np.int64)
     return pa.array(values, mask=values < 0)

@@ -1,4 +1,4 @@
-"""Add rows of groups up: what a task makes of its rows, and what the driver makes of what tasks have made."""
+"""Sum rows by group: each task sums its own rows, and the driver sums the results of all tasks."""
 
 from __future__ import annotations
 
@@ -16,48 +16,50 @@ Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Sum:
-    """Rows of ``schema`` that are added up by the columns ``by``, which come first: the ``least`` and the ``most`` of
-    some columns, the sums of all others."""
+class GroupedSum:
+    """Sums the rows of ``schema`` by the columns ``by``, which come first.
+
+    The columns ``minimums`` and ``maximums`` take the minimum and the maximum; all others are summed.
+    """
 
     schema: pa.Schema
     by: tuple[str, ...]
-    least: tuple[str, ...] = ()
-    most: tuple[str, ...] = ()
+    minimums: tuple[str, ...] = ()
+    maximums: tuple[str, ...] = ()
 
     def add_up(self, rows: pa.Table) -> pa.Table:
-        """One row for each group, those of groups that came first come first."""
-        how = [
-            (name, "min" if name in self.least else "max" if name in self.most else "sum")
+        """Return one row for each group. Groups are in the order in which they first occur."""
+        aggregations = [
+            (name, "min" if name in self.minimums else "max" if name in self.maximums else "sum")
             for name in self.schema.names[len(self.by) :]
         ]
-        found = rows.group_by([*self.by], use_threads=False).aggregate(how)
-        found = found.select([*self.by, *(f"{name}_{kind}" for name, kind in how)])
-        return found.rename_columns(self.schema.names).cast(self.schema)
+        sums = rows.group_by([*self.by], use_threads=False).aggregate(aggregations)
+        sums = sums.select([*self.by, *(f"{name}_{kind}" for name, kind in aggregations)])
+        return sums.rename_columns(self.schema.names).cast(self.schema)
 
-    def adding(self) -> AddingUp:
-        """Adds rows up as they come."""
+    def start_adding(self) -> AddingUp:
+        """Return an accumulator that sums rows as they arrive."""
         adding = AddingUp(self.add_up)
         adding.add(self.schema.empty_table())
         return adding
 
-    def rows(self, *parts: pa.Table, order: Sequence[str] = ()) -> Rows:
-        """The rows of all parts added up, in ``order``, or that of ``by``; null is the least."""
-        found = self.add_up(pa.concat_tables([self.schema.empty_table(), *parts]))
-        return ordered(found.to_pylist(), order or self.by)
+    def build_rows(self, *parts: pa.Table, order: Sequence[str] = ()) -> Rows:
+        """Return the summed rows of all parts, sorted by ``order`` or else by ``by``. Null sorts first."""
+        sums = self.add_up(pa.concat_tables([self.schema.empty_table(), *parts]))
+        return sort_rows(sums.to_pylist(), order or self.by)
 
 
-def ordered(rows: Rows, by: Sequence[str]) -> Rows:
-    """Few rows in order; null is the least."""
+def sort_rows(rows: Rows, by: Sequence[str]) -> Rows:
+    """Sort a small number of rows. Null sorts first."""
     return sorted(rows, key=lambda row: [(row[name] is not None, row[name]) for name in by])
 
 
-def whole_runs(tables: Iterable[pa.Table], by: Sequence[str]) -> Iterator[pa.Table]:
-    """Rows in order as tables that each have all rows that are alike in ``by``, which are few."""
+def iterate_whole_runs(tables: Iterable[pa.Table], by: Sequence[str]) -> Iterator[pa.Table]:
+    """Regroup sorted tables so that rows with equal values of ``by`` are in one table. Such runs are short."""
     rest: pa.Table | None = None
     for rows in tables:
         together = rows if rest is None else pa.concat_tables([rest, rows]).combine_chunks()
-        last = int(np.flatnonzero(begins(together, by))[-1])
+        last = int(np.flatnonzero(find_run_starts(together, by))[-1])
         rest = together.slice(last)
         if last:
             yield together.slice(0, last)
@@ -65,21 +67,21 @@ def whole_runs(tables: Iterable[pa.Table], by: Sequence[str]) -> Iterator[pa.Tab
         yield rest
 
 
-def begins(rows: pa.Table, by: Sequence[str]) -> np.ndarray:
-    """Whether a row differs from the one before it."""
-    begins = np.zeros(len(rows), np.bool_)
-    begins[:1] = True
+def find_run_starts(rows: pa.Table, by: Sequence[str]) -> np.ndarray:
+    """Return whether each row differs from the one before it."""
+    starts = np.zeros(len(rows), np.bool_)
+    starts[:1] = True
     for name in by:
         values = column(rows, name) if rows[name].num_chunks else pa.nulls(0)
-        codes = ints(rows, name) if pa.types.is_integer(values.type) else _codes(values)
-        begins[1:] |= codes[1:] != codes[:-1]
-    return begins
+        codes = ints(rows, name) if pa.types.is_integer(values.type) else _encode_values(values)
+        starts[1:] |= codes[1:] != codes[:-1]
+    return starts
 
 
-def _codes(values: pa.Array) -> Ints:
+def _encode_values(values: pa.Array) -> Ints:
     return np.asarray(values.dictionary_encode().indices.fill_null(-1), np.int64)
 
 
-def named(name: str, table: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """A table as batches of an output, none of them empty."""
+def name_batches(name: str, table: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield the non-empty batches of a table, each with the name of its output."""
     yield from ((name, batch) for batch in table.to_batches() if batch.num_rows)

@@ -1,7 +1,7 @@
-"""What changed hands: slots that passed from one consumer to another.
+"""Find handovers: slots that passed from one consumer to another.
 
-All that happens to a dispatcher's members at one instant is one change: an owner that nobody saw is none. What nobody
-had before is no handover but a first owner, and neither is what nobody gets.
+All membership changes of a dispatcher at one instant count as one change, so an owner that never lasted is ignored. A
+slot that had no owner before, or has none afterwards, is not handed over.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from subreplay.semantics.timelines.timeline import Epoch, Timeline
 
 
 class Handover(NamedTuple):
-    """Slots that passed ``before`` → ``after`` (names of consumers) by the change that ended with ``epoch``."""
+    """Slots that passed from consumer ``before`` to consumer ``after`` with the change that ended in ``epoch``."""
 
     epoch: int
     before: str
@@ -29,7 +29,7 @@ class Handover(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Handovers:
-    """Many of them as columns, in order of epoch and names; ``before`` and ``after`` are indexes in ``names``."""
+    """Handovers as columns, sorted by epoch and names. ``before`` and ``after`` are indexes in ``names``."""
 
     names: tuple[str, ...]
     epoch: Ints
@@ -37,39 +37,52 @@ class Handovers:
     after: Ints
     slots: Ints
 
-    def rows(self, indexes: Ints | None = None) -> Iterator[Handover]:
-        """All of them, or those at some indexes."""
+    def iterate_rows(self, indexes: Ints | None = None) -> Iterator[Handover]:
+        """Yield all handovers, or those at some indexes."""
         wanted = np.arange(len(self.slots)) if indexes is None else indexes
         columns = (column[wanted].tolist() for column in (self.epoch, self.before, self.after, self.slots))
         for epoch, before, after, slots in zip(*columns, strict=True):
             yield Handover(epoch, self.names[before], self.names[after], slots)
 
 
-def changes(timeline: Timeline) -> Iterator[tuple[Epoch, ...]]:
-    """The epochs that began at one instant, of which only the last one lasted; epoch 0 has no beginning."""
+def group_changes(timeline: Timeline) -> Iterator[tuple[Epoch, ...]]:
+    """Yield the epochs that began at one instant together. Only the last one of a group lasted. Epoch 0 is left out."""
     for _, together in groupby(timeline.epochs[1:], key=lambda epoch: epoch.start.at):
         yield tuple(together)
 
 
-def last_of_change(timeline: Timeline) -> Ints:
-    """The last epoch of the change that each epoch belongs to."""
+def find_last_epochs(timeline: Timeline) -> Ints:
+    """Return, for each epoch, the last epoch of the same change."""
     starts = np.array([epoch.start.at for epoch in timeline.epochs])
     return np.searchsorted(starts, starts, "right") - 1
 
 
-def handovers(timeline: Timeline) -> Handovers:
-    """All handovers of a dispatcher. Linear in the changes of owner, but for sorting them."""
+def find_handovers(timeline: Timeline) -> Handovers:
+    """Return all handovers of a dispatcher. The cost is linear in the changes of ownership, plus sorting."""
     index = timeline.index
-    segment, epoch = index.keys >> 32, last_of_change(timeline)[index.keys & 0xFFFF_FFFF]
+    segment, epoch = index.keys >> 32, find_last_epochs(timeline)[index.keys & 0xFFFF_FFFF]
     lasting = np.append((segment[1:] != segment[:-1]) | (epoch[1:] != epoch[:-1]), True)
     segment, epoch, owner = segment[lasting], epoch[lasting], index.owners[lasting]
     names, number = np.unique([consumer.label for consumer in timeline.consumers], return_inverse=True)
-    who = np.append(number, NOBODY)[np.maximum(owner, NOBODY)]  # the last of them is NOBODY's, and that of groups
-    passed = (segment[1:] == segment[:-1]) & (who[1:] >= 0) & (who[:-1] >= 0) & (who[1:] != who[:-1])
-    slots = np.diff(index.cuts, append=index.cuts[-1])[segment[1:][passed]]
-    every = max(len(names), 1)
-    pairs = (epoch[1:][passed] * every + who[:-1][passed]) * every + who[1:][passed]
-    found, pair_of = np.unique(pairs, return_inverse=True)
-    sums = np.zeros(len(found), np.int64)
+    consumer_numbers = np.append(number, NOBODY)[np.maximum(owner, NOBODY)]  # the last element is for NOBODY and groups
+    handed_over = (
+        (segment[1:] == segment[:-1])
+        & (consumer_numbers[1:] >= 0)
+        & (consumer_numbers[:-1] >= 0)
+        & (consumer_numbers[1:] != consumer_numbers[:-1])
+    )
+    slots = np.diff(index.cuts, append=index.cuts[-1])[segment[1:][handed_over]]
+    names_count = max(len(names), 1)
+    pairs = (
+        epoch[1:][handed_over] * names_count + consumer_numbers[:-1][handed_over]
+    ) * names_count + consumer_numbers[1:][handed_over]
+    distinct_pairs, pair_of = np.unique(pairs, return_inverse=True)
+    sums = np.zeros(len(distinct_pairs), np.int64)
     np.add.at(sums, pair_of, slots)
-    return Handovers(tuple(names.tolist()), found // every**2, found // every % every, found % every, sums)
+    return Handovers(
+        tuple(names.tolist()),
+        distinct_pairs // names_count**2,
+        distinct_pairs // names_count % names_count,
+        distinct_pairs % names_count,
+        sums,
+    )

@@ -1,7 +1,7 @@
-"""Assignment without time: who owns each message under each scenario, by one pass over the traffic's profile.
+"""Assign messages to their owners under each scenario, in one pass over the traffic profile.
 
-It answers how load would spread and what would move, not who waits for whom: every consumer counts as always having
-permits. A message belongs to the epoch in which it was published.
+The result shows how load spreads and which messages move. It does not show waiting: every consumer counts as always
+having permits. A message belongs to the epoch in which it was published.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from subreplay.rows.model.rows import Consumer, Scope
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.whatif.traffic.evaluation_counts import BLANK, Extent
-from subreplay.whatif.traffic.plan_evaluator import Evaluator
-from subreplay.whatif.traffic.producer_rerouting import ProducerRouting, relocated, rerouted
-from subreplay.whatif.traffic.retention import Retention, kept
+from subreplay.whatif.traffic.plan_evaluator import PlanEvaluator
+from subreplay.whatif.traffic.producer_rerouting import PartitionRouting, count_relocated, reroute
+from subreplay.whatif.traffic.retention import Retention, find_retained
 from subreplay.whatif.traffic.traffic_profile import TrafficProfile
 
 TRAFFIC: Final = pa.schema(
@@ -28,10 +28,10 @@ TRAFFIC: Final = pa.schema(
         pa.field("scenario", pa.string(), nullable=False),
         pa.field("topic", pa.string()),
         pa.field("partition", pa.int32()),
-        pa.field("window", pa.int64()),  # its start, ns
+        pa.field("window", pa.int64()),  # start of the window, ns
         pa.field("epoch", pa.int64()),
-        pa.field("before", pa.string()),  # who would have got it before the change that opened the epoch; null: nobody
-        pa.field("consumer", pa.string()),  # null: nobody owned it
+        pa.field("before", pa.string()),  # owner before the change that began the epoch; null: none
+        pa.field("consumer", pa.string()),  # null: the messages had no owner
         pa.field("messages", pa.int64(), nullable=False),
         pa.field("bytes", pa.int64(), nullable=False),
         pa.field("keys", pa.int64(), nullable=False),
@@ -39,69 +39,78 @@ TRAFFIC: Final = pa.schema(
         pa.field("keys_moved", pa.int64(), nullable=False),
     ]
 )
-"""The traffic of scenarios at four levels: ``window`` (scenario, window, consumer), ``consumer`` (scenario, consumer),
-``move`` (scenario, dispatcher, epoch, before, consumer) and ``scenario``. Keys are distinct.
+"""Traffic of scenarios at four levels.
 
-Of a scenario with other producers there is a row ``relocated``: keys that go to another partition, and their messages;
-of one with a retention, by dispatcher, what is ``kept``: from the instant ``window`` on; of one whose broker takes all
-messages without a key for those of one key, how many are ``keyless``."""
+``window`` has a row for each scenario, window and consumer; ``consumer`` for each scenario and consumer; ``move`` for
+each scenario, dispatcher, epoch, previous owner and consumer; ``scenario`` for each scenario. Keys are distinct.
+
+A scenario with other producers also has a row ``relocated``: the keys that go to another partition, and their messages.
+A scenario with a retention policy has rows ``kept`` by dispatcher: the messages retained from the instant ``window``
+on. If the broker treats all messages without a key as one key, a row ``keyless`` counts them.
+"""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """One scenario, folded: its policy and the timeline of every dispatcher; how its producers choose partitions (None:
-    as they did), and what the topic retains (None: not asked)."""
+class ScenarioPlan:
+    """One scenario: its policy and the timeline of every dispatcher.
+
+    ``routing`` is how its producers choose partitions (None: as recorded). ``retention`` is what the topic retains
+    (None: not requested).
+    """
 
     name: str
     policy: Policy
     timelines: Mapping[Scope, Timeline]
-    routing: ProducerRouting | None = None
+    routing: PartitionRouting | None = None
     retention: Retention | None = None
 
     @property
     def consumers(self) -> Iterator[Consumer]:
-        """The consumers of every dispatcher, rejected ones included."""
+        """The consumers of every dispatcher, including rejected ones."""
         return (consumer for timeline in self.timelines.values() for consumer in timeline.consumers)
 
 
 @dataclass(frozen=True)
-class Assigner:
-    """Assigns the messages of profiles under every plan; picklable.
+class MessageAssigner:
+    """Assigns the messages of traffic profiles under every plan.
 
-    ``moves_of``: the plan of which is asked what changed hands at its epochs; of the others only what nobody got.
+    Instances are picklable.
+
+    ``moves_plan`` names the plan whose changes of ownership are reported for each epoch. For the other plans only
+    messages without an owner are reported.
     """
 
-    plans: tuple[Plan, ...]
+    plans: tuple[ScenarioPlan, ...]
     extent: Extent
-    moves_of: str | None = None
+    moves_plan: str | None = None
 
-    def rows(self, profile: TrafficProfile) -> Iterator[dict[str, Any]]:
-        """``TRAFFIC`` rows of the messages of a profile; those of one scenario and level are sorted."""
-        evaluators: dict[ProducerRouting | None, Evaluator] = {None: Evaluator(profile, self.extent)}
+    def assign_rows(self, profile: TrafficProfile) -> Iterator[dict[str, Any]]:
+        """Yield ``TRAFFIC`` rows for the messages of a profile. Rows of one scenario and level are sorted."""
+        evaluators: dict[PartitionRouting | None, PlanEvaluator] = {None: PlanEvaluator(profile, self.extent)}
         for plan in self.plans:
             routing = plan.routing
             if routing is not None:
                 if routing not in evaluators:
-                    evaluators[routing] = Evaluator(rerouted(profile, routing), self.extent)
-                keys, messages = relocated(profile, routing)
+                    evaluators[routing] = PlanEvaluator(reroute(profile, routing), self.extent)
+                keys, messages = count_relocated(profile, routing)
                 yield BLANK | {"level": "relocated", "scenario": plan.name, "messages": messages, "keys": keys}
             evaluator = evaluators[routing]
-            found = evaluator.evaluate(plan.policy, plan.timelines, moves=plan.name == self.moves_of)
-            yield from found.rows(plan.name)
-            if alike := evaluator.keyless_alike(plan.policy):
-                yield BLANK | {"level": "keyless", "scenario": plan.name, "messages": alike}
+            evaluation = evaluator.evaluate(plan.policy, plan.timelines, moves=plan.name == self.moves_plan)
+            yield from evaluation.rows(plan.name)
+            if same_key := evaluator.count_keyless_alike(plan.policy):
+                yield BLANK | {"level": "keyless", "scenario": plan.name, "messages": same_key}
             if plan.retention is not None:
-                yield from _kept(plan.name, evaluator.profile, plan.retention)
+                yield from _build_retained_rows(plan.name, evaluator.profile, plan.retention)
 
 
-def _kept(scenario: str, profile: TrafficProfile, retention: Retention) -> Iterator[dict[str, Any]]:
-    for one in kept(profile, retention):
-        known = {"level": "kept", "scenario": scenario, "topic": one.scope.topic, "partition": one.scope.partition}
-        yield BLANK | known | {"window": one.since, "messages": one.messages, "bytes": one.bytes}
+def _build_retained_rows(scenario: str, profile: TrafficProfile, retention: Retention) -> Iterator[dict[str, Any]]:
+    for part in find_retained(profile, retention):
+        scope = {"level": "kept", "scenario": scenario, "topic": part.scope.topic, "partition": part.scope.partition}
+        yield BLANK | scope | {"window": part.since, "messages": part.messages, "bytes": part.bytes}
 
 
-def slot_and_owner(timeline: Timeline, murmur3: int, at: int) -> tuple[int, str | None]:
-    """The slot of a key with that hash, and its owner's label at a time (ns)."""
+def find_slot_and_owner(timeline: Timeline, murmur3: int, at: int) -> tuple[int, str | None]:
+    """Return the slot of a key with this murmur3 hash, and the label of its owner at a time (ns)."""
     hashes = np.array([murmur3], np.uint32)
     slots = timeline.policy.compute_slots(hashes)
     epoch = timeline.find_epochs(np.array([at]), np.array([0]))

@@ -1,4 +1,4 @@
-"""The membership of a scenario: as it was recorded, or as a run file invents it."""
+"""Build the members of a scenario: the recorded ones, or those that a run file defines."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from subreplay.semantics.timelines.consumer_aliases import assign_aliases
 from subreplay.semantics.timelines.group_timeline import GroupTimeline
 from subreplay.semantics.timelines.recorded_ownership import MembershipEvents, build_recorded_timelines
 from subreplay.semantics.timelines.timeline import Timeline
-from subreplay.whatif.message_assignment import Plan
+from subreplay.whatif.message_assignment import ScenarioPlan
 
 
 @dataclass(frozen=True)
 class PlannedMember:
-    """A consumer of a scenario: joins, leaves and crashes in ns after the first message.
+    """A consumer of a scenario.
+
+    Its joins, leaves and crashes are in ns after the first message.
 
     It may come back ``restart`` ns after it left or crashed.
     """
@@ -34,8 +36,8 @@ class PlannedMember:
     crash: int | None = None
     restart: int | None = None
 
-    def changes(self) -> Iterator[tuple[int, str]]:
-        """(time, event) of this consumer."""
+    def iterate_changes(self) -> Iterator[tuple[int, str]]:
+        """Yield the (time, event) pairs of this consumer."""
         yield self.join, "join"
         end = self.leave if self.crash is None else self.crash
         if end is not None:
@@ -44,13 +46,18 @@ class PlannedMember:
                 yield end + self.restart, "join"
 
 
-def planned_events(members: Sequence[PlannedMember], scope: Scope, start: int) -> tuple[MembershipEvent, ...]:
-    """Membership events of invented members; those of the same instant happen in the order of the list, leaves
-    first. Members with equal names are different consumers."""
+def build_planned_events(members: Sequence[PlannedMember], scope: Scope, start: int) -> tuple[MembershipEvent, ...]:
+    """Return the membership events of planned members.
+
+    Events of the same instant follow the order of the list, leaves first. Members with equal names are different
+    consumers.
+    """
     names = Counter(member.consumer for member in members)
-    changes = [(start + at, kind == "join", i, kind, m) for i, m in enumerate(members) for at, kind in m.changes()]
+    timed_changes = [
+        (start + at, kind == "join", i, kind, m) for i, m in enumerate(members) for at, kind in m.iterate_changes()
+    ]
     events = []
-    for seq, (at, _, number, kind, m) in enumerate(sorted(changes, key=lambda c: c[:3])):
+    for seq, (at, _, number, kind, m) in enumerate(sorted(timed_changes, key=lambda c: c[:3])):
         instant, instance = Instant(at, seq), str(number) if names[m.consumer] > 1 else None
         event = MembershipEvent(scope, kind, m.consumer, instant, instant, m.priority, m.ranges)  # type: ignore[arg-type]
         events.append(replace(event, instance_id=m.instance_id, rack=m.rack, instance=instance))
@@ -58,95 +65,109 @@ def planned_events(members: Sequence[PlannedMember], scope: Scope, start: int) -
     return tuple([event if event.alias is None else replace(event, instance=event.alias) for event in named])
 
 
-def recorded(events: Iterable[MembershipEvent], silent: int = 0) -> tuple[MembershipEvent, ...]:
-    """Recorded events as a scenario takes them: each change at the instant it was complete.
+def build_recorded_events(events: Iterable[MembershipEvent], silent: int = 0) -> tuple[MembershipEvent, ...]:
+    """Return recorded events as a scenario uses them: each change happens at the instant at which it was complete.
 
-    A member of a group that crashed, or is static and left, was ``silent`` (ns) for so long by then, as ``silence``
-    tells; its process ended earlier by that, though not before it joined."""
+    A group member that crashed, or a static member that left, had already been ``silent`` (ns) by then (see
+    ``find_silence``). Its process ended earlier by that time, but not before it joined.
+    """
     joined: dict[str, Instant] = {}
-    story: list[MembershipEvent] = []
+    ordered_events: list[MembershipEvent] = []
     for event in events:
         at = event.at
         if event.event == "join":
             joined[event.label] = at
         elif event.event == "crash" or event.instance_id is not None:
             at = max(Instant(at.at - silent, at.seq), joined.get(event.label, at))
-        story.append(replace(event, at=at, since=at))
-    return tuple(assign_aliases(sorted(story, key=lambda event: event.at) if silent else story, assumed=True))
+        ordered_events.append(replace(event, at=at, since=at))
+    return tuple(
+        assign_aliases(sorted(ordered_events, key=lambda event: event.at) if silent else ordered_events, assumed=True)
+    )
 
 
-def silence(recorded_under: Policy, policy: Policy) -> int:
-    """How long (ns) a recorded member of a group had been silent when it was missed: where the recorded group has no
-    session timeout, its coordinator had waited already, and a scenario's must not wait once more."""
+def find_silence(recorded_under: Policy, policy: Policy) -> int:
+    """Return how long (ns) a recorded group member had been silent when the coordinator removed it.
+
+    If the recorded policy has no session timeout, the recorded coordinator has already waited, and the scenario's
+    coordinator must not wait again.
+    """
     if is_group(policy) and is_group(recorded_under) and recorded_under.session_timeout_us == 0:
         return policy.session_timeout_us * 1_000
     return 0
 
 
-def group_events(events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> tuple[MembershipEvent, ...]:
-    """What a group saw of its members: each comes with its first partition and goes with its last."""
-    story = sorted((event for mine in events.values() for event in mine), key=lambda event: event.at)
-    seen: list[MembershipEvent] = []
-    held: dict[str, int] = {}
-    for event in story:
-        before = held.get(event.label, 0)
-        held[event.label] = after = max(before + (1 if event.event == "join" else -1), 0)
+def find_group_events(events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> tuple[MembershipEvent, ...]:
+    """Return the events as a group sees them: a member joins with its first partition and leaves with its last."""
+    ordered_events = sorted(
+        (event for scope_events in events.values() for event in scope_events), key=lambda event: event.at
+    )
+    group_changes: list[MembershipEvent] = []
+    partitions_by_member: dict[str, int] = {}
+    for event in ordered_events:
+        before = partitions_by_member.get(event.label, 0)
+        partitions_by_member[event.label] = after = max(before + (1 if event.event == "join" else -1), 0)
         if (before == 0) != (after == 0):
-            seen.append(event)
-    return tuple(seen)
+            group_changes.append(event)
+    return tuple(group_changes)
 
 
-def on_partitions(
+def copy_to_partitions(
     events: Mapping[Scope, tuple[MembershipEvent, ...]], partitions: int
 ) -> dict[Scope, tuple[MembershipEvent, ...]]:
-    """The events as each of so many partitions of a topic would see them: of whoever was at some dispatcher."""
-    mine = group_events(events)
+    """Return the events as each of a topic's partitions sees them, for the consumers of all dispatchers."""
+    scope_events = find_group_events(events)
     topics = sorted({scope.topic for scope in events})
     scopes = [Scope(topic, partition) for topic in topics for partition in range(partitions)]
-    return {scope: tuple([replace(event, scope=scope) for event in mine]) for scope in scopes}
+    return {scope: tuple([replace(event, scope=scope) for event in scope_events]) for scope in scopes}
 
 
-def plan(
+def build_plan(
     name: str,
     policy: Policy,
     events: Mapping[Scope, tuple[MembershipEvent, ...]],
-    told: Mapping[Scope, MembershipEvents] = MappingProxyType({}),
-) -> Plan:
-    """Fold a policy over every dispatcher's events; a Kafka assignor over the group that shares all its partitions.
+    reported_ownership: Mapping[Scope, MembershipEvents] = MappingProxyType({}),
+) -> ScenarioPlan:
+    """Build the timeline of every dispatcher from its events; a Kafka assignor uses the whole group.
 
-    Where its consumers were ``told`` of their partitions, that is who owned them, and nothing is folded."""
-    if is_group(policy) and any(e.event == "assigned" for mine in told.values() for e in mine):
-        timelines = build_recorded_timelines(policy, events, told)
+    If the source reports the assigned partitions (``reported_ownership``), these are the owners, and no assignor runs.
+    """
+    if is_group(policy) and any(
+        e.event == "assigned" for scope_events in reported_ownership.values() for e in scope_events
+    ):
+        timelines = build_recorded_timelines(policy, events, reported_ownership)
     elif is_group(policy):
-        timelines = GroupTimeline.fold(policy, partitions_of(events), group_events(events)).timelines(events)
+        timelines = GroupTimeline.fold(policy, build_partitions(events), find_group_events(events)).timelines(events)
     else:
-        timelines = _folded(policy, events)
-    if is_load_measuring(policy):  # its load has done its part, and need not travel
+        timelines = _fold_timelines(policy, events)
+    if is_load_measuring(policy):  # the measured load is not needed any more
         policy = policy.with_traffic({})
         timelines = {scope: replace(timeline, policy=policy) for scope, timeline in timelines.items()}
-    return Plan(name, policy, timelines)
+    return ScenarioPlan(name, policy, timelines)
 
 
-def _folded(policy: Policy, events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> dict[Scope, Timeline]:
-    """The timeline of each dispatcher. Who owns a slot does not depend on the partition (but by its traffic), so those
-    that saw the same events have the same one."""
+def _fold_timelines(policy: Policy, events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> dict[Scope, Timeline]:
+    """Return the timeline of each dispatcher.
+
+    Unless traffic decides, ownership does not depend on the partition. Dispatchers with the same events share one
+    timeline.
+    """
     if policy.routing == "partition" or is_load_measuring(policy):
-        return {scope: Timeline.fold(policy, scope, mine) for scope, mine in events.items()}
+        return {scope: Timeline.fold(policy, scope, scope_events) for scope, scope_events in events.items()}
     known: dict[tuple[MembershipEvent, ...], Timeline] = {}
-    found = {}
-    for scope, mine in events.items():
-        anywhere = tuple([replace(event, scope=_ANYWHERE) for event in mine])
-        if anywhere not in known:
-            known[anywhere] = Timeline.fold(policy, scope, mine)
-        found[scope] = replace(known[anywhere], scope=scope)
-    return found
+    timelines_by_scope = {}
+    for scope, scope_events in events.items():
+        scopeless = tuple([replace(event, scope=_NO_SCOPE) for event in scope_events])
+        if scopeless not in known:
+            known[scopeless] = Timeline.fold(policy, scope, scope_events)
+        timelines_by_scope[scope] = replace(known[scopeless], scope=scope)
+    return timelines_by_scope
 
 
-_ANYWHERE = Scope("")
+_NO_SCOPE = Scope("")
 
 
-def partitions_of(scopes: Iterable[Scope]) -> Partitions:
-    """The partitions of a group that reads these topics, as far as they are known."""
+def build_partitions(scopes: Iterable[Scope]) -> Partitions:
+    """Return the partitions of a group that reads these topics, as far as they are known."""
     counts: dict[str, int] = {}
     for scope in scopes:
         counts[scope.topic] = max(counts.get(scope.topic, 0), scope.partition + 1, 1)

@@ -8,11 +8,11 @@ import pytest
 from subreplay.adapters import ADAPTERS, Options
 from tests.adapters.broker_log.test_lines import TOPIC, join, line, removed, sending
 from tests.adapters.broker_log.test_logs import FAILOVER
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
 INCIDENTS = Path(__file__).parents[2] / "data" / "recordings-incidents" / "4.2.4"
 ADMIN = "PersistentTopicsBase"
-read = partial(whole, "pulsar-broker-log")
+read = partial(read_at_once, "pulsar-broker-log")
 ACTS = {
     "i7_reset_cursor_admin": {
         "at": "2026-11-28T18:45:42.932000Z", "kind": "reset", "to": {"time": "2026-11-28T18:45:33.903000Z"},

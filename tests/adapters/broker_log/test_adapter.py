@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from subreplay.adapters.broker_log.events import events
-from subreplay.adapters.files import lines_of
+from subreplay.adapters.broker_log.line_events import parse_events
+from subreplay.adapters.input_files import read_line_batches
 from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP
 from tests.support.broker_log_rows import in_order, of_topic, rows, topics
 
@@ -34,7 +34,7 @@ LATE = 60_000
 
 @cache
 def parsed(name):
-    return events(pa.Table.from_batches(lines_of(ROOT / f"{name}.log.gz")))
+    return parse_events(pa.Table.from_batches(read_line_batches(ROOT / f"{name}.log.gz")))
 
 
 @cache
@@ -233,7 +233,7 @@ def test_names_may_come_from_elsewhere():
 
 @pytest.mark.long
 def test_batches_of_events_give_the_rows_of_all_at_once(monkeypatch):
-    monkeypatch.setattr("subreplay.adapters.broker_log.adapter.BATCH", 97)
+    monkeypatch.setattr("subreplay.adapters.broker_log.located_rows.BATCH_EVENTS", 97)
     for name in NAMES:
         whole = folded(name)
         for (topic, partition), of in zip(topics_of(name), whole.values(), strict=True):

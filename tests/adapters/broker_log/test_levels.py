@@ -2,7 +2,7 @@
 
 import pytest
 
-from subreplay.adapters.broker_log.levels import Seen, levels
+from subreplay.adapters.broker_log.priority_levels import SeenActive, infer_levels
 from subreplay.rows.model.rows import Scope
 
 
@@ -10,7 +10,7 @@ def seen(text):
     """``0:abc>b``: on partition 0, of members a, b and c (in order of joining), b was active."""
     partition, rest = text.split(":")
     members, active = rest.split(">")
-    return Seen(Scope("persistent://t/ns/orders", int(partition)), tuple(members), active)
+    return SeenActive(Scope("persistent://t/ns/orders", int(partition)), tuple(members), active)
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,4 @@ def seen(text):
     ],
 )
 def test_the_fewest_levels_that_explain_who_was_active(told, expected):
-    assert levels({seen(each) for each in told.split()}) == expected
+    assert infer_levels({seen(each) for each in told.split()}) == expected

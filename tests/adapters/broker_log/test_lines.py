@@ -5,8 +5,8 @@ import gzip
 import pyarrow as pa
 import pytest
 
-from subreplay.adapters.broker_log.events import LOG_LINES, duplicates, events, summed
-from subreplay.adapters.files import lines_of
+from subreplay.adapters.broker_log.line_events import LOG_LINES, find_duplicates, parse_events, sum_file_counts
+from subreplay.adapters.input_files import read_line_batches
 from tests.support.broker_log_rows import in_order, of_topic, rows, topics
 
 TOPIC = "persistent://a/b/orders"
@@ -56,11 +56,11 @@ def table(lines, file="broker.log"):
 
 
 def parsed(*lines, file="broker.log"):
-    return events(table(lines, file))
+    return parse_events(table(lines, file))
 
 
 def folded(*files):
-    found = [events(table(lines, f"{number}.log")).events for number, lines in enumerate(files)]
+    found = [parse_events(table(lines, f"{number}.log")).events for number, lines in enumerate(files)]
     return rows(pa.concat_tables(found))
 
 
@@ -75,7 +75,7 @@ def test_a_whole_line_is_an_event():
 def test_text_may_be_of_any_such_type(kind):
     lines = table([sending(5), sending(6)])
     lines = lines.set_column(2, "text", lines["text"].cast(kind)).slice(1)
-    assert events(lines).events["entry"].to_pylist() == [6]
+    assert parse_events(lines).events["entry"].to_pylist() == [6]
 
 
 @pytest.mark.parametrize(("zone", "hour"), [("+0000", 12), ("Z", 12), ("+0200", 10), ("-05:30", 17), ("+05:30", 6)])
@@ -177,32 +177,34 @@ def test_a_file_given_twice_is_told_and_one_that_differs_is_not():
     lines = [sending(n) for n in range(5)]
     files = [parsed(*lines, file="a"), parsed(*lines, file="b"), parsed(*lines[:4], sending(40), file="c")]
     files.append(parsed(*reversed(lines), file="d"))
-    assert duplicates(summed(pa.concat_tables([found.files for found in files]))) == {"b": "a"}
+    assert find_duplicates(sum_file_counts(pa.concat_tables([found.files for found in files]))) == {"b": "a"}
 
 
 def test_a_file_in_parts_has_the_digest_of_the_whole():
     lines = table([sending(n, f"12:00:0{n},000") for n in range(6)])
-    parts = pa.concat_tables([events(lines.slice(0, 2)).files, events(lines.slice(2)).files])
-    assert summed(parts).equals(events(lines).files)
+    parts = pa.concat_tables([parse_events(lines.slice(0, 2)).files, parse_events(lines.slice(2)).files])
+    assert sum_file_counts(parts).equals(parse_events(lines).files)
 
 
 def test_plain_and_gzip_files_give_the_same_lines_whatever_their_names(tmp_path, monkeypatch):
     text = "\n".join([*join(), sending(1), acked("7:1"), removed()]).encode()
     (tmp_path / "broker.log").write_bytes(text)
     (tmp_path / "broker.log.1").write_bytes(gzip.compress(text))
-    monkeypatch.setattr("subreplay.adapters.files.BLOCK", 100)
-    plain, packed = (pa.Table.from_batches(lines_of(tmp_path / name, "x")) for name in ("broker.log", "broker.log.1"))
+    monkeypatch.setattr("subreplay.adapters.input_files.BLOCK_BYTES", 100)
+    plain, packed = (
+        pa.Table.from_batches(read_line_batches(tmp_path / name, "x")) for name in ("broker.log", "broker.log.1")
+    )
     assert plain.equals(packed)
     assert plain["line"].to_pylist() == [1, 2, 3, 4, 5]
-    assert [events(plain).files[name][0].as_py() for name in ("lines", "known", "quarantined")] == [5, 5, 0]
+    assert [parse_events(plain).files[name][0].as_py() for name in ("lines", "known", "quarantined")] == [5, 5, 0]
 
 
 def test_of_a_gzip_file_that_is_cut_all_before_the_cut_is_read(tmp_path):
     path = tmp_path / "broker.log.gz"
     packed = gzip.compress("".join(f"{sending(n)}\n" for n in range(10_000)).encode())
     path.write_bytes(packed[: len(packed) // 2])
-    *lines, rest = lines_of(path)
-    known = events(pa.Table.from_batches(lines)).events["entry"].to_pylist()
+    *lines, rest = read_line_batches(path)
+    known = parse_events(pa.Table.from_batches(lines)).events["entry"].to_pylist()
     assert known == [*range(len(known))]
     assert 3_000 < len(known) < 7_000
     assert (rest.row, rest.reasons[0].remedy) == (len(known) + 1, "copy it again")
@@ -275,12 +277,12 @@ def test_a_line_that_lists_an_entry_twice_asks_for_it_once():
 
 
 def test_what_is_acknowledged_is_not_held():
-    from subreplay.adapters.broker_log.deliveries import Fold
+    from subreplay.adapters.broker_log.log_deliveries import DeliveryFold
 
     lines = [text for n in range(500) for text in (sending(n), acked(f"7:{n}"))]
     ordered, _ = in_order(parsed(*lines, sending(1000)).events)
-    fold = Fold(TOPIC, -1, "billing", [])
-    assert len(fold.take(ordered)) == 500
+    fold = DeliveryFold(TOPIC, -1, "billing", [])
+    assert len(fold.add(ordered)) == 500
     assert fold.outstanding == 1
     assert fold.finish()["entry"].to_pylist() == [1000]
 
@@ -306,5 +308,5 @@ def test_a_selected_consumer_is_that_of_so_many_lines_of_the_same_thread_and_of_
 
 def test_a_line_without_text_is_a_line_that_says_nothing():
     lines = pa.table({"file": ["a", "a"], "line": [1, 2], "text": pa.array([None, sending(5)])})
-    assert events(lines).files.select(["lines", "known"]).to_pylist() == [{"lines": 2, "known": 1}]
-    assert len(events(lines.slice(0, 0)).events) == 0
+    assert parse_events(lines).files.select(["lines", "known"]).to_pylist() == [{"lines": 2, "known": 1}]
+    assert len(parse_events(lines.slice(0, 0)).events) == 0

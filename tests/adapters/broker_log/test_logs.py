@@ -14,7 +14,7 @@ from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP
 from tests.adapters.broker_log.test_lines import TOPIC, acked, join, line, removed, sending
 from tests.adapters.topic_polls import AT as POLLED
 from tests.adapters.topic_polls import SECOND, consumer, poll
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
 DATA = Path(__file__).parents[2] / "data"
 LOGS = {
@@ -25,7 +25,7 @@ FAILOVER = DATA / "broker_log/3.2.3-l06_failover_partitioned_priority.log.gz"
 LATE = 60_000
 """Between an event and its line (µs), at most, on a busy machine."""
 each = pytest.mark.parametrize("name", LOGS)
-read = partial(whole, "pulsar-broker-log")
+read = partial(read_at_once, "pulsar-broker-log")
 
 
 def balanced(found):
@@ -103,7 +103,7 @@ def test_priority_levels_are_those_that_explain_who_was_active():
     levels = {(row["consumer"], row["priority"]) for row in found.tables["membership"].to_pylist()}
     assert levels == {("a1", 1), ("b0", 0)}  # as they asked
     assert "traffic" not in found.run
-    assert any("active: b0 0 (billing), a1 1 (billing)" in note for note in found.notes)
+    assert any("active consumers: b0 0 (billing), a1 1 (billing)" in note for note in found.notes)
 
 
 @each
@@ -149,8 +149,11 @@ def test_every_subscription_of_a_log_is_told_and_one_may_be_chosen():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (Options(subscription="biling"), "nothing of subscription 'biling'; did you mean 'billing'?"),
-        (Options(topic="persistent://a/b/c"), "nothing of topic 'persistent://a/b/c'; it has topic"),
+        (
+            Options(subscription="biling"),
+            "the source contains no row of subscription 'biling'; did you mean 'billing'?",
+        ),
+        (Options(topic="persistent://a/b/c"), "the source contains no row of topic 'persistent://a/b/c'; it has topic"),
     ],
 )
 def test_what_the_log_does_not_have_is_an_error_that_names_what_it_has(options, message):
@@ -207,7 +210,7 @@ def test_a_file_that_is_there_twice_counts_once(tmp_path):
         ("broker.log", 7, 0), ("copy.log.gz", 0, 8),
     ]  # fmt: skip
     assert [row.file for row in found.rejected] == ["broker.log"]
-    assert "copy.log.gz has the lines of broker.log, and counts once" in found.notes
+    assert "copy.log.gz has the same lines as broker.log, so it is read once" in found.notes
 
 
 def test_lines_of_other_topics_are_counted(tmp_path):
@@ -253,13 +256,16 @@ def test_a_clock_that_goes_back_is_told(tmp_path):
 def test_a_folder_without_a_brokers_log_says_so(tmp_path, zone):
     if zone:
         (tmp_path / "some.log").write_text(zone)
-    with pytest.raises(InputError, match="no line about a subscription" if zone else "no file there"):
+    with pytest.raises(InputError, match="no line is about a subscription" if zone else "contains no data file"):
         read(tmp_path)
 
 
 def test_another_kind_of_file_is_told_with_the_adapter_that_reads_it(tmp_path):
     (tmp_path / "polls.jsonl").write_text(json.dumps(poll(POLLED, consumer())))
-    with pytest.raises(InputError, match=r"polls.jsonl looks like topic statistics of Pulsar; --from pulsar-stats"):
+    with pytest.raises(
+        InputError,
+        match=r"polls\.jsonl, because it looks like topic statistics of Pulsar. Read it with --from pulsar-stats",
+    ):
         read(tmp_path / "polls.jsonl", Options(subscription="billing"))
 
 
@@ -284,13 +290,13 @@ def test_an_unknown_type_is_left_to_the_user(tmp_path):
     write(tmp_path, "broker.log", story(1))
     found = read(tmp_path)
     assert "policy" not in found.run["subscription"]
-    assert "the type of the subscription is not told: set subscription.policy" in found.notes
+    assert "the source does not record the subscription type. Set subscription.policy" in found.notes
 
 
 def test_batches_of_one_are_told_to_be_unknown(tmp_path):
     batch = sending(3).replace("batchSize 1", "batchSize 4")
     write(tmp_path, "broker.log", [*story(1), batch])
-    assert any(note.startswith("1 deliveries of entries of one message") for note in read(tmp_path).notes)
+    assert any(note.startswith("1 deliveries of entries with one message") for note in read(tmp_path).notes)
 
 
 # With topic statistics

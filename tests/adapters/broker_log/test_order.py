@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.adapters.broker_log.parsing import BEGIN, MOST_FILES, Order
+from subreplay.adapters.broker_log.numbered_events import EARLIEST_TIME, MAX_FILES, LineNumbering
 from subreplay.rows.model.contracts import SEQ
 
 
 def numbers(at, number=0, files=1, order=None):
     line, times = np.arange(1, len(at) + 1), np.array(at, np.int64)
-    return (order or Order(number, files)).of(line, times).tolist()
+    return (order or LineNumbering(number, files)).number(line, times).tolist()
 
 
-@given(st.lists(st.integers(0, 2**47), max_size=40), st.integers(1, MOST_FILES))
+@given(st.lists(st.integers(0, 2**47), max_size=40), st.integers(1, MAX_FILES))
 def test_within_a_file_lines_rise_whatever_its_clock_says_and_are_legal(at, files):
     found = numbers(at, files - 1, files)
     assert all(before < after for before, after in pairwise(found))
@@ -24,28 +24,31 @@ def test_within_a_file_lines_rise_whatever_its_clock_says_and_are_legal(at, file
 
 
 def test_files_are_merged_by_the_time_that_each_has_reached():
-    one, two = numbers([BEGIN + 5, BEGIN + 2, BEGIN + 9], 0, 2), numbers([BEGIN + 4, BEGIN + 6, BEGIN + 9], 1, 2)
+    one, two = (
+        numbers([EARLIEST_TIME + 5, EARLIEST_TIME + 2, EARLIEST_TIME + 9], 0, 2),
+        numbers([EARLIEST_TIME + 4, EARLIEST_TIME + 6, EARLIEST_TIME + 9], 1, 2),
+    )
     assert sorted([*one, *two]) == [two[0], one[0], one[1], two[1], one[2], two[2]]
 
 
 def test_a_file_read_in_parts_has_the_numbers_of_the_whole():
-    order, at = Order(0, 1), [BEGIN + 1, BEGIN + 1, BEGIN, BEGIN + 1]
-    parts = [int(order.of(np.array([line]), np.array([time]))[0]) for line, time in enumerate(at, 1)]
+    order, at = LineNumbering(0, 1), [EARLIEST_TIME + 1, EARLIEST_TIME + 1, EARLIEST_TIME, EARLIEST_TIME + 1]
+    parts = [int(order.number(np.array([line]), np.array([time]))[0]) for line, time in enumerate(at, 1)]
     assert parts == numbers(at)
     assert order.back == 1
 
 
 def test_events_of_one_line_have_one_number():
-    found = Order(0, 1).of(np.array([1, 1, 2]), np.array([BEGIN, BEGIN, BEGIN]))
+    found = LineNumbering(0, 1).number(np.array([1, 1, 2]), np.array([EARLIEST_TIME, EARLIEST_TIME, EARLIEST_TIME]))
     assert found[0] == found[1] < found[2]
 
 
 def test_more_lines_at_one_time_than_there_are_places_go_on_counting():
-    at = [BEGIN + 7] * 200 + [BEGIN + 8]
-    found = numbers(at, 3, MOST_FILES)  # of which each has 64 places
+    at = [EARLIEST_TIME + 7] * 200 + [EARLIEST_TIME + 8]
+    found = numbers(at, 3, MAX_FILES)  # of which each has 64 places
     assert sorted(set(found)) == found
 
 
 def test_too_many_files_cannot_be_told_apart():
-    with pytest.raises(ValueError, match="files are more than"):
-        Order(0, MOST_FILES + 1)
+    with pytest.raises(ValueError, match="files are too many"):
+        LineNumbering(0, MAX_FILES + 1)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.adapters.kafka_group.commits import commits
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
-from subreplay.adapters.kafka_group.records import TABLES
+from subreplay.adapters.kafka_group.group_records import RECORD_TABLES
+from subreplay.adapters.kafka_group.offset_commits import decode_commits
 from tests.adapters.kafka_group import encoding as encode
 from tests.adapters.kafka_group.copies import decoded
 from tests.adapters.kafka_group.encoding import AT, Writer, key, modern_member, records
@@ -39,7 +39,7 @@ def test_every_group_record_says_what_kafka_reads(name):
     found = decode_records(recorded(name))
     assert found.rejected == ()
     seen = 0
-    for table in set(TABLES) - {"offset_commits"}:
+    for table in set(RECORD_TABLES) - {"offset_commits"}:
         for row in plain(found.tables[table]):
             wrote = by_offset[row["record_offset"]]
             assert as_kafka(table, row) == as_told(wrote["decoded_value"])
@@ -281,5 +281,5 @@ def test_slices_and_batches_are_decoded_as_the_whole():
 def test_usual_commits_are_all_read_by_columns():
     pairs = [(key(kind, "g", "t", partition=1), encode.commit(v, 9, 2, "é", AT)) for kind in (0, 1) for v in range(5)]
     table = records(*pairs, (key(1, "g", "t", partition=1), None))
-    found = commits(*(table.column(name).combine_chunks() for name in ("key", "value")))
+    found = decode_commits(*(table.column(name).combine_chunks() for name in ("key", "value")))
     assert found.usual.all()

@@ -17,9 +17,9 @@ from tests.adapters.kafka_group.scenarios import records
 from tests.adapters.topic_polls import AT as POLLED
 from tests.adapters.topic_polls import consumer as shown
 from tests.adapters.topic_polls import poll
-from tests.support.streamed import whole
+from tests.support.source_reading import read_at_once
 
-read = partial(whole, "kafka-group")
+read = partial(read_at_once, "kafka-group")
 CRASH = "k06_crash"
 BUSY = "k26_close_no_commit"  # its commits are bundled, too
 
@@ -77,7 +77,7 @@ def test_a_cut_file_gives_what_precedes_the_cut(tmp_path):
 def test_a_cut_parquet_file_is_an_error(tmp_path):
     pq.write_table(records(CRASH), tmp_path / "copy.parquet")
     (tmp_path / "copy.parquet").write_bytes((tmp_path / "copy.parquet").read_bytes()[:-100])
-    with pytest.raises(InputError, match="copy it again"):
+    with pytest.raises(InputError, match="Copy it again"):
         read(tmp_path)
 
 
@@ -95,8 +95,8 @@ def test_other_topics_groups_and_files_are_counted_or_told(tmp_path):
     (tmp_path / "readme.txt").write_text("copied by hand")
     found = read(tmp_path, Options(subscription="g", topic="t"))
     assert [(count.rows_in, count.valid, count.others) for count in found.counts] == [(7, 3, 4)]
-    assert any(note.startswith("not read: polls.jsonl: each looks like topic statistics") for note in found.notes)
-    assert any(note.startswith("not read: readme.txt") for note in found.notes)
+    assert any(note.startswith("polls.jsonl: skipped, because it looks like topic statistics") for note in found.notes)
+    assert any(note.startswith("readme.txt: skipped") for note in found.notes)
 
 
 def test_hidden_files_are_passed_over(tmp_path):
@@ -121,8 +121,8 @@ def test_a_log_that_was_copied_twice_tells_each_event_once(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (Options(subscription="h"), "nothing of subscription 'h'; it has subscription 'g'"),
-        (Options(topic="order"), "nothing of topic 'order'; did you mean 'orders'?"),
+        (Options(subscription="h"), "the source contains no row of subscription 'h'; it has subscription 'g'"),
+        (Options(topic="order"), "the source contains no row of topic 'order'; did you mean 'orders'?"),
     ],
 )
 def test_what_the_copy_does_not_have_is_an_error_that_names_what_it_has(tmp_path, options, message):
@@ -133,10 +133,10 @@ def test_what_the_copy_does_not_have_is_an_error_that_names_what_it_has(tmp_path
 
 
 def test_an_empty_folder_and_records_that_tell_nothing_say_so(tmp_path):
-    with pytest.raises(InputError, match="no file there"):
+    with pytest.raises(InputError, match="contains no data file"):
         read(tmp_path)
     (tmp_path / "copy.jsonl").write_text("")
-    with pytest.raises(InputError, match="0 records of __consumer_offsets tell of no member"):
+    with pytest.raises(InputError, match="0 records of __consumer_offsets contain no member"):
         read(tmp_path)
 
 
@@ -148,9 +148,13 @@ def test_a_table_of_another_topic_is_refused(tmp_path):
 
 def test_of_a_delta_table_the_files_of_its_latest_version_are_read(tmp_path):
     """A night's copy that was written again is there twice, and counts once."""
-    whole = records(CRASH)
-    half, added = len(whole) // 2, []
-    for name, rows in (("first", whole.slice(0, half)), ("again", whole.slice(0, half)), ("rest", whole.slice(half))):
+    every = records(CRASH)
+    half, added = len(every) // 2, []
+    for name, rows in (
+        ("first", every.slice(0, half)),
+        ("again", every.slice(0, half)),
+        ("rest", every.slice(half)),
+    ):
         pq.write_table(rows.append_column("run", pa.array([name] * len(rows))), tmp_path / f"{name}.parquet")
         added.append(delta_logs.add(f"{name}.parquet"))
     delta_logs.committed(
@@ -159,11 +163,11 @@ def test_of_a_delta_table_the_files_of_its_latest_version_are_read(tmp_path):
     found = read(tmp_path)
     assert {count.file: count.others for count in found.counts} == {"again.parquet": 0, "rest.parquet": 0}
     (tmp_path / "plain").mkdir()
-    pq.write_table(whole, tmp_path / "plain/all.parquet")
+    pq.write_table(every, tmp_path / "plain/all.parquet")
     assert found.tables == read(tmp_path / "plain").tables
 
 
 def test_a_log_alone_is_told_to_need_records(tmp_path):
     (tmp_path / "server.log").write_text(text(CRASH))
-    with pytest.raises(InputError, match="give it beside a copy of __consumer_offsets"):
+    with pytest.raises(InputError, match="Pass it together with a copy of __consumer_offsets"):
         read(tmp_path)

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.adapters import Options
-from subreplay.adapters.kafka_group import groups
-from subreplay.adapters.kafka_group.acknowledged import MOST
+from subreplay.adapters.kafka_group import group_stream
+from subreplay.adapters.kafka_group.acknowledged_records import MAX_RECORDS
 from subreplay.rows.groups import whole_groups
 from tests.adapters.kafka_group.copies import committed, group, json_lines, text
 from tests.adapters.kafka_group.encoding import records as made
 from tests.adapters.kafka_group.scenarios import records
-from tests.support import streamed
+from tests.support import source_reading
 from tests.support.in_process import Cuts
 from tests.support.properties import examples
 
@@ -29,7 +29,7 @@ KEYS = {
 }
 SCENARIOS = st.sampled_from(["k04_modern_uniform", "k06_crash", "k26_close_no_commit"])
 
-offsets = st.integers(0, 9) | st.just(MOST + 20)
+offsets = st.integers(0, 9) | st.just(MAX_RECORDS + 20)
 told = st.one_of(
     st.builds(committed, offsets, st.sampled_from(["t", "u"]), st.integers(0, 1), st.sampled_from(["g", "h"])),
     st.builds(
@@ -82,5 +82,5 @@ def test_streams_tell_what_all_records_at_once_tell(
                 pq.write_table(part, file.with_suffix(".parquet"))
             if log and number < 2:  # the second begins somewhere in the middle of the first
                 (folder / f"server.log.{number}").write_text(log[number * round(one * len(log)) :])
-        with patch.object(groups, "whole_groups", partial(whole_groups, rows=at_once)):
-            streamed.same_or_the_same_error("kafka-group", folder, options, Cuts(tasks, rows), KEYS)
+        with patch.object(group_stream, "whole_groups", partial(whole_groups, rows=at_once)):
+            source_reading.assert_same_tables_or_error("kafka-group", folder, options, Cuts(tasks, rows), KEYS)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
-from subreplay.adapters.kafka_group.protocol_bytes import Malformed
-from subreplay.adapters.kafka_group.records import decode
+from subreplay.adapters.kafka_group.group_records import decode_record
+from subreplay.adapters.kafka_group.protocol_bytes import MalformedBytes
 from subreplay.errors import InputError
 from tests.adapters.kafka_group import encoding as encode
 from tests.adapters.kafka_group.copies import decoded
@@ -63,8 +63,8 @@ def test_columns_and_single_records_are_read_alike(pairs, changes):
     rows = {row["record_offset"]: row for row in plain(found.tables["offset_commits"])}
     for offset, (name, value) in enumerate(pairs):
         try:
-            _, row = decode(name, value)
-        except Malformed:
+            _, row = decode_record(name, value)
+        except MalformedBytes:
             assert offset not in rows
         else:
             assert {column: rows[offset][column] for column in row} == row
@@ -81,19 +81,23 @@ def changed(value, changes):
     ("pair", "column", "rule"),
     [
         ((key(11, "g"), b"\0\0"), "key", "key version 11"),
-        ((key(1, "g", "t", partition=-1), None), "key", "a partition is from 0"),
-        ((key(1, "", "t", partition=1), None), "key", "a name is not empty"),
-        ((key(1, "g", "t", partition=1), encode.commit(3, -5, 1, "", AT)), "value", "a committed offset is from 0"),
+        ((key(1, "g", "t", partition=-1), None), "key", "a partition must be from 0"),
+        ((key(1, "", "t", partition=1), None), "key", "a name must not be empty"),
+        (
+            (key(1, "g", "t", partition=1), encode.commit(3, -5, 1, "", AT)),
+            "value",
+            "a committed offset must be from 0",
+        ),
         ((key(1, "g", "t", partition=1), encode.commit(3, 5, 1, "", 0)), "value", "a time is from 1971"),
-        ((key(1, "g", "t", partition=1), b"\0\5" + bytes(30)), "value", "value versions 0 to 4, not 5"),
-        ((b"\0\1\0\1\xff\0\1t\0\0\0\1", None), "key", "a string is UTF-8"),
-        ((key(2, "g"), b"\0\7" + bytes(30)), "value", "value versions 0 to 4, not 7"),
+        ((key(1, "g", "t", partition=1), b"\0\5" + bytes(30)), "value", "must be from 0 to 4"),
+        ((b"\0\1\0\1\xff\0\1t\0\0\0\1", None), "key", "a string must be UTF-8"),
+        ((key(2, "g"), b"\0\7" + bytes(30)), "value", "must be from 0 to 4"),
         (
             (key(8, "g", "m"), Writer(True).integer(0, 2).integer(1, 4).integer(1, 4).integer(9, 1).data),
             "value",
             "state",
         ),
-        ((None, b"x"), "key", "a group record has a key"),
+        ((None, b"x"), "key", "a group record must have a key"),
     ],
 )
 def test_the_reason_names_the_rule(pair, column, rule):
@@ -126,7 +130,7 @@ def test_a_record_without_its_place_is_quarantined(name, value):
 
 
 def test_a_missing_column_is_told():
-    with pytest.raises(InputError, match="no column value; read it by Spark's Kafka source"):
+    with pytest.raises(InputError, match=r"the copy has no column value. Copy all columns of Spark's Kafka source"):
         decode_records(records(GOOD[0]).drop_columns("value"))
     with pytest.raises(InputError, match="column key is list"):
         decode_records(records(GOOD[0], key=pa.array([[1]])))

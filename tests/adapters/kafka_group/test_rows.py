@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from subreplay.adapters.kafka_group.commit_progress import build_progress
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
-from subreplay.adapters.kafka_group.coordinator_log.events import EVENTS, parse_lines
-from subreplay.adapters.kafka_group.progress import progress
-from subreplay.adapters.kafka_group.rows import group_rows
+from subreplay.adapters.kafka_group.coordinator_log.log_events import COORDINATOR_EVENTS, parse_lines
+from subreplay.adapters.kafka_group.group_rows import build_group_rows
 from subreplay.rows.model.tables import MEMBERSHIP
 from tests.adapters.kafka_group import encoding as encode
 from tests.adapters.kafka_group.encoding import Writer
@@ -27,10 +27,10 @@ BUSY = 9_000 * MS
 def rows(name, with_records=True, with_log=True):
     """Tables of a scenario by name, as rows."""
     decoded = decode_records(records(name) if with_records else records(name).slice(0, 0)).tables
-    events = parse_lines(log(name)).events if with_log else EVENTS.empty_table()
-    found = group_rows(decoded, events)
+    events = parse_lines(log(name)).events if with_log else COORDINATOR_EVENTS.empty_table()
+    found = build_group_rows(decoded, events)
     tables = dict(zip(found._fields, map(plain, found), strict=True))
-    return tables | {"progress": plain(progress(decoded["offset_commits"], found.owners))}
+    return tables | {"progress": plain(build_progress(decoded["offset_commits"], found.owners))}
 
 
 def polls(name):
@@ -205,7 +205,7 @@ def test_members_have_what_the_canonical_table_lacks():
 def test_a_record_that_was_copied_twice_counts_once():
     decoded = decode_records(records("k02_cooperative")).tables
     twice = decode_records(_doubled(records("k02_cooperative"))).tables
-    assert group_rows(twice).owners.equals(group_rows(decoded).owners)
+    assert build_group_rows(twice).owners.equals(build_group_rows(decoded).owners)
 
 
 def _doubled(table):
@@ -216,8 +216,10 @@ def test_topic_ids_without_a_record_take_the_names_that_are_given():
     decoded = dict(decode_records(records("k04_modern_uniform")).tables)
     [known] = {topic["topic_id"] for row in plain(decoded["topic_metadata"]) for topic in row["topics"]}
     decoded["topic_metadata"] = decoded["topic_metadata"].slice(0, 0)
-    assert set(group_rows(decoded).owners.column("topic").to_pylist()) == {None}
-    assert set(group_rows(decoded, topic_names={known: "orders"}).owners.column("topic").to_pylist()) == {"orders"}
+    assert set(build_group_rows(decoded).owners.column("topic").to_pylist()) == {None}
+    assert set(build_group_rows(decoded, topic_names={known: "orders"}).owners.column("topic").to_pylist()) == {
+        "orders"
+    }
 
 
 # any story, whether a coordinator could write it or not
@@ -283,7 +285,7 @@ def test_a_commit_is_the_owners_of_its_time():
         commit(4),
     ]
     decoded = decode_records(encode.records(*story, (story[0][0], None))).tables
-    told = plain(progress(decoded["offset_commits"], group_rows(decoded).owners))
+    told = plain(build_progress(decoded["offset_commits"], build_group_rows(decoded).owners))
     assert [(row["offset"], row["consumer"], row["generation"]) for row in told] == [
         (1, None, None), (2, "a", 1), (3, "b", 2), (4, None, None),
     ]  # fmt: skip
@@ -321,7 +323,7 @@ LINE = st.builds(
 def test_any_story_is_told(pairs, lines):
     decoded = decode_records(encode.records(*pairs))
     assert decoded.rejected == ()
-    found = group_rows(decoded.tables, parse_lines(text(*lines)).events)
+    found = build_group_rows(decoded.tables, parse_lines(text(*lines)).events)
     for table in found:
         for row in plain(table):
             assert all(row[f.name] is not None for f in table.schema if not f.nullable)

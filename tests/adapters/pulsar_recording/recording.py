@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from subreplay.adapters import ADAPTERS, Ingested
+from subreplay.adapters import ADAPTERS, SourceTables
 
 START = 1_700_000_000_000_000_000  # ns
 MS = 1_000_000
@@ -115,7 +115,7 @@ class Recording:
             (folder / "scenario.json").write_text(json.dumps(self.scenario), encoding="utf-8")
         return folder
 
-    def read(self, folder: Path) -> Ingested:
+    def read(self, folder: Path) -> SourceTables:
         return ADAPTERS["pulsar-recording"](self.save(folder))
 
 
@@ -123,7 +123,7 @@ def _consumer(name: str) -> Row:
     return {"consumer": name, "consumer_id": 0, "cnx": f"/{name}"}
 
 
-def rows(ingested: Ingested, table: str, *columns: str) -> list[Any]:
+def rows(ingested: SourceTables, table: str, *columns: str) -> list[Any]:
     """Rows of a canonical table: tuples of ``columns``, plain values of one; times in ms of the story."""
     found = [tuple(_plain(row[c]) for c in columns) for row in ingested.tables[table].to_pylist()]
     return [row[0] for row in found] if len(columns) == 1 else found
@@ -135,11 +135,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def reasons(ingested: Ingested) -> list[str]:
+def reasons(ingested: SourceTables) -> list[str]:
     """Every rejected row with its reasons, as a user reads them."""
     return [str(rejected) for rejected in ingested.rejected]
 
 
-def counts(ingested: Ingested) -> dict[str, tuple[int, int, int]]:
+def counts(ingested: SourceTables) -> dict[str, tuple[int, int, int]]:
     """Rows in, valid and quarantined of every file."""
     return {c.file.split(".")[0]: (c.rows_in, c.valid, c.quarantined) for c in ingested.counts}

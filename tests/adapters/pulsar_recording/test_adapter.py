@@ -11,7 +11,7 @@ def test_one_position_with_two_contents_rejects_both_and_names_the_rows(tmp_path
     assert rows(made, "messages", "entry") == [0]
     assert counts(made)["messages"] == (3, 1, 2)
     assert [rejected.row for rejected in made.rejected] == [2, 3]
-    assert all("5:1:-1: one position, two contents (rows 2, 3)" in reason for reason in reasons(made))
+    assert all("5:1:-1: the messages at one position must be equal (rows 2, 3)" in reason for reason in reasons(made))
 
 
 def test_of_an_equal_copy_only_the_copy_is_rejected(tmp_path):
@@ -20,8 +20,8 @@ def test_of_an_equal_copy_only_the_copy_is_rejected(tmp_path):
     made = recording.read(tmp_path)
     assert rows(made, "messages", "entry", "key") == [(0, b"a")]
     assert reasons(made) == [
-        "messages.jsonl.gz, row 2: ledger, entry, batch_index = 5:0:-1: the position is there already (row 1) "
-        "(keep the one row that the topic really holds)"
+        "messages.jsonl.gz, row 2: ledger, entry, batch_index = 5:0:-1: a position must occur once (see row 1) "
+        "(keep the row that equals the topic's message)"
     ]
 
 
@@ -51,7 +51,7 @@ def clocked(*ms: int) -> Recording:
 def test_where_time_runs_backwards_the_fewest_rows_are_rejected(tmp_path, times, wrong):
     made = clocked(*times).read(tmp_path)
     assert [rejected.row for rejected in made.rejected] == wrong
-    assert all("time runs backwards against the broker's own order at seq" in reason for reason in reasons(made))
+    assert all("times must not decrease in the broker's order (seq" in reason for reason in reasons(made))
 
 
 def test_broker_order_and_not_file_order_counts(tmp_path):
@@ -65,7 +65,7 @@ def test_a_client_that_ends_a_message_before_it_has_it_is_rejected(tmp_path, col
     recording = Recording().join("c1").publish(0, "a").dispatch(0, "c1")
     made = recording.receive(0, "c1", recv_ns=START + 20 * MS, **{column: START + 19 * MS}).read(tmp_path)
     assert counts(made)["deliveries"] == (1, 0, 1)
-    assert f"{column} = {START + 19 * MS}: time runs backwards: before recv_ns" in reasons(made)[0]
+    assert f"{column} = {START + 19 * MS}: {column} must not be before recv_ns" in reasons(made)[0]
     assert rows(made, "deliveries", "delivered_at", "received_at") == [(4, None)]
 
 
@@ -78,7 +78,7 @@ def test_a_consumer_that_the_recorder_never_joined_is_rejected(tmp_path):
     recording = Recording().join("c1").join("ghost").line("membership", {"event": "join", "consumer": "c1", "t_ns": 1})
     made = recording.read(tmp_path)
     assert len(made.rejected) == 1
-    assert "consumer = ghost: the recorder's membership file knows no join of this consumer" in reasons(made)[0]
+    assert "consumer = ghost: the recorder's membership file must have a join of the consumer" in reasons(made)[0]
     assert rows(made, "membership", "consumer", "event") == [("c1", "join"), ("ghost", "rejected")]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from subreplay.adapters.canonical import base_topic
+from subreplay.adapters.canonical import split_topic
 from subreplay.rows.model.tables import INPUTS
 from tests.adapters.pulsar_recording.recording import Recording, rows
 
@@ -20,7 +20,7 @@ from tests.adapters.pulsar_recording.recording import Recording, rows
     ],
 )
 def test_a_partition_is_the_suffix_of_the_topic_name(name, topic, partition):
-    assert base_topic(name) == (topic, partition)
+    assert split_topic(name) == (topic, partition)
 
 
 def test_every_table_of_a_partition_names_topic_and_number(tmp_path):

@@ -9,10 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from subreplay.adapters.source.canonical_rows import BY_TIME, CORRUPT, CanonicalRows, numbered, split_for_numbers
-from subreplay.adapters.source.convert import BROKEN, FILE
-from subreplay.adapters.source.mapping import parse
-from subreplay.adapters.source.plan import bind
+from subreplay.adapters.source.canonical_rows import (
+    BY_TIME,
+    CORRUPT_COLUMN,
+    CanonicalRows,
+    number_messages,
+    split_for_numbers,
+)
+from subreplay.adapters.source.column_mapping import parse_mapping
+from subreplay.adapters.source.mapping_plan import bind_mapping
+from subreplay.adapters.source.row_conversion import BROKEN_COLUMN, FILE_COLUMN
 from subreplay.rows.intake import Intake
 from subreplay.rows.sorted_blocks import external_merge, shuffle_blocks
 
@@ -33,9 +39,9 @@ def source(**columns: list[Any]) -> pa.Table:
 
 
 def made(rows: pa.Table, columns: dict[str, Any]) -> tuple[CanonicalRows, list[pa.RecordBatch]]:
-    beside = {FILE, BROKEN, CORRUPT}
+    beside = {FILE_COLUMN, BROKEN_COLUMN, CORRUPT_COLUMN}
     there = pa.schema([field for field in rows.schema if field.name not in beside])
-    step = CanonicalRows(bind(parse({"columns": columns}, "messages"), there), "the table")
+    step = CanonicalRows(bind_mapping(parse_mapping({"columns": columns}, "messages"), there), "the table")
     picklable: CanonicalRows = pickle.loads(pickle.dumps(step))  # noqa: S301  as engines hand it on
     found = list(picklable(rows.select(step.reads(rows.schema)).to_batches(max_chunksize=3)))
     assert all(batch.schema == step.schema for batch in found)
@@ -52,7 +58,7 @@ def checked(batches: list[pa.RecordBatch]) -> tuple[list[dict[str, Any]], list[d
 def test_what_has_its_values_as_they_are_is_rejected_as_a_canonical_row() -> None:
     """Whole numbers beyond a column's ends become these, and times those that are legal nowhere."""
     step, batches = made(source(part=[0, 2**40, -(2**40)], sent=[MS, MS, 2**60]), NATIVE)
-    assert step.plan.as_they_are
+    assert step.plan.keeps_values
     valid, lost = checked(batches)
     assert [row["entry"] for row in valid] == [0]
     assert [[(why["column"], why["value"]) for why in row["reasons"]] for row in lost] == [
@@ -66,7 +72,7 @@ def test_what_has_its_values_as_they_are_is_rejected_as_a_canonical_row() -> Non
 def test_what_is_converted_is_rejected_as_the_source_has_it() -> None:
     columns = NATIVE | {"key": {"column": "id", "as": "utf8"}}
     step, batches = made(source(id=["a"] * 3, part=[0, 2**40, 0], nr=[0, 1, None]), columns)
-    assert not step.plan.as_they_are
+    assert not step.plan.keeps_values
     valid, lost = checked(batches)
     assert [row["key"] for row in valid] == [b"a"]
     assert [(row["file"], row["row"], [why["column"] for why in row["reasons"]]) for row in lost] == [
@@ -76,10 +82,10 @@ def test_what_is_converted_is_rejected_as_the_source_has_it() -> None:
 
 
 def test_lines_that_are_no_json_are_rejected() -> None:
-    rows = source(nr=[0, 1], **{CORRUPT: [None, "x" * 1_234], FILE: ["a.json", "b.json"]})
+    rows = source(nr=[0, 1], **{CORRUPT_COLUMN: [None, "x" * 1_234], FILE_COLUMN: ["a.json", "b.json"]})
     valid, lost = checked(made(rows, NATIVE)[1])
     assert len(valid) == 1
-    assert (lost[0]["file"], lost[0]["raw"]) == ("b.json", "(1,234 characters that are no JSON object)")
+    assert (lost[0]["file"], lost[0]["raw"]) == ("b.json", "(1,234 characters that are not a JSON object)")
 
 
 @pytest.mark.parametrize("size", [1, 7, 1_000])
@@ -97,7 +103,7 @@ def test_messages_are_numbered_in_the_order_of_their_times(size: int) -> None:
     in_order = [
         each.slice(at, size) for each in external_merge(blocks, BY_TIME) for at in range(0, each.num_rows, size)
     ]
-    found = [row for batch in numbered(in_order) for row in batch.to_pylist()]
+    found = [row for batch in number_messages(in_order) for row in batch.to_pylist()]
     scopes = sorted({(row["topic"], row["partition"]) for row in found})
     assert len(scopes) == 4
     for scope in scopes:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from subreplay.adapters.source.answers import Answered, answered
-from subreplay.adapters.source.contents import Contents
-from subreplay.adapters.source.presets import plan_of
-from subreplay.adapters.source.receive_logs import Recognised, member_list, policy_of, receive_log
-from subreplay.adapters.source.recognise import BY_NAME, Candidate, recognise
+from subreplay.adapters.source.answered_questions import AnsweredCandidate, answer_questions
+from subreplay.adapters.source.receive_logs import (
+    RecognisedFile,
+    infer_log_policy,
+    recognise_member_list,
+    recognise_receive_log,
+)
+from subreplay.adapters.source.sample_contents import SampleContents
+from subreplay.adapters.source.source_presets import build_plan
+from subreplay.adapters.source.source_recognition import BY_NAME, Candidate, list_candidates
 
 ROWS = 120
 
@@ -28,11 +33,11 @@ MESSAGES = pa.table(
 )
 
 
-def as_messages(rows: pa.Table) -> tuple[Contents, Answered]:
-    contents = Contents(rows)
-    found = recognise(rows.schema, (), contents)
+def as_messages(rows: pa.Table) -> tuple[SampleContents, AnsweredCandidate]:
+    contents = SampleContents(rows)
+    found = list_candidates(rows.schema, (), contents)
     nothing = Candidate(BY_NAME, "messages", {}, ("offset", "topic", "partition", "publish_time"))
-    return contents, answered(found[0] if found else nothing, contents, "ledger")
+    return contents, answer_questions(found[0] if found else nothing, contents, "ledger")
 
 
 def log_of(consumers: list[str], **columns: object) -> pa.Table:
@@ -50,15 +55,15 @@ def log_of(consumers: list[str], **columns: object) -> pa.Table:
 BY_LANE = [f"w{n % 4 // 2}" for n in range(ROWS)]
 
 
-def found_in(log: pa.Table) -> Recognised:
+def found_in(log: pa.Table) -> RecognisedFile:
     _, answer = as_messages(MESSAGES)
-    found = receive_log(Contents(log), answer, "ledger")
+    found = recognise_receive_log(SampleContents(log), answer, "ledger")
     assert found is not None
-    plan_of(found.section, log.schema, "deliveries")  # which works without editing
+    build_plan(found.section, log.schema, "deliveries")  # which works without editing
     return found
 
 
-def theirs(found: Recognised) -> dict[str, object]:
+def theirs(found: RecognisedFile) -> dict[str, object]:
     return {ours: each["column"] if isinstance(each, dict) else each for ours, each in found.section["columns"].items()}
 
 
@@ -97,25 +102,25 @@ def test_a_log_that_names_its_group_names_the_subscription() -> None:
 
 def test_messages_are_no_receive_log() -> None:
     contents, answer = as_messages(MESSAGES)
-    assert receive_log(contents, answer, None) is None
+    assert recognise_receive_log(contents, answer, None) is None
     shop = MESSAGES.append_column("client", MESSAGES["account"])
-    assert receive_log(Contents(shop), answer, None) is None
-    assert member_list(contents, None) is None
+    assert recognise_receive_log(SampleContents(shop), answer, None) is None
+    assert recognise_member_list(contents, None) is None
 
 
 def test_members_are_known_by_words_for_their_events() -> None:
     members = pa.table(
         {"member": ["a", "b", "a"], "what": ["CONNECTED", "join", "left"], "when": [stamp(n) for n in range(3)]}
     )
-    found = member_list(Contents(members), "ledger")
+    found = recognise_member_list(SampleContents(members), "ledger")
     assert found is not None
     assert found.section["columns"] == {
         "consumer": "member",
         "event": {"column": "what", "words": {"CONNECTED": "join", "left": "leave"}},
         "at": {"column": "when", "as": "iso8601"},
     }
-    plan_of(found.section, members.schema, "membership")
-    assert member_list(Contents(log_of(BY_LANE)), None) is None
+    build_plan(found.section, members.schema, "membership")
+    assert recognise_member_list(SampleContents(log_of(BY_LANE)), None) is None
 
 
 @pytest.mark.parametrize(
@@ -131,12 +136,12 @@ def test_members_are_known_by_words_for_their_events() -> None:
 def test_the_policy_is_what_the_deliveries_look_like(consumers: list[str], policy: str) -> None:
     contents, answer = as_messages(MESSAGES)
     log = log_of(consumers)
-    assert policy_of(Contents(log), found_in(log), contents, answer)[0] == policy
+    assert infer_log_policy(SampleContents(log), found_in(log), contents, answer)[0] == policy
 
 
 def test_a_receive_log_with_one_column_of_a_known_name_is_known() -> None:
     ids = [f"(55,{n},{n % 4},-1)" for n in range(ROWS)]
     log = pa.table({"consumerName": BY_LANE, "receivedAt": [stamp(n) for n in range(ROWS)], "messageId": ids})
-    found = receive_log(Contents(log), None, "ledger")
+    found = recognise_receive_log(SampleContents(log), None, "ledger")
     assert found is not None
     assert theirs(found) == {"message_id": "messageId", "consumer": "consumerName", "received_at": "receivedAt"}

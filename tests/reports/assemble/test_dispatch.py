@@ -17,7 +17,7 @@ from subreplay.reports.page.html import to_html
 from subreplay.reports.page.palette import build_palette
 from subreplay.reports.text import to_text
 from subreplay.semantics.policies import make_policy
-from subreplay.whatif.message_assignment import Plan
+from subreplay.whatif.message_assignment import ScenarioPlan
 from tests.reports.made_reports import at, us
 
 MS, SECOND = 1_000_000, 1_000_000_000
@@ -130,7 +130,7 @@ def test_left_is_what_was_not_done_with_when_the_last_message_came() -> None:
     """One message, delivered and acknowledged within its window: it was the backlog, and it was left."""
     policy = make_policy("pulsar.shared", "pulsar-4.0")
     figures = DispatchFigures(
-        Plan("s", policy, {}), "0 ms", None, (), last_published=13, end=15, steps=64, taken=(), pending=(),
+        ScenarioPlan("s", policy, {}), "0 ms", None, (), last_published=13, end=15, steps=64, taken=(), pending=(),
         outcomes=[dict(outcome="acked", settled=True, rows=1, delivered=1, retried=0, last=15, late=1)],  # noqa: C408
         latencies=(), backlog=[{"window": 10, "published": 1, "settled": 1}], held=(), waits=(), hash_waits=(),
         drains=(),

@@ -15,7 +15,7 @@ from subreplay.reports.assemble.report import build_facts
 from subreplay.reports.figures import MAX_SHOWN_FINDINGS, Figures, Row
 from subreplay.reports.finding_sample import SampleFacet, order_for_sample
 from subreplay.semantics.policies import make_policy
-from subreplay.whatif.message_assignment import Plan
+from subreplay.whatif.message_assignment import ScenarioPlan
 
 WIDTH = 1_000
 
@@ -73,7 +73,7 @@ def test_the_order_of_the_rows_does_not_matter_and_choosing_twice_is_choosing_on
 
 
 def figures(findings: list[Row], worst: list[Row]) -> Figures:
-    plan = Plan("as recorded", make_policy("pulsar.exclusive", "pulsar-4.0"), {})
+    plan = ScenarioPlan("as recorded", make_policy("pulsar.exclusive", "pulsar-4.0"), {})
     return Figures("t", (), {"first": 0, "last": 9, "messages": 9}, WIDTH, plan, (), findings=findings, worst=worst)
 
 

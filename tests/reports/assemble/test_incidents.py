@@ -24,8 +24,8 @@ from subreplay.reports.finding_data import CodeSummary
 from subreplay.rows.model.tables import VIOLATIONS
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
-from subreplay.whatif.fair_share import connected
-from subreplay.whatif.message_assignment import Plan
+from subreplay.whatif.fair_share import find_connected_intervals
+from subreplay.whatif.message_assignment import ScenarioPlan
 from tests.audit.rules.test_every_rule import (
     HELD,
     HOME,
@@ -70,7 +70,7 @@ def beside(log: str, story: str, partition: int) -> Callable[[History], History]
 def summaries(case: Story | Told) -> list[CodeSummary]:
     """What a report says of each rule."""
     if isinstance(case, Told):
-        plan, rows, rule_status = Plan("", case.policy, {}), [], find_rule_statuses(case.policy, case.terms)
+        plan, rows, rule_status = ScenarioPlan("", case.policy, {}), [], find_rule_statuses(case.policy, case.terms)
         found = make_violations(case.findings, "sub", RULES, rule_status)
         last = 0
     else:
@@ -79,15 +79,22 @@ def summaries(case: Story | Told) -> list[CodeSummary]:
         audited = audit_by(judge, tables)
         rows = [*Explainer(judge, "sub").explain_violations(audited.to_batches())]
         found = pa.Table.from_batches(rows, VIOLATIONS)
-        plan = Plan("", case.policy, {scope: d.timeline for scope, d in judge.dispatchers.items()})
+        plan = ScenarioPlan("", case.policy, {scope: d.timeline for scope, d in judge.dispatchers.items()})
         last = judge.last
     worst = sums.select_worst(found, 1_000, WIDTH, 1_000)
     counts = [{"window": 0, "code": row["code"], "excuse": 0, "consumer": row["consumer"], "count": 1} for row in worst]
     extent = {"first": 0, "last": last, "messages": 1, "deliveries": 1}
     figures = Figures(
-        "t", (), extent, WIDTH, plan, connected(plan.timelines.values(), last + 1), findings=counts, worst=worst,
+        "t",
+        (),
+        extent,
+        WIDTH,
+        plan,
+        find_connected_intervals(plan.timelines.values(), last + 1),
+        findings=counts,
+        worst=worst,
         terms=case.terms,
-    )  # fmt: skip
+    )
     return [*build_code_summaries(figures)]
 
 

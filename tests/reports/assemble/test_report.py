@@ -14,23 +14,27 @@ from subreplay.reports.figures import DispatchFigures, Figures
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.timeline import Timeline
-from subreplay.whatif.fair_share import connected
-from subreplay.whatif.message_assignment import Plan
-from subreplay.whatif.scenario import PlannedMember, plan, planned_events
+from subreplay.whatif.fair_share import find_connected_intervals
+from subreplay.whatif.message_assignment import ScenarioPlan
+from subreplay.whatif.scenario import PlannedMember, build_plan, build_planned_events
 
 T = "persistent://public/default/t"
 SECOND = 10**9
 WIDTH = 60 * SECOND
 
 
-def planned(policy: str, members: list[PlannedMember], partitions: int = 0, profile: str = "pulsar-4.0") -> Plan:
+def planned(
+    policy: str, members: list[PlannedMember], partitions: int = 0, profile: str = "pulsar-4.0"
+) -> ScenarioPlan:
     scopes = [Scope(T, p) for p in range(partitions)] or [Scope(T)]
-    return plan("s", make_policy(policy, profile), {scope: planned_events(members, scope, 0) for scope in scopes})
+    return build_plan(
+        "s", make_policy(policy, profile), {scope: build_planned_events(members, scope, 0) for scope in scopes}
+    )
 
 
-def counted(plan: Plan, **more: object) -> Figures:
+def counted(plan: ScenarioPlan, **more: object) -> Figures:
     extent = {"first": 0, "last": 2 * WIDTH - 1, "messages": 400}
-    intervals = connected(plan.timelines.values(), extent["last"] + 1)
+    intervals = find_connected_intervals(plan.timelines.values(), extent["last"] + 1)
     return Figures(T, (), extent, WIDTH, plan, intervals, **more)  # type: ignore[arg-type]
 
 
@@ -103,9 +107,11 @@ def test_an_idle_consumer_is_there_with_its_reason_and_so_are_unowned_messages()
         (plan,), replace(counted(plan), traffic=rows, extent={"first": 0, "last": 10 * SECOND}, hottest=1)
     )
     assert {one.consumer: (one.messages, one.note) for one in view.per_consumer} == {
-        "a": (10, ""), "b": (0, "its partitions had no message"), "c": (0, "no partition was left for it")
-    }  # fmt: skip
-    assert (view.unowned, view.unowned_why) == (5, "5 while nobody was connected")
+        "a": (10, ""),
+        "b": (0, "its partitions had no messages"),
+        "c": (0, "there were fewer partitions than consumers"),
+    }
+    assert (view.unowned, view.unowned_why) == (5, "5 while no consumer was connected")
 
 
 @pytest.mark.parametrize(
@@ -136,9 +142,23 @@ def test_a_replayed_scenario_has_what_its_consumers_took() -> None:
         for name, n in (("a", 300), ("b", 100)) for window in (None, 0)
     ]  # fmt: skip
     replay = DispatchFigures(
-        plan, "1 s", None, (), last_published=10, end=200 * SECOND, steps=64, outcomes=(), latencies=(), taken=taken,
-        pending=(), backlog=(), held=(), waits=(), hash_waits=(), drains=(),
-    )  # fmt: skip
+        plan,
+        "1 s",
+        None,
+        (),
+        last_published=10,
+        end=200 * SECOND,
+        steps=64,
+        outcomes=(),
+        latencies=(),
+        taken=taken,
+        pending=(),
+        backlog=(),
+        held=(),
+        waits=(),
+        hash_waits=(),
+        drains=(),
+    )
     rows = [
         {"scenario": "s", "level": "window", **given(0, "a", 200)},
         {"scenario": "s", "level": "window", **given(0, "b", 200)},
@@ -147,7 +167,7 @@ def test_a_replayed_scenario_has_what_its_consumers_took() -> None:
     (view,) = build_scenario_views((plan,), counted(plan, traffic=rows), (replay,))
     assert (view.replayed, view.max_share, view.consumers) == (True, 0.75, 3)
     assert {one.consumer: (one.messages, one.note) for one in view.per_consumer} == {
-        "a": (300, ""), "b": (100, ""), "c": (0, "joined when every message was at another consumer already")
+        "a": (300, ""), "b": (100, ""), "c": (0, "it joined after every message had been dispatched to other consumers")
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from subreplay.reports.data import EngineInfo, ReportData, ScenarioView
 from subreplay.reports.figures import Figures
 from subreplay.rows.model.rows import Verdict
 from subreplay.semantics.policies import make_policy
-from subreplay.whatif.message_assignment import Plan
+from subreplay.whatif.message_assignment import ScenarioPlan
 from tests.support.joins import TOPIC, fold
 
 
@@ -29,7 +29,7 @@ def test_every_move_is_in_the_table_though_a_report_shows_some() -> None:
     policy = make_policy("pulsar.key_shared.auto_split", "pulsar-4.0")
     timeline = fold(policy, " ".join(f"+c{number}" for number in range(100)))
     extent = {"first": 0, "last": 1_000_000, "messages": 0}
-    figures = Figures(TOPIC.topic, (), extent, 1_000, Plan(RECORDED, policy, {TOPIC: timeline}), ())
+    figures = Figures(TOPIC.topic, (), extent, 1_000, ScenarioPlan(RECORDED, policy, {TOPIC: timeline}), ())
     run = assemble.build_run_info(RunConfig(), figures, "audit", EngineInfo("spark", "4.1"))
     shown = assemble.build_report(run, figures, RunJudgement(Verdict.VALID), ())
     tables = build_result_tables(figures, run, RunJudgement(Verdict.VALID), ())
@@ -42,7 +42,7 @@ def test_a_run_names_its_engine_with_version_and_cores() -> None:
     words = [EngineInfo(*of).words for of in (("local", "0.9.0", 2), ("spark", "4.1.1", 1), ("spark", "4.1.1", 0))]
     assert words == ["local 0.9.0 on 2 cores", "Spark 4.1.1 on 1 core", "Spark 4.1.1"]
     policy = make_policy("pulsar.key_shared.auto_split", "pulsar-4.0")
-    plan = Plan(RECORDED, policy, {TOPIC: fold(policy, "+c1")})
+    plan = ScenarioPlan(RECORDED, policy, {TOPIC: fold(policy, "+c1")})
     figures = Figures(TOPIC.topic, (), {"first": 0, "last": 1_000_000, "messages": 0}, 1_000, plan, ())
     run = assemble.build_run_info(RunConfig(), figures, "audit", EngineInfo("local", "0.9.0", 2))
     table = build_result_tables(figures, run, RunJudgement(Verdict.VALID), ())["runs"]

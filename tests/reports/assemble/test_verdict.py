@@ -18,7 +18,7 @@ from subreplay.reports.figures import Figures
 from subreplay.rows.model.held import FEW, Stored, nothing_of, told
 from subreplay.rows.model.rows import RuleStatus, Verdict
 from subreplay.semantics.policies import make_policy
-from subreplay.whatif.message_assignment import Plan
+from subreplay.whatif.message_assignment import ScenarioPlan
 
 DAY, LATER = date(2026, 11, 21), date(2026, 11, 22)
 HELD = (
@@ -30,9 +30,14 @@ HELD = (
 POLICY = make_policy("pulsar.key_shared.auto_split", "pulsar-4.0")
 COUNTS = tuple({"table": table, "valid": 100, "quarantined": 0} for table in ("messages", "membership", "deliveries"))
 JUDGED = Figures(
-    "orders", COUNTS, {"first": 0, "last": 9, "messages": 100, "deliveries": 100}, 1_000, Plan("recorded", POLICY, {}),
-    (), totals={"deliveries": 100, "undelivered": 0},
-)  # fmt: skip
+    "orders",
+    COUNTS,
+    {"first": 0, "last": 9, "messages": 100, "deliveries": 100},
+    1_000,
+    ScenarioPlan("recorded", POLICY, {}),
+    (),
+    totals={"deliveries": 100, "undelivered": 0},
+)
 
 
 def found(code: str, count: int = 1, exemption: Exemption = Exemption.NONE) -> dict[str, Any]:

@@ -247,13 +247,18 @@ def test_the_legend_of_a_map_of_shares_names_every_consumer(large_html: str) -> 
 
 
 def test_idle_consumers_and_unowned_messages_have_their_reason(small: ReportData) -> None:
-    idle = replace(small.scenarios[0].per_consumer[0], consumer="z", messages=0, note="no partition was left for it")
-    told = replace(small.scenarios[0], per_consumer=(idle,), unowned=7, unowned_why="7 while nobody was connected")
-    total = replace(small.totals[0], note="its ranges hold no key")
+    idle = replace(
+        small.scenarios[0].per_consumer[0], consumer="z", messages=0, note="there were fewer partitions than consumers"
+    )
+    told = replace(small.scenarios[0], per_consumer=(idle,), unowned=7, unowned_why="7 while no consumer was connected")
+    total = replace(small.totals[0], note="no key falls in its ranges")
     data = replace(small, scenarios=(told,), totals=(total,))
     page, text = to_html(data), to_text(data)
-    assert "idle: z, no partition was left for it" in page
-    assert "unowned: 7 while nobody was connected" in page
-    assert "idle: its ranges hold no key" in page
-    assert "idle: z, no partition was left for it; unowned: 7 while nobody was connected" in " ".join(text.split())
-    assert "idle: c1, its ranges hold no key" in text
+    assert "idle: z, there were fewer partitions than consumers" in page
+    assert "unowned: 7 while no consumer was connected" in page
+    assert "idle: no key falls in its ranges" in page
+    assert (
+        "idle: z, there were fewer partitions than consumers; unowned: 7 while no consumer was connected"
+        in " ".join(text.split())
+    )
+    assert "idle: c1, no key falls in its ranges" in text

@@ -1,9 +1,9 @@
-"""The log file of a Pulsar broker, as canonical membership and deliveries.
+"""Read the log file of a Pulsar broker as canonical membership and deliveries.
 
-``files`` reads lines in batches. ``words`` has the known lines word for word, and ``scan`` finds which line is of which
-kind and where its fields stand. ``events`` makes one event of each line (``texts`` and ``columns`` give its fields as
-columns). ``members`` and ``deliveries`` then fold the events of one subscription, with the loops in ``kernels``.
-``adapter`` has the functions that others call.
+``line_patterns`` has the known lines, and ``line_scan`` finds the kind and the fields of each line. ``line_events``
+turns each line into an event, with ``field_texts``. ``log_members`` and ``log_deliveries`` fold the events of one
+subscription, with ``event_columns`` and the loops in ``delivery_kernels``. ``log_stages`` has the functions that an
+engine runs, and ``broker_logs`` the files and the result of a log.
 
-A broker's log has no keys and no publication times, so it gives no messages.
+A broker's log contains no keys and no publish times, so it gives no messages.
 """

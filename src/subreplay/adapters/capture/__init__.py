@@ -1,9 +1,10 @@
-"""What consumers recorded of themselves with ``subreplay.capture``, as canonical tables.
+"""Read what consumers recorded with ``subreplay.capture`` as canonical tables.
 
-``files`` reads the files of a capture, and ``adapter`` makes tables of all of them at once; ``folds`` makes the same of
-any number as streams. ``checks`` holds each row against its contract. ``progress`` finds which receipts a cumulative
-acknowledgement or a commit ends, ``deliveries`` makes deliveries of receipts and of what became of them, and
-``membership`` makes joins and leaves. ``joins`` has the joins between events that these need.
+``capture_events`` reads the files of a capture, and ``capture_stream`` folds any number of them as streams.
+``event_checks`` checks each row against its contract. ``cumulative_acks`` finds the receipts that a cumulative
+acknowledgement or a commit ends. ``captured_deliveries`` builds deliveries from receipts and their outcomes,
+``captured_membership`` joins and leaves, and ``capture_summary`` messages, counts and the run. ``event_joins`` has the
+joins between events.
 
-All times are those of the consumers' clocks: when the broker dispatched a message is not known.
+All times are of the consumers' clocks, so the time when the broker dispatched a message is unknown.
 """

@@ -1,9 +1,9 @@
-"""What Kafka tells of a consumer group: its internal topic ``__consumer_offsets`` and its coordinator's log.
+"""Read a Kafka consumer group from its internal topic ``__consumer_offsets`` and its coordinator's log.
 
-``consumer_offsets`` decodes records into tables; ``records`` and ``protocol_bytes`` know their layout, ``commits``
-decodes the many offset commits column by column. ``coordinator_log`` makes events of the log's lines. ``rows`` joins
-both into canonical membership: ``members`` says who was there, ``generations`` who owned which partition, ``progress``
-how far each partition was acknowledged.
+``consumer_offsets`` decodes records into tables. ``group_records`` and ``protocol_bytes`` have their layout, and
+``offset_commits`` decodes the many offset commits column by column. ``coordinator_log`` reads events from the log.
+``group_rows`` joins both into canonical membership, with ``group_members`` and ``group_generations``.
+``commit_progress`` and ``acknowledged_records`` derive deliveries from commits, and ``group_stream`` runs it all.
 
-Neither source tells which record went to which member, so there are no deliveries.
+Neither source shows which record went to which member, so deliveries are only acknowledged records.
 """

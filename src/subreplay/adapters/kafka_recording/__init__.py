@@ -1,9 +1,9 @@
-"""Recordings of Kafka groups, made beside real brokers and clients, as canonical tables.
+"""Read recordings of Kafka groups, made beside real brokers and clients, as canonical tables.
 
-``adapter`` reads the folder of a recording: what its consumers captured, what its coordinator logged and what its
-topics hold. ``membership`` has the coordinator's side and the callbacks, ``deliveries`` says which commit acknowledged
-what was polled, and ``commits`` has the commits themselves. ``rows`` has the contract of each file and the rows they
-become.
+``kafka_recording_adapter`` reads the folder of a recording: the captures of its consumers, the coordinator's log, and
+the records of its topics. ``recorded_membership`` has the coordinator's decisions and the clients' callbacks,
+``polled_deliveries`` finds the commit that acknowledged each polled record, and ``recorded_commits`` has the commits.
+``recording_rows`` has the row contracts of the files.
 
-Assignors and verdicts are not looked at.
+Assignors and verdicts of the recording are not read.
 """

@@ -1,8 +1,8 @@
-"""Spans of OpenTelemetry (OTLP JSON lines), as canonical deliveries.
+"""Read spans of OpenTelemetry (OTLP JSON lines) as canonical deliveries.
 
-``lines`` reads lines into columns, and ``columns`` helps with them. ``fates`` decides what becomes of each span, with
-``repeats``, which finds what is told twice; ``counts`` are the sums, and ``deliveries`` is the table of the others.
-``spans`` is the adapter for spans that fit memory, ``folds`` the same for streams of any number.
+``otlp_json`` parses lines into columns, and ``span_columns`` converts these. ``span_outcomes`` decides the outcome of
+each span, with ``duplicate_spans``. ``span_counts`` has the counts, and ``span_deliveries`` builds the deliveries.
+``span_stream`` folds spans as streams of any size, and ``span_summary`` has the notes, the errors and the result.
 
-A span tells what an application received, by its own clock. Spans may be sampled, so what is not there says nothing.
+A span shows what an application received, by its own clock. Spans may be sampled, so a missing span proves nothing.
 """

@@ -1,9 +1,9 @@
-"""Recordings that an interceptor inside a Pulsar broker wrote, as canonical tables.
+"""Read recordings that an interceptor inside a Pulsar broker wrote, as canonical tables.
 
-``adapter`` reads the folder of a recording and calls the others in turn. ``rows`` has the contract of each file and the
-rows they become. ``membership`` makes joins and leaves of the broker's events, ``deliveries`` makes deliveries of
-dispatches and of what ended them, ``receipts`` adds when applications received them, and ``dead_letters`` finds what
-was given up.
+``pulsar_recording_adapter`` reads the folder of a recording. ``recorded_events`` has the row contracts of the files and
+builds messages. ``recorded_members`` derives joins and leaves from the broker's events, ``recorded_deliveries``
+deliveries and their outcomes, ``receipts`` adds receipts of applications, and ``dead_letters`` finds dead letters.
+``recording_scenario`` has the settings of the session.
 
-Policies and verdicts are not looked at.
+Policies and verdicts of the recording are not read.
 """

@@ -1,4 +1,4 @@
-"""Dead letters as a recording has them: messages whose properties name the message that was given up."""
+"""Read dead letters of a recording: messages whose properties name the original message."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
-from subreplay.adapters.canonical import base_topic, day, encoded
+from subreplay.adapters.canonical import encode_text, split_topic, utc_date
 from subreplay.adapters.contract_types import BatchIndex, Entry, Ledger, Millis, Name, Partition, Size, TopicName
-from subreplay.adapters.pulsar_recording.rows import Position
+from subreplay.adapters.pulsar_recording.recorded_events import Position
 
-# The client's text of a message id: "ledger:entry:partition[:batch index]" in Java, in parentheses with commas in C++
-# and Python; of a chunked message the last chunk's stands last.
+# A message id as clients print it: "ledger:entry:partition[:batch index]" in Java; C++ and
+# Python print it in parentheses with commas. The id of a chunked message ends with that of its last chunk.
 _MESSAGE_ID = re.compile(r"\(?(\d+)[:,](\d+)[:,]-?\d+(?:[:,](-?\d+))?\)?$")
 
 
 class _Origin(BaseModel):
-    """The message that a dead letter was."""
+    """The original message of a dead letter."""
 
     topic: TopicName
     ledger: Ledger
@@ -29,7 +29,7 @@ class _Origin(BaseModel):
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> _Origin | None:
-        """None for a message that a consumer did not put there."""
+        """Parse the properties; None for a message that no consumer moved there."""
         place = _MESSAGE_ID.search(properties.get("ORIGIN_MESSAGE_ID", ""))
         if place is None or "REAL_TOPIC" not in properties:
             return None
@@ -59,9 +59,9 @@ class DeadLetter(BaseModel):
 
     @property
     def origin(self) -> tuple[Position, int] | None:
-        """The entry and batch index of the message it was; None for a message that a consumer did not put there."""
-        of = _Origin.of(self.properties)
-        return None if of is None else (Position(of.topic, of.ledger, of.entry), of.batch_index)
+        """The entry and batch index of the original message; None for a message that no consumer moved there."""
+        found = _Origin.of(self.properties)
+        return None if found is None else (Position(found.topic, found.ledger, found.entry), found.batch_index)
 
     @field_validator("properties")
     @classmethod
@@ -70,49 +70,49 @@ class DeadLetter(BaseModel):
             _Origin.of(properties)
         except ValidationError as error:
             wrong = error.errors(include_url=False)[0]
-            told = {"rule": f"ORIGIN_MESSAGE_ID or REAL_TOPIC: {wrong['msg']}", "remedy": "correct the property"}
-            raise PydanticCustomError("contract", "{rule}", told) from error
+            context = {"rule": f"ORIGIN_MESSAGE_ID or REAL_TOPIC: {wrong['msg']}", "remedy": "correct the property"}
+            raise PydanticCustomError("contract", "{rule}", context) from error
         return properties
 
 
-def dead_letter_rows(letters: Iterable[DeadLetter]) -> Iterator[dict[str, Any]]:
-    """Canonical ``messages`` rows; clients write the ordering key that a message lacks as an empty one."""
+def build_dead_letter_rows(letters: Iterable[DeadLetter]) -> Iterator[dict[str, Any]]:
+    """Build canonical ``messages`` rows. Clients write a missing ordering key as an empty one."""
     for letter in letters:
-        topic, partition = base_topic(letter.topic)
+        topic, partition = split_topic(letter.topic)
         published = letter.publish_time_ms * 1000
         yield {
-            "date": day(published),
+            "date": utc_date(published),
             "topic": topic,
             "partition": partition,
             "ledger": letter.ledger,
             "entry": letter.entry,
             "batch_index": letter.batch_index,
-            "key": encoded(letter.key),
-            "ordering_key": encoded(letter.ordering_key or None),
+            "key": encode_text(letter.key),
+            "ordering_key": encode_text(letter.ordering_key or None),
             "producer": letter.producer,
             "sequence_id": -1,
             "publish_time": published,
             "size": letter.size,
-            "origin": _origin(letter),
+            "origin": _build_origin(letter),
         }
 
 
-def _origin(letter: DeadLetter) -> dict[str, Any] | None:
+def _build_origin(letter: DeadLetter) -> dict[str, Any] | None:
     if letter.origin is None:
         return None
     position, batch_index = letter.origin
-    topic, partition = base_topic(position.topic)
+    topic, partition = split_topic(position.topic)
     place = {"ledger": position.ledger, "entry": position.entry, "batch_index": batch_index}
     return {"topic": topic, "partition": partition} | place
 
 
-def recorded_policy(
+def infer_dead_letter_policy(
     letters: Iterable[DeadLetter], deliveries: Iterable[dict[str, Any]], topic: str | None
 ) -> dict[str, Any] | None:
-    """The dead letter policy that a recording of ``topic`` shows: where its dead letters went, and the redelivery count
-    at which most of them were last delivered."""
-    mine = {o: letter.topic for letter in letters if (o := letter.origin) and base_topic(o[0].topic)[0] == topic}
-    origins = {(*base_topic(position.topic), *position[1:], batch_index) for position, batch_index in mine}
+    """Infer the dead letter policy of ``topic``: the topic of its dead letters, and the redelivery count at which most
+    of them were last delivered."""
+    topics = {o: letter.topic for letter in letters if (o := letter.origin) and split_topic(o[0].topic)[0] == topic}
+    origins = {(*split_topic(position.topic), *position[1:], batch_index) for position, batch_index in topics}
     highest: dict[tuple[Any, ...], int] = {}
     for row in deliveries:
         place = tuple(row[name] for name in ("topic", "partition", "ledger", "entry", "batch_index"))
@@ -121,4 +121,4 @@ def recorded_policy(
     if not highest:
         return None
     limit = Counter(highest.values()).most_common(1)[0][0]
-    return {"topic": base_topic(min(mine.values()))[0], "max_redeliveries": limit} if limit else None
+    return {"topic": split_topic(min(topics.values()))[0], "max_redeliveries": limit} if limit else None

@@ -1,8 +1,8 @@
-"""Polled topic statistics of a Pulsar broker, as canonical membership.
+"""Read polled topic statistics of a Pulsar broker as canonical membership.
 
-``polls`` reads the files, one poll at a time; ``answers`` leaves out what is there already. ``membership`` makes joins
-and leaves of what changed between two polls. ``adapter`` has the functions that others call, for polls that fit memory;
-``folds`` does the same with streams of any number.
+``stats_answers`` reads the files one answer at a time, and ``poll_collection`` drops repeated answers.
+``polled_membership`` derives joins and leaves from the changes between polls. ``stats_adapter`` has the functions for
+polls that fit memory, and ``poll_stream`` folds polls of any number as streams.
 
-There are no messages and no deliveries in statistics. Joins are exact; a leave is known to the interval between polls.
+Statistics contain no messages and no deliveries. Joins are exact; a leave is known to the interval between two polls.
 """

@@ -1,1 +1,1 @@
-"""Sources in somebody else's columns: a declared mapping makes them canonical tables."""
+"""Read sources with their own columns: a declared mapping converts them to canonical tables."""

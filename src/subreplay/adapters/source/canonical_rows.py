@@ -1,5 +1,5 @@
-"""Tables whose columns are somebody else's, batch by batch: their rows in canonical columns, and numbered by time where
-the source has no offsets."""
+"""Convert batches of a table with source columns to canonical rows, and number them by time where the source has no
+offsets."""
 
 from __future__ import annotations
 
@@ -11,60 +11,64 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.source.convert import BROKEN, HIDDEN, canonical, canonical_schema
-from subreplay.adapters.source.plan import Plan
+from subreplay.adapters.source.mapping_plan import MappingPlan
+from subreplay.adapters.source.row_conversion import (
+    BROKEN_COLUMN,
+    HIDDEN_COLUMNS,
+    build_canonical,
+    build_canonical_schema,
+)
 from subreplay.rows.model.columns import gathered
 from subreplay.rows.sorted_blocks import Order
 
-CORRUPT: Final = "_corrupt_record"
-"""Where Spark puts a line of JSON that it cannot read."""
+CORRUPT_COLUMN: Final = "_corrupt_record"
+"""The column in which Spark puts a JSON line that it cannot read."""
 _TIME, _ROW = "(time)", "(row)"
-_CANONICAL: Final = canonical_schema("messages")
+_CANONICAL: Final = build_canonical_schema("messages")
 BY_TIME: Final = Order(
     pa.schema([*_CANONICAL, pa.field(_TIME, pa.int64(), nullable=False), pa.field(_ROW, pa.int64(), nullable=False)]),
     (_TIME, _ROW),
     ("producer",),
 )
-"""Messages in the order of their times (µs), in each topic partition; of equal times in the order of the rows of a
-task."""
+"""Messages of each topic partition in the order of their times (µs); equal times keep the row order of a task."""
 
 
 @dataclass(frozen=True)
 class CanonicalRows:
-    """Makes canonical rows with column ``rejected`` of batches of a source's columns. ``location`` is where rejected
-    rows are, unless column ``FILE`` says it."""
+    """Converts batches of source columns to canonical rows with column ``rejected``. Rejected rows are at ``location``
+    unless column ``FILE`` names their file."""
 
-    plan: Plan
+    plan: MappingPlan
     location: str
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that it makes."""
-        return canonical_schema(self.plan.table)
+        """The columns of the canonical rows."""
+        return build_canonical_schema(self.plan.table)
 
     def reads(self, there: pa.Schema) -> list[str]:
-        """The columns that it needs of those of a source."""
-        beside = [name for name in (*HIDDEN, CORRUPT) if name in there.names]
+        """List the source columns that the conversion reads."""
+        beside = [name for name in (*HIDDEN_COLUMNS, CORRUPT_COLUMN) if name in there.names]
         return [*sorted(self.plan.read), *beside] or there.names[:1]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for rows in gathered(batches):  # to convert a few rows costs as much as many
+        for rows in gathered(batches):  # converting a few rows costs as much as converting many
             (batch,) = rows.to_batches()
-            yield canonical(_with_broken(batch), self.plan, self.location)
+            yield build_canonical(_rename_corrupt(batch), self.plan, self.location)
 
 
-def _with_broken(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Lines that Spark could not read as this project names them."""
-    if CORRUPT not in batch.schema.names:
+def _rename_corrupt(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rename the column of lines that Spark could not read, and describe each line."""
+    if CORRUPT_COLUMN not in batch.schema.names:
         return batch
-    lengths = pc.utf8_length(batch.column(CORRUPT)).to_pylist()
-    why = [None if length is None else f"{length:,} characters that are no JSON object" for length in lengths]
-    return batch.drop_columns([CORRUPT]).append_column(BROKEN, pa.array(why, pa.string()))
+    lengths = pc.utf8_length(batch.column(CORRUPT_COLUMN)).to_pylist()
+    why = [None if length is None else f"{length:,} characters that are not a JSON object" for length in lengths]
+    return batch.drop_columns([CORRUPT_COLUMN]).append_column(BROKEN_COLUMN, pa.array(why, pa.string()))
 
 
 def split_for_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Canonical messages with column ``rejected`` as outputs ``messages``, which are to be sorted ``BY_TIME`` and
-    ``numbered``, and ``others``, which could not be read, and have no number."""
+    """Split canonical messages for numbering. Output ``messages`` is to be sorted ``BY_TIME`` and ``number_messages``;
+    output ``others`` has rejected rows, which get no number."""
     row = 0
     for batch in batches:
         known = pc.and_(batch.column("topic").is_valid(), batch.column("partition").is_valid())
@@ -72,16 +76,16 @@ def split_for_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, 
         others = batch.filter(pc.invert(sound))
         if others.num_rows:
             yield "others", others
-        mine = batch.filter(sound)
-        if mine.num_rows:
-            times = mine.column("publish_time").cast(pa.int64())
-            rows = pa.array(np.arange(row, row + mine.num_rows))
-            yield "messages", pa.RecordBatch.from_arrays([*mine.columns, times, rows], schema=BY_TIME.schema)
+        messages = batch.filter(sound)
+        if messages.num_rows:
+            times = messages.column("publish_time").cast(pa.int64())
+            rows = pa.array(np.arange(row, row + messages.num_rows))
+            yield "messages", pa.RecordBatch.from_arrays([*messages.columns, times, rows], schema=BY_TIME.schema)
         row += batch.num_rows
 
 
-def numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Messages sorted ``BY_TIME`` with entries from 0 in each topic partition, in canonical columns."""
+def number_messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Number messages that are sorted ``BY_TIME``: entries start at 0 in each topic partition."""
     last: tuple[str, int] | None = None
     entry = 0
     for batch in batches:

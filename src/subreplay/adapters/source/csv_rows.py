@@ -1,4 +1,4 @@
-"""Where rows of CSV text end, of which quoted values may have lines of their own."""
+"""Find where rows of CSV text end; quoted values may contain line breaks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from subreplay.kernels.compiled import compiled
 
 _BREAK: Final = 10
 _RETURN: Final = 13
-_BEGINNING, _PLAIN, _QUOTED, _CLOSED = range(4)
-"""Within a value: nothing of it yet; no quotes around it; quotes around it; behind a quote that may have closed it."""
+_AT_START, _PLAIN, _QUOTED, _CLOSED = range(4)
+"""The states within a value: at its start; without quotes; inside quotes; after a quote that may have closed it."""
 
 
 @compiled
-def end_of_rows(text: Any, separator: int, quote: int, escape: int) -> int:
-    """How many bytes of a text, which begins with a row, belong to rows that end in it with a line break. There may be
-    no ``quote`` or ``escape`` (-1); where it is the quote, two quotes in a quoted value are one of it."""
-    end, state, skips = 0, _BEGINNING, False
+def find_end_of_rows(text: Any, separator: int, quote: int, escape: int) -> int:
+    """Return how many bytes of a text belong to complete rows. The text begins with a row, and each row ends with a
+    line break. ``quote`` and ``escape`` may be absent (-1). If ``escape`` is the quote, two quotes in a quoted value
+    mean one."""
+    end, state, skips = 0, _AT_START, False
     for at in range(len(text)):
         byte = text[at]
         if skips:
@@ -31,10 +32,10 @@ def end_of_rows(text: Any, separator: int, quote: int, escape: int) -> int:
         elif byte == escape and escape != quote:
             state, skips = _PLAIN, True
         elif byte in (separator, _RETURN):
-            state = _BEGINNING
+            state = _AT_START
         elif byte == _BREAK:
-            end, state = at + 1, _BEGINNING
-        elif byte == quote and state == _BEGINNING:
+            end, state = at + 1, _AT_START
+        elif byte == quote and state == _AT_START:
             state = _QUOTED
         else:
             state = _PLAIN

@@ -1,8 +1,8 @@
-"""CSV and JSON files on the disk of this machine as Parquet files, which are then read as any other table.
+"""Convert local CSV and JSON files to Parquet files, which are then read as any other table.
 
-Spark reads a file of text by one rule for all lines: what does not fit it becomes null, or is lost without a word. Here
-each record keeps the number of its line, and a line that cannot be read is a record of its own with the reason.
-A large file is cut into parts of whole records, which a task reads each.
+Spark reads a text file by one rule for all lines: a line that does not fit becomes null or is silently lost. Here each
+record keeps its line number, and a line that cannot be read becomes a record with the reason. A large file is split
+into parts of whole records, which tasks read in parallel.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from subreplay import failures
-from subreplay.adapters.files import BLOCK, GZIP, HEAD, files, head_of
-from subreplay.adapters.source.convert import HIDDEN
-from subreplay.adapters.source.csv_rows import end_of_rows
+from subreplay.adapters.input_files import BLOCK_BYTES, GZIP, HEAD_BYTES, list_files, read_head
+from subreplay.adapters.source.csv_rows import find_end_of_rows
 from subreplay.adapters.source.json_text import (
-    array_of,
-    is_of_lines,
-    json_records,
-    records_of_lines,
-    types_of,
-    without_null,
+    build_array,
+    find_types,
+    has_object_lines,
+    read_json_records,
+    read_line_records,
+    replace_null_type,
 )
+from subreplay.adapters.source.row_conversion import HIDDEN_COLUMNS
 from subreplay.errors import EnvironmentFailed, InputError
 
-HIDDEN_TYPES: Final = dict(zip(HIDDEN, (pa.string(), pa.int64(), pa.string()), strict=True))
-"""The columns beside those of a source."""
-MOST_BYTES: Final = 1 << 27
-"""A larger file of JSON has to have one object a line."""
+HIDDEN_COLUMN_TYPES: Final = dict(zip(HIDDEN_COLUMNS, (pa.string(), pa.int64(), pa.string()), strict=True))
+"""The types of the columns besides those of a source."""
+MAX_NESTED_BYTES: Final = 1 << 27
+"""The largest JSON file that may have objects over several lines."""
 _FORMATS: Final = ("csv", "json")
 _OPTIONS: Final = {"header", "sep", "quote", "escape", "encoding", "multiLine"}
 _SEPARATORS: Final = (",", ";", "\t", "|")
-_LOOKED_AT: Final = 50  # lines
+_SAMPLE_LINES: Final = 50  # lines
 _UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _VALUE: Final = re.compile(
     r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*|true|false|null", re.IGNORECASE
 )
-WRITTEN: Final = pa.schema([("part", pa.int64()), ("columns", pa.binary())])
-"""Of each part that a task has written: its number, and the types of its fields (``types_of``) as a schema."""
+WRITTEN_PARTS: Final = pa.schema([("part", pa.int64()), ("columns", pa.binary())])
+"""For each written part its number, and the types of its fields (``find_types``) as a schema."""
 
 
-class Csv(NamedTuple):
-    """How the text of a CSV file is taken apart."""
+class CsvDialect(NamedTuple):
+    """The dialect of a CSV file."""
 
     names: tuple[str, ...]
     has_header: bool
@@ -66,10 +66,12 @@ class Csv(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Part:
-    """Whole records of a text file in UTF-8: the bytes at ``path`` from ``begin`` to ``end``, the first of which is in
-    ``line``. ``file`` is what records call their file, and ``csv`` None of JSON; ``alone``: it is all of its file.
-    Each has a ``number`` of its own."""
+class TextPart:
+    """Whole records of a UTF-8 text file: the bytes at ``path`` from ``begin`` to ``end``, starting at ``line``.
+
+    Records name their file ``file``. ``csv`` is None for JSON. ``alone``: the part is the whole file. Each part has its
+    own ``number``.
+    """
 
     number: int
     file: str
@@ -77,27 +79,31 @@ class Part:
     begin: int
     end: int
     line: int
-    csv: Csv | None
+    csv: CsvDialect | None
     alone: bool
 
 
-def is_text(form: str, options: Mapping[str, str]) -> bool:
-    """Whether files of a format are read here: others, and rare options, need the engine of Spark."""
+def is_text_format(form: str, options: Mapping[str, str]) -> bool:
+    """Check whether this module reads a format; other formats and rare options need Spark."""
     return form in _FORMATS and set(options) <= _OPTIONS
 
 
-def parts(paths: Iterable[Path], form: str, options: Mapping[str, str], scratch: Path) -> list[tuple[Part, ...]]:
-    """The parts of files and folders, of which a task reads some: a large one, or small ones that follow each other.
-    Files that are packed, or in another encoding, are first written to ``scratch`` as plain text. Raises ``InputError``
-    where one cannot be read so."""
-    found: list[tuple[Part, ...]] = []
-    size, numbers = BLOCK, count()
-    for root, file in ((path, file) for path in paths for file in files(path)):
+def split_into_parts(
+    paths: Iterable[Path], form: str, options: Mapping[str, str], scratch: Path
+) -> list[tuple[TextPart, ...]]:
+    """Split files and folders into groups of parts for tasks: one large part, or several small ones.
+
+    Compressed files and files in another encoding are first written to ``scratch`` as plain text. Raises
+    ``InputError`` where a file cannot be read.
+    """
+    found: list[tuple[TextPart, ...]] = []
+    size, numbers = BLOCK_BYTES, count()
+    for root, file in ((path, file) for path in paths for file in list_files(path)):
         name = str(file.relative_to(root if root.is_dir() else root.parent))
         try:
-            for part in _parts(_as_utf_8(file, options, scratch), name, form, options, numbers):
+            for part in _split_file(_convert_to_utf_8(file, options, scratch), name, form, options, numbers):
                 size += part.end - part.begin
-                if size > BLOCK:
+                if size > BLOCK_BYTES:
                     found.append(())
                     size = part.end - part.begin
                 found[-1] += (part,)
@@ -106,36 +112,41 @@ def parts(paths: Iterable[Path], form: str, options: Mapping[str, str], scratch:
     return found
 
 
-def _parts(path: Path, name: str, form: str, options: Mapping[str, str], numbers: Iterator[int]) -> Iterator[Part]:
+def _split_file(
+    path: Path, name: str, form: str, options: Mapping[str, str], numbers: Iterator[int]
+) -> Iterator[TextPart]:
     size = path.stat().st_size
     with path.open("rb") as opened:
-        block = opened.read(BLOCK)
-        text = _text(block)
-        how = _csv(name, text, options) if form == "csv" else None
-        whole = form == "json" and not is_of_lines(text)
-        if whole and size > MOST_BYTES:
-            raise InputError(f"{name}: its objects take several lines each; write one object a line (jq -c .)")
-        begin, line, left = 0, 1, b""
-        while block and size > BLOCK and not whole:
-            left += block
-            if end := _end_of_records(left, how):
-                yield Part(next(numbers), name, path, begin, begin + end, line, how, False)
-                begin, line, left = begin + end, line + left.count(b"\n", 0, end), left[end:]
-            block = opened.read(BLOCK)
+        block = opened.read(BLOCK_BYTES)
+        text = _decode(block)
+        how = _detect_dialect(name, text, options) if form == "csv" else None
+        whole = form == "json" and not has_object_lines(text)
+        if whole and size > MAX_NESTED_BYTES:
+            raise InputError(
+                f"{name}: the file has JSON objects over several lines and is too large for that. Write one object per "
+                "line (jq -c .)"
+            )
+        begin, line, rest = 0, 1, b""
+        while block and size > BLOCK_BYTES and not whole:
+            rest += block
+            if end := _find_end_of_records(rest, how):
+                yield TextPart(next(numbers), name, path, begin, begin + end, line, how, False)
+                begin, line, rest = begin + end, line + rest.count(b"\n", 0, end), rest[end:]
+            block = opened.read(BLOCK_BYTES)
     if begin < size:
-        yield Part(next(numbers), name, path, begin, size, line, how, not begin)
+        yield TextPart(next(numbers), name, path, begin, size, line, how, not begin)
 
 
-def _end_of_records(text: bytes, how: Csv | None) -> int:
-    """How many bytes of a text belong to records that end in it."""
+def _find_end_of_records(text: bytes, how: CsvDialect | None) -> int:
+    """Return how many bytes of a text belong to complete records."""
     if how is None or not how.quote or how.quote.encode() not in text:
         return text.rfind(b"\n") + 1
     signs = (ord(sign) if sign else -1 for sign in (how.separator, how.quote, how.escape))
-    return int(end_of_rows(np.frombuffer(text, np.uint8), *signs))
+    return int(find_end_of_rows(np.frombuffer(text, np.uint8), *signs))
 
 
-def _as_utf_8(file: Path, options: Mapping[str, str], scratch: Path) -> Path:
-    """A file, or a copy of it that is not packed and in UTF-8."""
+def _convert_to_utf_8(file: Path, options: Mapping[str, str], scratch: Path) -> Path:
+    """Return a file, or an uncompressed UTF-8 copy of it."""
     with file.open("rb") as opened:
         packed = opened.read(len(GZIP)) == GZIP
     try:
@@ -150,42 +161,46 @@ def _as_utf_8(file: Path, options: Mapping[str, str], scratch: Path) -> Path:
                 io.TextIOWrapper(opened, encoding, "replace", "") as text,
                 copy.open("w", encoding="utf-8", newline="") as to,
             ):
-                while some := text.read(BLOCK):
+                while some := text.read(BLOCK_BYTES):
                     to.write(some)
             return copy
     except LookupError as error:
-        raise InputError(f"options: there is no encoding {options['encoding']!r}") from error
+        raise InputError(
+            f"options: encoding {options['encoding']!r} does not exist. Use a name such as utf-8"
+        ) from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise EnvironmentFailed(f"{file}: the file is cut off or damaged ({error}); copy it again") from error
+        raise EnvironmentFailed(f"{file}: the file is truncated or damaged ({error}). Copy it again") from error
 
 
-def write(folder: str, types: Mapping[str, pa.DataType] | None, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
-    """Write the records of each part to a Parquet file in ``folder``: of JSON each field with one of the ``types``, or
-    with that of all values in the part. Gives ``WRITTEN``."""
+def write_parts(
+    folder: str, types: Mapping[str, pa.DataType] | None, parts: Sequence[TextPart]
+) -> Iterator[pa.RecordBatch]:
+    """Write the records of each part to a Parquet file in ``folder``, and yield ``WRITTEN_PARTS``. JSON fields have one
+    of the ``types``, or the common type of their values in the part."""
     for part in parts:
-        table, found = _csv_table(part) if part.csv is not None else _json_table(part, types)
+        table, found = _read_csv(part) if part.csv is not None else _read_json(part, types)
         pq.write_table(table, f"{folder}/{part.number}.parquet")
         columns = pa.schema(list(found.items())).serialize().to_pybytes()
-        yield pa.RecordBatch.from_pydict({"part": [part.number], "columns": [columns]}, WRITTEN)
+        yield pa.RecordBatch.from_pydict({"part": [part.number], "columns": [columns]}, WRITTEN_PARTS)
 
 
-def _read(part: Part) -> str:
+def _read_part(part: TextPart) -> str:
     with part.path.open("rb") as file:
         file.seek(part.begin)
-        return _text(file.read(part.end - part.begin))
+        return _decode(file.read(part.end - part.begin))
 
 
-def _text(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     return data.decode("utf-8-sig", errors="replace")
 
 
-def separator(text: str) -> str:
-    """The separator of CSV text: the one that parts most lines into as many values as the first.
+def detect_separator(text: str) -> str:
+    """Detect the separator of CSV text: the one that splits most lines into as many values as the first.
 
-    >>> separator("when;who;n\\n2026-11-20 10:00:00,5;a;1\\n")
+    >>> detect_separator("when;who;n\\n2026-11-20 10:00:00,5;a;1\\n")
     ';'
     """
-    lines = [line for line in text.split("\n")[:_LOOKED_AT] if line.strip()]
+    lines = [line for line in text.split("\n")[:_SAMPLE_LINES] if line.strip()]
 
     def fits(sep: str) -> tuple[float, int]:
         try:
@@ -199,13 +214,13 @@ def separator(text: str) -> str:
     return best if fits(best)[0] > 0 else _SEPARATORS[0]
 
 
-def csv_options(path: Path) -> dict[str, str]:
-    """The options that read a CSV file: whether it has a header, and its separator where that is no comma."""
-    head = head_of(files(path)[0])
+def detect_csv_options(path: Path) -> dict[str, str]:
+    """Detect the options of a CSV file: whether it has a header, and its separator if that is not a comma."""
+    head = read_head(list_files(path)[0])
     encoding = "utf-16" if head[:2] in _UTF_16 else "utf-8-sig"
-    whole = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1] or head
+    whole = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1] or head
     text = whole.decode(encoding, errors="replace")
-    sep = separator(text)
+    sep = detect_separator(text)
     first = _first_row(path, [text.lstrip().split("\n")[0].rstrip("\r")], delimiter=sep)
     header = not any(_VALUE.fullmatch(cell.strip()) for cell in first)
     return {"header": str(header).lower()} | ({} if sep == "," else {"sep": sep})
@@ -215,37 +230,38 @@ def _first_row(name: Path | str, lines: Iterable[str], **how: Any) -> list[str]:
     try:
         return next(csv.reader(lines, **how), [])
     except csv.Error as error:
-        raise InputError(f"{name}: this is no CSV text ({error}); check the name") from error
+        raise InputError(f"{name}: the file is not valid CSV ({error}). Check its name and its format") from error
 
 
-def _csv(name: str, text: str, options: Mapping[str, str]) -> Csv:
-    """How a CSV file is taken apart that begins with a text. Raises ``InputError`` where it is no CSV."""
+def _detect_dialect(name: str, text: str, options: Mapping[str, str]) -> CsvDialect:
+    """Detect the dialect of a CSV file from its first text. Raises ``InputError`` where it is not CSV."""
     sep, quote = options.get("sep", ","), options.get("quote", '"')
-    escape = options.get("escape") or ("\\" if '\\"' in text[:HEAD] and '""' not in text[:HEAD] else "")
+    escape = options.get("escape") or ("\\" if '\\"' in text[:HEAD_BYTES] and '""' not in text[:HEAD_BYTES] else "")
     has_header = options.get("header", "").lower() == "true"
     lines = io.StringIO(text, newline="")
     first = _first_row(name, lines, delimiter=sep, quotechar=quote, escapechar=escape or None)
     names = [cell.strip() for cell in first] if has_header else [f"_c{n}" for n in range(len(first))]
     names = [name or f"_c{n}" for n, name in enumerate(names)]
     if repeated := [each for each, count in Counter(names).items() if count > 1]:
-        raise InputError(f"{name}: column {repeated[0]!r} is there twice; give one of them another name")
-    return Csv(tuple(names), has_header, sep, quote, escape)
+        raise InputError(f"{name}: column {repeated[0]!r} occurs twice. Rename one of the columns")
+    return CsvDialect(tuple(names), has_header, sep, quote, escape)
 
 
-def _csv_table(part: Part) -> tuple[pa.Table, dict[str, pa.DataType]]:
-    """The records of CSV text as columns of text; one with more or fewer values than the header has is broken."""
+def _read_csv(part: TextPart) -> tuple[pa.Table, dict[str, pa.DataType]]:
+    """Read the records of CSV text as text columns; a record with another number of values than the header is
+    broken."""
     assert part.csv is not None
     names, has_header, sep, quote, escape = part.csv
     types = dict.fromkeys(names, pa.string())
     header = int(has_header and not part.begin)
-    text = _read(part)
+    text = _read_part(part)
     numbers = [number for number, line in enumerate(io.StringIO(text), start=part.line) if line.strip()]
     if not names or len(numbers) <= header:
-        return _hidden(pa.schema(list(types.items())).empty_table(), part.file, [], []), types
+        return _add_hidden_columns(pa.schema(list(types.items())).empty_table(), part.file, [], []), types
     broken: list[tuple[int, str]] = []
 
     def skip(row: Any) -> str:
-        broken.append((row.number, f"it has {row.actual_columns} values, and the header {row.expected_columns}"))
+        broken.append((row.number, f"the line has {row.actual_columns} values, but the header {row.expected_columns}"))
         return "skip"
 
     try:
@@ -261,36 +277,40 @@ def _csv_table(part: Part) -> tuple[pa.Table, dict[str, pa.DataType]]:
             ),
         )  # fmt: skip
     except pa.ArrowInvalid as error:
-        raise InputError(f"{part.file}: it cannot be read as CSV: {error}") from error
+        raise InputError(
+            f"{part.file}: the file cannot be read as CSV ({error}). Correct it, or pass its format"
+        ) from error
     rows = len(table) + len(broken)
-    if quote and not escape and text.count(quote) % 2:  # the last one begins a value, which takes all that follows
+    if quote and not escape and text.count(quote) % 2:  # the last quote opens a value that takes the rest of the file
         begin, end = (part.line + text.count("\n", 0, to) for to in (text.rfind(quote), len(text.rstrip("\n"))))
-        reason = f"the quote in line {begin} is not closed, so its value goes on to line {end}; close it"
+        reason = f"the quote in line {begin} is not closed, so its value continues to line {end}. Close the quote"
         if broken and broken[-1][0] == rows + header:
             broken.pop()
         else:
             table = table.slice(0, len(table) - 1)
         broken.append((rows + header, reason))
     valid = np.setdiff1d(np.arange(1, rows + 1), [n - header for n, _ in broken]) + header
-    first = part.line  # else lines are within values
+    first = part.line  # line numbers are only approximate if values contain line breaks
     at = numbers if len(numbers) == rows + header else range(first, first + rows + header)
     nothing = pa.table({each: pa.nulls(len(broken), pa.string()) for each in names})
     where = [at[n - 1] for n in (*valid.tolist(), *(n for n, _ in broken))]
     why = [*[None] * len(table), *(why for _, why in broken)]
-    return _hidden(pa.concat_tables([table, nothing]), part.file, where, why), types
+    return _add_hidden_columns(pa.concat_tables([table, nothing]), part.file, where, why), types
 
 
-def _json_table(part: Part, types: Mapping[str, pa.DataType] | None) -> tuple[pa.Table, dict[str, pa.DataType]]:
-    """The records of JSON text, and the types of their fields, which they have unless other ``types`` are given."""
-    text = _read(part)
-    records = list(json_records(text) if part.alone else records_of_lines(text, part.line))
+def _read_json(part: TextPart, types: Mapping[str, pa.DataType] | None) -> tuple[pa.Table, dict[str, pa.DataType]]:
+    """Read the records of JSON text, and find the types of their fields; ``types`` override them."""
+    text = _read_part(part)
+    records = list(read_json_records(text) if part.alone else read_line_records(text, part.line))
     rows = [record.row for record in records]
-    found = types_of(rows)
-    given = {name: without_null(found[name]) for name in found if not pa.types.is_null(found[name])} | dict(types or {})
-    table = pa.table({name: array_of([row.get(name) for row in rows], given[name]) for name in given})
-    return _hidden(table, part.file, [r.line for r in records], [r.broken for r in records]), found
+    found = find_types(rows)
+    chosen = {name: replace_null_type(found[name]) for name in found if not pa.types.is_null(found[name])} | dict(
+        types or {}
+    )
+    table = pa.table({name: build_array([row.get(name) for row in rows], chosen[name]) for name in chosen})
+    return _add_hidden_columns(table, part.file, [r.line for r in records], [r.broken for r in records]), found
 
 
-def _hidden(table: pa.Table, name: str, lines: Sequence[int], broken: Sequence[str | None]) -> pa.Table:
+def _add_hidden_columns(table: pa.Table, name: str, lines: Sequence[int], broken: Sequence[str | None]) -> pa.Table:
     hidden = (pa.repeat(name, len(lines)), pa.array(lines, pa.int64()), pa.array(broken, pa.string()))
-    return pa.table([*table.columns, *hidden], [*table.column_names, *HIDDEN_TYPES])
+    return pa.table([*table.columns, *hidden], [*table.column_names, *HIDDEN_COLUMN_TYPES])

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from subreplay.adapters import ADAPTERS, Options, Told
+from subreplay.adapters import ADAPTERS, Options, SourceSummary
 from subreplay.cli.command import open_engine_for, terminal
 from subreplay.cli.runs import Format, Json, Quiet, Verbose, check_folder
 from subreplay.errors import ConfigError, InputError
@@ -38,7 +38,7 @@ def inspect(
 ) -> int:
     """Recognise the format of messages, say what they can be used for, and write a run file to start from."""
     terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json)
-    from subreplay.adapters.detect import sniff, unread
+    from subreplay.adapters.format_detection import detect_adapter, explain_unsupported_file
 
     if locations is not None and len(locations) > 1:
         if kafka is not None:
@@ -48,11 +48,11 @@ def inspect(
     if location is None and kafka is None:
         raise typer.BadParameter("name a file, a folder or a table, or pass --kafka")
     files = None if location is None or kafka is not None else Path(re.sub("^file:(//)?(?=/)", "", location))
-    if files is not None and form is None and files.exists() and (adapter := sniff(files)) is not None:
+    if files is not None and form is None and files.exists() and (adapter := detect_adapter(files)) is not None:
         return _inspect_files(files, adapter, to)
-    if files is not None and form is None and files.exists() and (why := unread(files)) is not None:
+    if files is not None and form is None and files.exists() and (why := explain_unsupported_file(files)) is not None:
         raise InputError(f"{files}: {why}")
-    from subreplay.adapters.source.mistakes import none_is_valid
+    from subreplay.adapters.source.quarantine_reasons import describe_all_rejected
     from subreplay.cli import inspection
     from subreplay.pipeline import inspection as looking
 
@@ -65,7 +65,7 @@ def inspect(
         terminal.print_line(line)
     inspection.write_run_file(to, looking.run_of(found), found, location)
     if found.held is not None and found.held.rows and not found.held.valid:
-        raise InputError(f"{location}: {none_is_valid(found.held.rows, found.held.why, found.candidate.found)}")
+        raise InputError(f"{location}: {describe_all_rejected(found.held.rows, found.held.why, found.candidate.found)}")
     missing = ", ".join(found.answer.open)
     terminal.print_line(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))
     terminal.print_line(f"next: subreplay whatif --config {to}")
@@ -88,7 +88,7 @@ def inspect(
 
 def _inspect_together(locations: Sequence[str], to: Path, form: str | None) -> int:
     """Inspect messages and the files that belong to them, and write a run file for an audit."""
-    from subreplay.adapters.source.mistakes import none_is_valid
+    from subreplay.adapters.source.quarantine_reasons import describe_all_rejected
     from subreplay.cli import inspection
     from subreplay.config.run import RunConfig
     from subreplay.pipeline import inspection as looking
@@ -100,9 +100,9 @@ def _inspect_together(locations: Sequence[str], to: Path, form: str | None) -> i
         terminal.print_line(line)
     empty = [each for each in found.beside if each.rows and not each.valid]
     if empty:
-        raise InputError(f"{empty[0].source.location}: {none_is_valid(empty[0].rows, empty[0].why, {})}")
+        raise InputError(f"{empty[0].source.location}: {describe_all_rejected(empty[0].rows, empty[0].why, {})}")
     if messages.held is not None and messages.held.rows and not messages.held.valid:
-        why = none_is_valid(messages.held.rows, messages.held.why, messages.candidate.found)
+        why = describe_all_rejected(messages.held.rows, messages.held.why, messages.candidate.found)
         raise InputError(f"{messages.source.location}: {why}")
     notes = [each for beside in found.beside for each in beside.found.assumed]
     inspection.write_run_file(to, looking.run_of_files(found), messages, " ".join(locations), notes)
@@ -136,16 +136,16 @@ def _inspect_files(path: Path, adapter: str, to: Path) -> int:
 
     From messages alone this writes a run file. From other files ``ingest`` makes tables and a run file.
     """
-    from subreplay.adapters.detect import TITLES
+    from subreplay.adapters.format_detection import FORMAT_TITLES
     from subreplay.cli import inspection
     from subreplay.config.run import RunConfig
     from subreplay.pipeline import sources
 
-    options = ADAPTERS[adapter].assumed(path)
+    options = ADAPTERS[adapter].assume_options(path)
     with open_engine_for(RunConfig()) as engine, terminal.progress(f"looking at {path}"):
         found = sources.read(engine, adapter, path, options).told
-    terminal.print_line(f"{path}: {TITLES[adapter]}, adapter {adapter}")
-    if options.given:
+    terminal.print_line(f"{path}: {FORMAT_TITLES[adapter]}, adapter {adapter}")
+    if options.present_names:
         terminal.print_line(f"assumed, as the file does not contain it: {options.arguments}")
     _print_counts(found)
     for note in found.notes:
@@ -153,10 +153,10 @@ def _inspect_files(path: Path, adapter: str, to: Path) -> int:
     subscription = found.run.get("subscription", {})
     names = " ".join(f"{name} {value}" for name, value in subscription.items() if name in ("name", "topic") and value)
     terminal.print_line(f"subscription: {names or 'none is recorded'}; {len(found.others):,} others")
-    terminal.print_line(f"options: {ADAPTERS[adapter].options}")
+    terminal.print_line(f"options: {ADAPTERS[adapter].option_text}")
     arguments = " ".join(("--from", adapter, *filter(None, [options.arguments])))
     if _is_of_messages(found):
-        texts = {name: str(getattr(options, name)) for name in options.given}
+        texts = {name: str(getattr(options, name)) for name in options.present_names}
         messages = {"from": adapter, "path": str(path)} | ({"options": texts} if texts else {})
         inspection.write_run_file(to, {"traffic": {"messages": messages}} | found.run, None, str(path))
         terminal.print_line(f"run file: {to}")
@@ -168,7 +168,7 @@ def _inspect_files(path: Path, adapter: str, to: Path) -> int:
             "command": "inspect",
             "exit_code": 0,
             "source": adapter,
-            "assumed": {name: str(getattr(options, name)) for name in options.given},
+            "assumed": {name: str(getattr(options, name)) for name in options.present_names},
             "rows": found.rows,
             "files": [{**count._asdict(), "valid": count.valid} for count in found.counts],
         }
@@ -176,7 +176,7 @@ def _inspect_files(path: Path, adapter: str, to: Path) -> int:
     return 0
 
 
-def _is_of_messages(found: Told) -> bool:
+def _is_of_messages(found: SourceSummary) -> bool:
     """Return whether a source contains messages alone, so that its run is a what-if."""
     return "scenarios" in found.run
 
@@ -212,14 +212,14 @@ def ingest(
     check_folder("--to", to)
     wrong = [each for each in more or () if "=" not in each]
     if wrong:
-        raise ConfigError(f"--with {wrong[0]}: write NAME=VALUE; {ADAPTERS[source].options}")
+        raise ConfigError(f"--with {wrong[0]}: write NAME=VALUE; {ADAPTERS[source].option_text}")
     pairs = [each.split("=", 1) for each in more or ()]
     named = [name for name, value in (("topic", topic), ("subscription", subscription)) if value is not None]
     named += [name for name, _ in pairs]
     if twice := [name for name in named if named.count(name) > 1]:
         raise ConfigError(f"--with {twice[0]}: {twice[0]} appears {named.count(twice[0])} times; pass it once")
-    options = Options.of(**{"topic": topic, "subscription": subscription} | dict(pairs))
-    ADAPTERS[source].check(options)
+    options = Options.parse(**{"topic": topic, "subscription": subscription} | dict(pairs))
+    ADAPTERS[source].check_options(options)
     return ingest_folder(source_path, to, source, form, {}, options)
 
 
@@ -261,7 +261,7 @@ def ingest_folder(folder: Path, to: str, source: str, form: str, more: Mapping[s
     return 0
 
 
-def _run_file(ingested: Told, to: str, form: str, more: Mapping[str, object]) -> str:
+def _run_file(ingested: SourceSummary, to: str, form: str, more: Mapping[str, object]) -> str:
     """Return the run to start from as YAML; comments name what the source does not record."""
     import yaml
 
@@ -275,13 +275,15 @@ def _run_file(ingested: Told, to: str, form: str, more: Mapping[str, object]) ->
         *(f"* {escape_unsafe(note)}" for note in ingested.notes),
     ]
     lines = [
-        line for each in notes for line in textwrap.wrap(each, 100, subsequent_indent="  ", break_long_words=False)
+        line
+        for each in notes
+        for line in textwrap.wrap(each, 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     ]
     text: str = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
     return "".join(f"# {line}\n" for line in lines) + text
 
 
-def _print_counts(ingested: Told) -> None:
+def _print_counts(ingested: SourceSummary) -> None:
     """Print rows in = valid + quarantined for each file, and the first rejected rows with their reasons."""
     for count in ingested.counts if not terminal.quiet else ():
         others = f" + {count.others:,} others" if count.others else ""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from subreplay.adapters.pulsar_recording.rows import Ack, Dispatch, Redeliver
+from subreplay.adapters.pulsar_recording.recorded_events import Ack, Dispatch, Redeliver
 from subreplay.rows.model.range_table import NOBODY
 from subreplay.semantics.timelines.timeline import Timeline
 

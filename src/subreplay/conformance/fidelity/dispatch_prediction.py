@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from subreplay.adapters.pulsar_recording.scenario import PlannedConsumer, read_scenario
+from subreplay.adapters.pulsar_recording.recording_scenario import PlannedConsumer, read_scenario
 from subreplay.conformance.fidelity.read_times import Ints
 from subreplay.conformance.fidelity.recorded_dispatchers import (
     DEFAULT_QUEUE_SIZE,
@@ -22,12 +22,12 @@ from subreplay.conformance.fidelity.recorded_dispatchers import (
     read_recorded_dispatchers,
 )
 from subreplay.conformance.fidelity.replay_inputs import RecordedLog, build_log_entries, list_recorded_dispatches
-from subreplay.simulation.pulsar.broker.broker_records import Records, empty_records
+from subreplay.simulation.pulsar.broker.broker_records import Records, create_records
 from subreplay.simulation.pulsar.clients.client_state import DELIVERED
 from subreplay.simulation.pulsar.clients.log_intake import PUBLISHED
 from subreplay.simulation.pulsar.consumer_model import ConsumerModel, Prediction
 from subreplay.simulation.pulsar.service_model import Fixed
-from subreplay.simulation.pulsar.subscription_replay import Replay
+from subreplay.simulation.pulsar.subscription_replay import SubscriptionReplay
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ def _list_dispatches(
     prediction = Prediction(
         others={name: _build_model(plan[name], recorded) for name in {*names} if name in plan}, batch_index_acks=True
     )
-    replay = Replay(recorded.timeline, [_build_published(recorded, log)], prediction)
-    rows = np.concatenate([empty_records(0, DELIVERED), *replay.deliveries(recorded.events[-1].t_ns + 1)])
+    replay = SubscriptionReplay(recorded.timeline, [_build_published(recorded, log)], prediction)
+    rows = np.concatenate([create_records(0, DELIVERED), *replay.predict_deliveries(recorded.events[-1].t_ns + 1)])
     rows = rows[rows["consumer"] >= 0]
     dispatched = zip(rows["ordinal"].tolist(), rows["delivered_at"].tolist(), rows["consumer"].tolist(), strict=True)
     recorded_dispatches = list_recorded_dispatches(recorded, log)
@@ -127,7 +127,7 @@ def _list_dispatches(
 
 def _build_published(recorded: RecordedDispatcher, log: RecordedLog) -> Records:
     entries = build_log_entries(recorded, log)
-    rows = empty_records(len(entries), PUBLISHED)
+    rows = create_records(len(entries), PUBLISHED)
     for name in entries.dtype.names or ():
         rows[name] = entries[name]
     rows.at, rows.producer = log.produced, -1

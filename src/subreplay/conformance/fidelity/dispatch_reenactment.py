@@ -15,8 +15,8 @@ import numpy as np
 from subreplay.conformance.fidelity.read_times import Ints
 from subreplay.conformance.fidelity.recorded_dispatchers import RecordedDispatcher
 from subreplay.conformance.fidelity.replay_inputs import ReplayInputs
-from subreplay.simulation.pulsar.broker.broker_records import DISPATCHED, Records, empty_records
-from subreplay.simulation.pulsar.broker.broker_state import new_broker
+from subreplay.simulation.pulsar.broker.broker_records import DISPATCHED, Records, create_records
+from subreplay.simulation.pulsar.broker.broker_state import create_broker
 from subreplay.simulation.pulsar.reenact import ClientCommand, reenact
 
 _NEVER_DELIVERED = 2**62
@@ -37,8 +37,8 @@ def reenact_dispatcher(recorded: RecordedDispatcher, inputs: ReplayInputs) -> Re
 
 def _reenact_once(recorded: RecordedDispatcher, inputs: ReplayInputs, commands: Records) -> Records:
     in_time = commands[np.argsort(commands.at, kind="stable")]
-    parts = [*reenact(new_broker(recorded.broker), inputs.changes, [inputs.entries], [in_time], inputs.until)]
-    return np.concatenate([empty_records(0, DISPATCHED), *parts]).view(np.recarray)
+    parts = [*reenact(create_broker(recorded.broker), inputs.changes, [inputs.entries], [in_time], inputs.until)]
+    return np.concatenate([create_records(0, DISPATCHED), *parts]).view(np.recarray)
 
 
 def _shift_commands(inputs: ReplayInputs, dispatched: Records) -> Records:

@@ -18,7 +18,7 @@ from subreplay.semantics.timelines.timeline import Epoch
 from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records
 from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
 from subreplay.simulation.pulsar.broker.dispatchers.single_active import BY_RULE
-from subreplay.simulation.pulsar.reenact import Change, ClientCommand, changes
+from subreplay.simulation.pulsar.reenact import ClientCommand, MemberChange, iterate_changes
 
 MAX_WRITE_LAG = 10 * MILLISECOND
 """The largest delay from the dispatch of an entry until its connection's thread writes it."""
@@ -30,11 +30,11 @@ EARLY_MARGIN = 50 * MILLISECOND
 
 def list_recorded_changes(
     recorded: RecordedDispatcher, entries: Records, commands: Records, dispatched: Records
-) -> tuple[Change, ...]:
+) -> tuple[MemberChange, ...]:
     """Return the joins and leaves of a recording as inputs of a re-enactment, in order."""
     times = _find_epoch_times(recorded, entries, dispatched)
     changes_in_order = []
-    for change in changes(recorded.timeline):
+    for change in iterate_changes(recorded.timeline):
         epoch = next(e for e in recorded.timeline.epochs if e.start.at == change.at and _is_caused_by(e, change))
         changes_in_order.append(replace(change, at=times[epoch.index]))
     if recorded.broker.failover:
@@ -45,7 +45,7 @@ def list_recorded_changes(
     return tuple(changes_in_order)
 
 
-def _is_caused_by(epoch: Epoch, change: Change) -> bool:
+def _is_caused_by(epoch: Epoch, change: MemberChange) -> bool:
     return epoch.joined == change.consumer if change.joined else change.consumer in epoch.left
 
 
@@ -97,8 +97,8 @@ def _find_first_ack_times(count: int, commands: Records) -> Ints:
 
 
 def _add_switches(
-    changes_in_order: list[Change], delay: int, entries: Records, acked: Ints, dispatched: Records
-) -> list[Change]:
+    changes_in_order: list[MemberChange], delay: int, entries: Records, acked: Ints, dispatched: Records
+) -> list[MemberChange]:
     """Return the changes of a Failover subscription with the state of the dispatcher and the timer at each switch.
 
     Both follow from the first entries of each newly active consumer.
@@ -148,10 +148,10 @@ def _is_reading_during_write(own: Records, earlier: Records, acked: Ints, due: i
     return bool(unacked.any() or (np.abs(repeats.at - due) < MAX_TIMER_LAG).any())
 
 
-def _get_delay(change: Change, delay: int) -> int:
+def _get_delay(change: MemberChange, delay: int) -> int:
     return delay if change.delay == BY_RULE else change.delay
 
 
-def _get_active_consumer(change: Change) -> int:
+def _get_active_consumer(change: MemberChange) -> int:
     owners = change.state.table.owners
     return int(owners[0]) if len(owners) else NOBODY

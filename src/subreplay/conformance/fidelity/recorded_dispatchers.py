@@ -13,26 +13,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
-from subreplay.adapters.canonical import base_topic, to_table
-from subreplay.adapters.jsonl import read_lines
-from subreplay.adapters.pulsar_recording.adapter import (
-    in_broker_order,
+from subreplay.adapters.canonical import build_table, split_topic
+from subreplay.adapters.jsonl import read_contract_rows
+from subreplay.adapters.pulsar_recording.dead_letters import DeadLetter
+from subreplay.adapters.pulsar_recording.pulsar_recording_adapter import (
     reject_backward_times,
     reject_divergent,
+    sort_events,
 )
-from subreplay.adapters.pulsar_recording.dead_letters import DeadLetter
-from subreplay.adapters.pulsar_recording.membership import membership_rows
-from subreplay.adapters.pulsar_recording.rows import (
+from subreplay.adapters.pulsar_recording.recorded_events import (
     BrokerEvent,
     Created,
     Disconnected,
     Dispatch,
-    Message,
-    Receipt,
+    RecordedMessage,
+    RecordedReceipt,
     Subscribe,
-    message_rows,
+    build_message_rows,
 )
-from subreplay.adapters.pulsar_recording.scenario import Scenario, read_scenario
+from subreplay.adapters.pulsar_recording.recorded_members import build_membership_rows
+from subreplay.adapters.pulsar_recording.recording_scenario import PulsarScenario, read_scenario
 from subreplay.conformance.fidelity.broker_flow_log import LoggedPermitRequest, read_logged_flows
 from subreplay.errors import ConfigError, InputError
 from subreplay.hashing.profiles.releases import find_nearest_profile
@@ -42,8 +42,8 @@ from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.membership import build_dispatcher_events
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.simulation.pulsar.broker.broker_state import DispatcherOptions
-from subreplay.simulation.pulsar.broker.dispatch_rules import Settings, settings_of
-from subreplay.simulation.pulsar.dispatcher_choice import options_of
+from subreplay.simulation.pulsar.broker.dispatch_rules import DispatchSettings, parse_settings
+from subreplay.simulation.pulsar.dispatcher_choice import build_options
 
 DEFAULT_QUEUE_SIZE = 1000
 """A client's receiver queue size if the recording does not contain it (row D-FLOW-1)."""
@@ -65,7 +65,7 @@ class RecordedDispatcher:
     broker: DispatcherOptions
     rows: pa.Table
     events: tuple[Any, ...]
-    receipts: tuple[Receipt, ...]
+    receipts: tuple[RecordedReceipt, ...]
     queue_sizes: dict[str, int]
     dead: tuple[tuple[int, int], ...]
     flows: tuple[LoggedPermitRequest, ...]
@@ -90,15 +90,15 @@ def read_recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDi
 
     Raises InputError if a required file is missing or malformed, ConfigError for a profile without the policy.
     """
-    messages = read_lines(folder, "messages", TypeAdapter(Message))
-    lines: Any = read_lines(folder, "broker_events", TypeAdapter(BrokerEvent))
-    receipts = read_lines(folder, "deliveries", TypeAdapter(Receipt), required=False).rows.values()
-    dead = read_lines(folder, "dlq", TypeAdapter(DeadLetter), required=False).rows.values()
+    messages = read_contract_rows(folder, "messages", TypeAdapter(RecordedMessage))
+    lines: Any = read_contract_rows(folder, "broker_events", TypeAdapter(BrokerEvent))
+    receipts = read_contract_rows(folder, "deliveries", TypeAdapter(RecordedReceipt), required=False).rows.values()
+    dead = read_contract_rows(folder, "dlq", TypeAdapter(DeadLetter), required=False).rows.values()
     reject_divergent(messages)
     reject_backward_times(lines)
-    events, scenario = in_broker_order(lines), read_scenario(folder)
+    events, scenario = sort_events(lines), read_scenario(folder)
     logged, settings = read_logged_flows(folder), _read_settings(folder, scenario)
-    table = to_table("messages", message_rows(messages.rows.values()))
+    table = build_table("messages", build_message_rows(messages.rows.values()))
     requests = {(e.cnx, e.topic, e.consumer_id): e for e in events if isinstance(e, Subscribe)}
     first: dict[tuple[str, str], Subscribe] = {}
     for event in events:
@@ -106,16 +106,16 @@ def read_recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDi
             request = requests[event.cnx, event.topic, event.consumer_id]
             first.setdefault((event.subscription, event.topic), request)
     for (subscription, topic), request in sorted(first.items(), key=lambda item: item[0]):
-        scope = Scope(*base_topic(topic))
+        scope = Scope(*split_topic(topic))
         options = {"allow_out_of_order": True} if request.allow_out_of_order else {}
-        policy = make_policy(scenario.policy_of(request.type, request.key_shared_mode), profile, **options)
+        policy = make_policy(scenario.choose_policy(request.type, request.key_shared_mode), profile, **options)
         dispatcher_events = _select_events(events, subscription, topic)
         yield RecordedDispatcher(
             subscription,
             scope,
             request.type,
             _build_timeline(policy, scope, dispatcher_events),
-            options_of(policy, settings, batch_index_acks=True),  # as the recorded brokers are set
+            build_options(policy, settings, batch_index_acks=True),  # as the recorded brokers are set
             table.filter((pc.field("topic") == scope.topic) & (pc.field("partition") == scope.partition)),
             dispatcher_events,
             tuple(r for r in receipts if r.topic == topic and r.subscription == subscription),
@@ -125,9 +125,9 @@ def read_recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDi
         )
 
 
-def _read_settings(folder: Path, scenario: Scenario) -> Settings:
+def _read_settings(folder: Path, scenario: PulsarScenario) -> DispatchSettings:
     try:
-        return settings_of(scenario.broker_settings.by_name)
+        return parse_settings(scenario.broker_settings.by_name)
     except ConfigError as error:
         raise InputError(
             f"{folder / 'scenario.json'}: broker_settings: {error}. Correct the setting, or remove it."
@@ -151,7 +151,7 @@ def _select_events(events: list[Any], subscription: str, topic: str) -> tuple[An
 
 def _build_timeline(policy: Policy, scope: Scope, events: tuple[Any, ...]) -> Timeline:
     rows = []
-    for row in membership_rows(events, {}):
+    for row in build_membership_rows(events, {}):
         exact = {name: row[name] * 1_000 + row[f"{name}_nanos"] for name in ("at", "since")}
         rows.append({"ranges": None} | row | exact)
     unnamed_instances = {event.consumer for event in events if isinstance(event, Dispatch) and event.instance is None}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from subreplay.adapters.pulsar_recording.rows import Ack, Dispatch, Produced, Redeliver
+from subreplay.adapters.pulsar_recording.recorded_events import Ack, Dispatch, Produced, Redeliver
 from subreplay.conformance.fidelity.consumer_sessions import ConsumerSessions
 from subreplay.conformance.fidelity.membership_changes import list_recorded_changes
 from subreplay.conformance.fidelity.permit_requests import list_permit_requests
@@ -25,7 +25,7 @@ from subreplay.rows.model.entry_keys import outer_sticky_keys
 from subreplay.rows.model.range_table import NOBODY
 from subreplay.simulation.pulsar.broker.broker_records import DISPATCHED, NEVER, NO_CHUNK, Records
 from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind
-from subreplay.simulation.pulsar.reenact import CLIENT_COMMANDS, ENTRIES, Change, ClientCommand
+from subreplay.simulation.pulsar.reenact import CLIENT_COMMANDS, ENTRIES, ClientCommand, MemberChange
 
 _Row = tuple[int, int, ClientCommand, int, int, int]  # as in CLIENT_COMMANDS
 
@@ -38,7 +38,7 @@ class ReplayInputs:
     Consumers are numbered as in the timeline, entries as in the log.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[MemberChange, ...]
     entries: Records
     commands: Records
     dispatched: Records

@@ -16,8 +16,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from subreplay.adapters.kafka_recording.adapter import Recording
-from subreplay.adapters.kafka_recording.rows import Application, Request
+from subreplay.adapters.kafka_recording.kafka_recording_adapter import KafkaRecording
+from subreplay.adapters.kafka_recording.recording_rows import GroupRequest, PlannedApplication
 from subreplay.conformance.fidelity_groups.planned_group import MS, SYNC_TIME
 
 InstantKind = Literal["told", "joined", "complete", "assigned", "revoked"]
@@ -43,7 +43,7 @@ class ApplicationBatch:
     end: int
 
 
-def derive_instants(recording: Recording) -> list[DerivedInstant]:
+def derive_instants(recording: KafkaRecording) -> list[DerivedInstant]:
     """Derive all instants that can be derived."""
     batches = find_batches(recording)
     protocol = (
@@ -54,7 +54,7 @@ def derive_instants(recording: Recording) -> list[DerivedInstant]:
     return list(protocol)
 
 
-def find_batches(recording: Recording) -> dict[str, list[ApplicationBatch]]:
+def find_batches(recording: KafkaRecording) -> dict[str, list[ApplicationBatch]]:
     """Return the batches of each consumer, in order."""
     work: dict[str, dict[int, int]] = defaultdict(dict)
     for poll in recording.polls:
@@ -96,12 +96,12 @@ def _find_next_heartbeat(heartbeats: Sequence[int], interval: int, at: int) -> i
 
 
 def _derive_classic(
-    recording: Recording, batches: Mapping[str, Sequence[ApplicationBatch]]
+    recording: KafkaRecording, batches: Mapping[str, Sequence[ApplicationBatch]]
 ) -> Iterator[DerivedInstant]:
     scenario = recording.scenario
     applications = {one.name: one for one in scenario.consumers}
     heartbeats = _find_heartbeats(recording, ("heartbeat", "join_group"))
-    joins: dict[int, dict[str, Request]] = defaultdict(dict)
+    joins: dict[int, dict[str, GroupRequest]] = defaultdict(dict)
     for row in recording.requests:
         if row.api == "join_group" and row.error == 0:
             joins[int(row.response["generationId"])].setdefault(row.consumer, row)
@@ -155,11 +155,11 @@ def _derive_classic(
         members = set(joined_requests)
 
 
-def _get_heartbeat_interval(application: Application) -> int:
+def _get_heartbeat_interval(application: PlannedApplication) -> int:
     return int(application.props.get("heartbeat.interval.ms", 3_000)) * MS
 
 
-def _find_heartbeats(recording: Recording, apis: Iterable[str]) -> dict[str, list[int]]:
+def _find_heartbeats(recording: KafkaRecording, apis: Iterable[str]) -> dict[str, list[int]]:
     """Return the start times of heartbeat intervals: heartbeats, and answers to joins."""
     batches_by_consumer: dict[str, list[int]] = defaultdict(list)
     for row in recording.requests:
@@ -177,9 +177,9 @@ def _find_first_completion(joins: Sequence[int], delay: int) -> int:
 
 
 def _derive_assignments(
-    recording: Recording,
+    recording: KafkaRecording,
     number: int,
-    joined_requests: Mapping[str, Request],
+    joined_requests: Mapping[str, GroupRequest],
     complete: int,
     batches: Mapping[str, Sequence[ApplicationBatch]],
     cooperative: bool,
@@ -193,7 +193,7 @@ def _derive_assignments(
     for name in joined_requests:
         callback_times = [
             row.at
-            for row in recording.happenings
+            for row in recording.client_events
             if row.consumer == name and row.event == "assigned" and row.generation == number
         ]
         if callback_times:
@@ -211,7 +211,7 @@ def _derive_assignments(
 
 
 def _derive_consumer_protocol(
-    recording: Recording, batches: Mapping[str, Sequence[ApplicationBatch]]
+    recording: KafkaRecording, batches: Mapping[str, Sequence[ApplicationBatch]]
 ) -> Iterator[DerivedInstant]:
     interval = int(recording.scenario.broker.get("group.consumer.heartbeat.interval.ms", 5_000)) * MS
     heartbeats = _find_heartbeats(recording, ("consumer_group_heartbeat",))
@@ -228,7 +228,7 @@ def _derive_consumer_protocol(
     }
     freed: dict[tuple[str, int], int] = {}
     closing: set[str] = set()
-    for row in sorted(recording.happenings, key=lambda row: row.at):
+    for row in sorted(recording.client_events, key=lambda row: row.at):
         name = row.consumer or ""
         if row.event == "close_begin":
             closing.add(name)

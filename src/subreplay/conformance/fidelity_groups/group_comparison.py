@@ -10,9 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from subreplay.adapters.kafka_recording.adapter import Recording
-from subreplay.adapters.kafka_recording.adapter import recording as read_recording
-from subreplay.adapters.kafka_recording.rows import Happening
+from subreplay.adapters.kafka_recording.kafka_recording_adapter import KafkaRecording, read_recording
+from subreplay.adapters.kafka_recording.recording_rows import ClientEvent
 from subreplay.conformance.fidelity_groups.coordinator_decisions import CoordinatorDecision, list_decisions
 from subreplay.conformance.fidelity_groups.derived_instants import derive_instants
 from subreplay.conformance.fidelity_groups.group_reenactment import GroupReenactment, reenact_group
@@ -88,7 +87,7 @@ def measure_agreement(folder: Path) -> GroupAgreement:
     return compare_group(recording, reenact_group(recording))
 
 
-def compare_group(recording: Recording, reenactment: GroupReenactment) -> GroupAgreement:
+def compare_group(recording: KafkaRecording, reenactment: GroupReenactment) -> GroupAgreement:
     """Compare a recording with its re-enactment."""
     polled = [(row.consumer, (TopicPartition(row.topic, row.partition), row.offset)) for row in recording.polls]
     delivered = [(row.consumer, (row.topic_partition, row.offset)) for row in reenactment.members.delivered]
@@ -100,7 +99,7 @@ def compare_group(recording: Recording, reenactment: GroupReenactment) -> GroupA
         if row.redelivered
     )
     instants = [one for one in derive_instants(recording) if one.what == "assigned"]
-    release_times = _find_release_times(recording.happenings)
+    release_times = _find_release_times(recording.client_events)
     pauses: dict[str, tuple[int, int]] = {}
     for one in instants:
         if (begin := release_times.get((one.consumer, one.recorded))) is not None:
@@ -127,7 +126,7 @@ def _count_matches(recorded: Iterable[Any], replayed: Iterable[Any]) -> MatchCou
 # generations
 
 
-def list_recorded_decisions(recording: Recording) -> Iterable[CoordinatorDecision]:
+def list_recorded_decisions(recording: KafkaRecording) -> Iterable[CoordinatorDecision]:
     """Return the decisions in a recording, without returns of static members that caused no rebalance."""
     classic = recording.scenario.protocol == "classic"
     names = CLASSIC_ASSIGNORS if classic else ("range", "uniform")
@@ -146,16 +145,16 @@ def list_recorded_decisions(recording: Recording) -> Iterable[CoordinatorDecisio
     )
 
 
-def find_partition_counts(recording: Recording) -> dict[str, list[int]]:
+def find_partition_counts(recording: KafkaRecording) -> dict[str, list[int]]:
     """Return the numbers of partitions that each topic had, ascending."""
     counts = {topic: [count] for topic, count in recording.scenario.topics.items()}
-    for row in recording.happenings:
+    for row in recording.client_events:
         if row.event == "partitions_grown" and row.topic is not None and row.to is not None:
             counts[row.topic].append(row.to)
     return counts
 
 
-def _list_recorded_generations(recording: Recording) -> Iterable[tuple[int, frozenset[Any]]]:
+def _list_recorded_generations(recording: KafkaRecording) -> Iterable[tuple[int, frozenset[Any]]]:
     for one in list_recorded_decisions(recording):
         yield one.generation, frozenset(one.decided.items())
 
@@ -175,9 +174,9 @@ def _list_replayed_generations(reenactment: GroupReenactment) -> Iterable[tuple[
 # causes
 
 
-def find_recorded_causes(recording: Recording) -> Iterable[tuple[str, RecordPosition, RedeliveryCause]]:
+def find_recorded_causes(recording: KafkaRecording) -> Iterable[tuple[str, RecordPosition, RedeliveryCause]]:
     """Yield every redelivered record, its consumer, and the cause: how the ownership of its former consumer ended."""
-    ends = _find_ends(recording.happenings)
+    ends = _find_ends(recording.client_events)
     before: dict[RecordPosition, tuple[str, int]] = {}
     for row in sorted(recording.polls, key=lambda row: row.polled_at):
         record = TopicPartition(row.topic, row.partition), row.offset
@@ -194,7 +193,7 @@ class _OwnershipEnd(NamedTuple):
     above: int = 0  # only offsets from this one on
 
 
-def _find_ends(events: Iterable[Happening]) -> Mapping[str, Sequence[_OwnershipEnd]]:
+def _find_ends(events: Iterable[ClientEvent]) -> Mapping[str, Sequence[_OwnershipEnd]]:
     ends_by_consumer: dict[str, list[_OwnershipEnd]] = defaultdict(list)
     closing: set[str] = set()
     for row in sorted(events, key=lambda row: row.at):
@@ -224,7 +223,7 @@ def _find_cause(ends: Sequence[_OwnershipEnd], record: RecordPosition, since: in
     return "revoked"
 
 
-def _find_release_times(events: Iterable[Happening]) -> dict[tuple[str, int], int]:
+def _find_release_times(events: Iterable[ClientEvent]) -> dict[tuple[str, int], int]:
     """Return, by consumer and time of its callback, when the last of its new partitions lost its owner."""
     free: dict[TopicPartition, int] = {}
     owners: dict[TopicPartition, str] = {}

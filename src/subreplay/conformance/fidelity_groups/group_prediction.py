@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from subreplay.adapters.kafka_recording.adapter import Recording
-from subreplay.adapters.kafka_recording.adapter import recording as read_recording
+from subreplay.adapters.kafka_recording.kafka_recording_adapter import KafkaRecording, read_recording
 from subreplay.conformance.fidelity_groups.coordinator_decisions import CoordinatorDecision
 from subreplay.conformance.fidelity_groups.group_comparison import list_recorded_decisions
 from subreplay.conformance.fidelity_groups.partition_owners import (
@@ -95,17 +94,17 @@ class PlayedPlan(NamedTuple):
     owners: FetchIntervals
 
 
-def play_plan(recording: Recording, plan: PlannedGroup) -> PlayedPlan:
+def play_plan(recording: KafkaRecording, plan: PlannedGroup) -> PlayedPlan:
     """Play the plan of a recording."""
-    deliveries = [row for rows in plan.replay.deliveries() for row in rows]
+    deliveries = [row for rows in plan.replay.predict_deliveries() for row in rows]
     return PlayedPlan(plan, deliveries, build_predicted_intervals(plan.replay, plan.partitions, _find_end(recording)))
 
 
-def _find_end(recording: Recording) -> int:
-    return max(row.at for row in recording.happenings)
+def _find_end(recording: KafkaRecording) -> int:
+    return max(row.at for row in recording.client_events)
 
 
-def compare_prediction(recording: Recording, run: PlayedPlan) -> GroupPrediction:
+def compare_prediction(recording: KafkaRecording, run: PlayedPlan) -> GroupPrediction:
     """Compare a recording with a run of its plan."""
     plan, delivery_rows, predicted = run
     topic_partitions = plan.partitions.list_names(np.arange(len(plan.partitions)))
@@ -114,7 +113,7 @@ def compare_prediction(recording: Recording, run: PlayedPlan) -> GroupPrediction
     polled = [(TopicPartition(row.topic, row.partition), row.offset) for row in recording.polls]
     eager = recording.scenario.policy in ("kafka.range", "kafka.roundrobin", "kafka.sticky")
     start, end = recording.scenario.t0, _find_end(recording)
-    recorded = build_recorded_intervals(recording.happenings, eager, end)
+    recorded = build_recorded_intervals(recording.client_events, eager, end)
     right, whole = measure_agreement_time(recorded, predicted, start, end)
     decided = list(list_recorded_decisions(recording))
     recorded_generations, predictions = (
@@ -145,9 +144,11 @@ def compare_prediction(recording: Recording, run: PlayedPlan) -> GroupPrediction
     )
 
 
-def _list_recorded(recording: Recording, decided: Iterable[CoordinatorDecision]) -> Iterator[tuple[GenerationKey, int]]:
+def _list_recorded(
+    recording: KafkaRecording, decided: Iterable[CoordinatorDecision]
+) -> Iterator[tuple[GenerationKey, int]]:
     """Yield the recorded generations by the names of consumers, with their times (ns)."""
-    consumers = {row.member_id: row.consumer for row in recording.happenings if row.member_id and row.consumer}
+    consumers = {row.member_id: row.consumer for row in recording.client_events if row.member_id and row.consumer}
     consumers |= {row["member_id"]: row["consumer"] for row in _list_member_ids(recording)}
     recorded_generations = {row["generation"]: row for row in recording.groups.generations.to_pylist()}
     for one in decided:
@@ -160,7 +161,7 @@ def _list_recorded(recording: Recording, decided: Iterable[CoordinatorDecision])
 def _list_predicted(plan: PlannedGroup, topic_partitions: list[TopicPartition]) -> Iterator[tuple[GenerationKey, int]]:
     """Yield the predicted generations in the same form."""
     names = [process.event.consumer for process in plan.replay.members.processes]
-    for generation in plan.replay.generations():
+    for generation in plan.replay.list_generations():
         if generation.members:
             owned: dict[str, set[TopicPartition]] = {names[m]: set() for m in generation.members}
             for number, owner in enumerate(generation.owners.tolist()):
@@ -179,7 +180,7 @@ def _measure_delays(recorded: list[tuple[GenerationKey, int]], predicted: list[t
     ]
 
 
-def _list_member_ids(recording: Recording) -> Iterable[dict[str, Any]]:
+def _list_member_ids(recording: KafkaRecording) -> Iterable[dict[str, Any]]:
     for row in recording.requests:
         member = row.response.get("memberId") or row.request.get("memberId")
         if member:
@@ -198,7 +199,7 @@ def _count_matches(recorded: set[Any], predicted: set[Any]) -> tuple[int, int, i
     return len(recorded), len(predicted), len(recorded & predicted)
 
 
-def _count_at_owner(recording: Recording, predicted: FetchIntervals) -> int:
+def _count_at_owner(recording: KafkaRecording, predicted: FetchIntervals) -> int:
     return sum(
         find_owner(predicted, TopicPartition(row.topic, row.partition), row.polled_at) == row.consumer
         for row in recording.polls

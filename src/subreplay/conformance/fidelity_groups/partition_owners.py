@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from subreplay.adapters.kafka_recording.rows import Happening
+from subreplay.adapters.kafka_recording.recording_rows import ClientEvent
 from subreplay.semantics.policies.kafka.assignor import Partitions, TopicPartition
 from subreplay.simulation.kafka.group_simulation import GroupReplay
 
@@ -25,7 +25,7 @@ class FetchInterval(NamedTuple):
 FetchIntervals: TypeAlias = Mapping[TopicPartition, Sequence[FetchInterval]]
 
 
-def build_recorded_intervals(events: Iterable[Happening], eager: bool, end: int) -> FetchIntervals:
+def build_recorded_intervals(events: Iterable[ClientEvent], eager: bool, end: int) -> FetchIntervals:
     """Build the intervals from callbacks. An *eager* assignor's ``assigned`` lists all partitions, others' only the new
     ones.
 
@@ -65,7 +65,7 @@ def build_predicted_intervals(replay: GroupReplay, partitions: Partitions, end: 
     names = [process.event.consumer for process in replay.members.processes]
     open_intervals: dict[int, tuple[int, int]] = {}  # partition -> member, since
     intervals_by_partition: dict[int, list[FetchInterval]] = defaultdict(list)
-    for at, which, owners in replay.fetchers():
+    for at, which, owners in replay.iterate_fetchers():
         for number, owner in zip(which.tolist(), owners.tolist(), strict=True):
             before = open_intervals.pop(number, None)
             if before is not None and before[1] < at:
@@ -74,7 +74,7 @@ def build_predicted_intervals(replay: GroupReplay, partitions: Partitions, end: 
                 open_intervals[number] = owner, at
     for number, (owner, since) in open_intervals.items():
         intervals_by_partition[number].append(FetchInterval(since, end, names[owner]))
-    for start, stop, owner, which in replay.believed():
+    for start, stop, owner, which in replay.iterate_stale_assignments():
         for number in which.tolist():
             after = min((one.start for one in intervals_by_partition[number] if one.start >= start), default=end)
             intervals_by_partition[number].append(FetchInterval(start, min(stop, after, end), names[owner]))

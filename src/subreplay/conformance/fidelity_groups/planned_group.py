@@ -12,8 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from subreplay.adapters.kafka_recording.adapter import Recording
-from subreplay.adapters.kafka_recording.rows import Action, Application, Record, Scenario
+from subreplay.adapters.kafka_recording.kafka_recording_adapter import KafkaRecording
+from subreplay.adapters.kafka_recording.recording_rows import (
+    GroupScenario,
+    PlannedAction,
+    PlannedApplication,
+    ProducedRecord,
+)
 from subreplay.conformance.fidelity_groups.coordinator_decisions import find_topic_ids
 from subreplay.conformance.fidelity_groups.service_times import build_service
 from subreplay.hashing.profiles import LATEST_PROFILES
@@ -30,7 +35,7 @@ from subreplay.simulation.kafka.simulation_parameters import (
     SimulationParameters,
     Stall,
 )
-from subreplay.simulation.pulsar.broker.broker_records import Records, empty_records
+from subreplay.simulation.pulsar.broker.broker_records import Records, create_records
 
 MS, SECOND = 1_000_000, 1_000_000_000
 START_TIME = 25 * MS
@@ -69,7 +74,7 @@ class PlannedGroup:
     partitions: Partitions
 
 
-def plan_group(recording: Recording, ids: bool = True, starts: bool = False) -> PlannedGroup:
+def plan_group(recording: KafkaRecording, ids: bool = True, starts: bool = False) -> PlannedGroup:
     """Build the replay of a scenario's plan.
 
     With ``ids``, it uses the ids that the cluster drew, else derived ones. With ``starts``, consumers join, and the
@@ -78,7 +83,7 @@ def plan_group(recording: Recording, ids: bool = True, starts: bool = False) -> 
     return next(list_runs(recording, 1, ids, starts))
 
 
-def list_runs(recording: Recording, count: int, ids: bool = True, starts: bool = False) -> Iterator[PlannedGroup]:
+def list_runs(recording: KafkaRecording, count: int, ids: bool = True, starts: bool = False) -> Iterator[PlannedGroup]:
     """Yield so many replays of a scenario's plan: the first one with median start and load times, the others with
     random ones.
 
@@ -106,7 +111,7 @@ def list_runs(recording: Recording, count: int, ids: bool = True, starts: bool =
             [log.copy().view(np.recarray)],
             _build_parameters(scenario, events[0].consumer, 2 * len(log), loading),
             list(_list_further_actions(scenario)),
-            remembers=True,
+            keeps_history=True,
         )
         yield PlannedGroup(replay, partitions)
 
@@ -119,7 +124,7 @@ def _draw_factors(run: int, count: int) -> Sequence[float]:
     return [float(np.exp(COMMON_DEVIATION * common + OWN_DEVIATION * one)) for one in own]
 
 
-def build_partitions(recording: Recording, ids: bool = True) -> Partitions:
+def build_partitions(recording: KafkaRecording, ids: bool = True) -> Partitions:
     """Return the initial partitions, numbered with space for those that topics will have; ``ids`` as for
     ``plan_group``."""
     counts = compute_final_counts(recording.scenario)
@@ -129,7 +134,7 @@ def build_partitions(recording: Recording, ids: bool = True) -> Partitions:
     return Partitions(whole.topics, begin, whole.bounds, whole.racks, whole.topic_ids)
 
 
-def compute_final_counts(scenario: Scenario) -> dict[str, int]:
+def compute_final_counts(scenario: GroupScenario) -> dict[str, int]:
     """Return the final number of partitions of each topic."""
     counts = dict(scenario.topics)
     for action in scenario.actions:
@@ -138,7 +143,7 @@ def compute_final_counts(scenario: Scenario) -> dict[str, int]:
     return counts
 
 
-def find_member_ids(recording: Recording) -> dict[str, str]:
+def find_member_ids(recording: KafkaRecording) -> dict[str, str]:
     """Return the first member id of each consumer."""
     found_by_consumer: dict[str, str] = {}
     for row in recording.requests:
@@ -148,7 +153,7 @@ def find_member_ids(recording: Recording) -> dict[str, str]:
     return found_by_consumer
 
 
-def find_start_times(recording: Recording) -> dict[str, int]:
+def find_start_times(recording: KafkaRecording) -> dict[str, int]:
     """Return the time of each consumer's first join."""
     found_by_consumer: dict[str, int] = {}
     for row in sorted(recording.requests, key=lambda row: row.received_at):
@@ -157,7 +162,7 @@ def find_start_times(recording: Recording) -> dict[str, int]:
     return found_by_consumer
 
 
-def measure_loading_time(recording: Recording) -> int:
+def measure_loading_time(recording: KafkaRecording) -> int:
     """Measure the time (ns) from the first answer to a join, or the first heartbeat, to that consumer's callbacks."""
     first = min(
         (row for row in recording.requests if row.api == "join_group" and row.error == 0),
@@ -165,13 +170,15 @@ def measure_loading_time(recording: Recording) -> int:
         default=None,
     )
     begin = first.answered_at if first is not None else min(find_start_times(recording).values())
-    called = (row.at for row in recording.happenings if row.event == "assigned" and row.partitions and row.at > begin)
+    called = (
+        row.at for row in recording.client_events if row.event == "assigned" and row.partitions and row.at > begin
+    )
     return min(called, default=begin) - begin
 
 
-def build_log(records: Sequence[Record], partitions: Partitions) -> Records:
+def build_log(records: Sequence[ProducedRecord], partitions: Partitions) -> Records:
     """Return the produced records as input of a replay: in order of time, and within a partition in log order."""
-    rows = empty_records(len(records), LOGGED)
+    rows = create_records(len(records), LOGGED)
     for row, record in zip(rows, records, strict=True):
         row.partition = partitions.find_number(Scope(record.topic, record.partition))
         row.at = record.produced_at
@@ -184,16 +191,16 @@ def build_log(records: Sequence[Record], partitions: Partitions) -> Records:
     return rows[np.argsort(rows.ready, kind="stable")].view(np.recarray)
 
 
-def _get_client_setting(application: Application, name: str, default: int) -> int:
+def _get_client_setting(application: PlannedApplication, name: str, default: int) -> int:
     """Return a client's setting (ms) in ns."""
     return int(application.props.get(name, default)) * MS
 
 
-def _get_broker_setting(scenario: Scenario, name: str, default: int) -> int:
+def _get_broker_setting(scenario: GroupScenario, name: str, default: int) -> int:
     return int(scenario.broker.get(name, default)) * MS
 
 
-def build_policy(scenario: Scenario, late: int = 0) -> Any:
+def build_policy(scenario: GroupScenario, late: int = 0) -> Any:
     """Return the group's assignor with the settings of a scenario; initial delays end ``late`` (ns) later."""
     first = scenario.consumers[0]
     if scenario.protocol == "consumer":
@@ -208,7 +215,7 @@ def build_policy(scenario: Scenario, late: int = 0) -> Any:
     )
 
 
-def _build_parameters(scenario: Scenario, first_to_join: str, records: int, loading: int) -> SimulationParameters:
+def _build_parameters(scenario: GroupScenario, first_to_join: str, records: int, loading: int) -> SimulationParameters:
     first = scenario.consumers[0]
     warm_up = {first_to_join: loading if scenario.protocol == "consumer" else 0}
     if scenario.protocol == "consumer":
@@ -231,7 +238,7 @@ def _build_parameters(scenario: Scenario, first_to_join: str, records: int, load
     )
 
 
-def _build_member_model(one: Application, scenario: Scenario, warm_up: int, records: int) -> MemberModel:
+def _build_member_model(one: PlannedApplication, scenario: GroupScenario, warm_up: int, records: int) -> MemberModel:
     return MemberModel(
         service=build_service(one, records),
         stalls=tuple(
@@ -248,11 +255,13 @@ def _build_member_model(one: Application, scenario: Scenario, warm_up: int, reco
     )
 
 
-def _get_action_time(action: Action, t0: int) -> int:
+def _get_action_time(action: PlannedAction, t0: int) -> int:
     return t0 + round(action.at_s * SECOND)
 
 
-def _list_events(scenario: Scenario, members: Mapping[str, str], joins: Mapping[str, int]) -> Iterator[MembershipEvent]:
+def _list_events(
+    scenario: GroupScenario, members: Mapping[str, str], joins: Mapping[str, int]
+) -> Iterator[MembershipEvent]:
     actions_in_order = []
     for one in scenario.consumers:
         actions_in_order.append((joins[one.name], "join", one))
@@ -269,7 +278,7 @@ def _list_events(scenario: Scenario, members: Mapping[str, str], joins: Mapping[
         )  # fmt: skip
 
 
-def _find_join_times(scenario: Scenario, factors: Sequence[float]) -> dict[str, int]:
+def _find_join_times(scenario: GroupScenario, factors: Sequence[float]) -> dict[str, int]:
     """Return when each consumer joins; ``factors`` are the ratios of its start time to the median."""
     found_by_consumer: dict[str, int] = {}
     before = scenario.t0
@@ -281,7 +290,7 @@ def _find_join_times(scenario: Scenario, factors: Sequence[float]) -> dict[str, 
     return found_by_consumer
 
 
-def _find_start_time(scenario: Scenario, one: Application) -> int:
+def _find_start_time(scenario: GroupScenario, one: PlannedApplication) -> int:
     begin = min(other.start_s for other in scenario.consumers)
     if one.process:
         return PROCESS_START_TIME[scenario.protocol]
@@ -290,7 +299,7 @@ def _find_start_time(scenario: Scenario, one: Application) -> int:
     return EARLY_START_TIME[scenario.protocol] if (one.start_s - begin) * SECOND < EARLY_LIMIT else START_TIME
 
 
-def _list_further_actions(scenario: Scenario) -> Iterator[Rewind | Resubscription | Enlargement]:
+def _list_further_actions(scenario: GroupScenario) -> Iterator[Rewind | Resubscription | Enlargement]:
     for one in scenario.consumers:
         for action in one.actions:
             if action.do == "rewind":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from subreplay.simulation.kafka.classic_protocol import ClassicProtocol, Stage
+from subreplay.simulation.kafka.classic_protocol import ClassicProtocol, MemberStage
 from subreplay.simulation.kafka.coordinator import Coordinator
-from subreplay.simulation.kafka.group_members import Process
+from subreplay.simulation.kafka.group_members import MemberProcess
 from subreplay.simulation.kafka.server_protocol import ServerProtocol
 
 
@@ -15,14 +15,14 @@ class RequestDrivenCoordinator(Coordinator):
         super().__init__(*args)  # type: ignore[arg-type]
         self.last: dict[int, int] = {}
 
-    def sign_of_life(self, process: Process) -> int:
-        """Return the time of its last request that counts."""
+    def find_last_heartbeat(self, process: MemberProcess) -> int:
+        """Its last request that counts."""
         return self.last.get(process.index, process.joined_at)
 
-    def goes_silent(self, process: Process) -> None:
+    def goes_silent(self, process: MemberProcess) -> None:
         """Handle a static member that closes without a message, or reports that it is away for a while."""
-        self._silent(process, self.sign_of_life(process))
-        self.members.end(process.index)
+        self._start_silence(process, self.find_last_heartbeat(process))
+        self.members.end_process(process.index)
 
 
 class RequestDrivenClassic(RequestDrivenCoordinator, ClassicProtocol):
@@ -30,44 +30,44 @@ class RequestDrivenClassic(RequestDrivenCoordinator, ClassicProtocol):
 
     def rejoin(self, index: int) -> None:
         """Block commits of a member that will rejoin; it rejoins by its own recorded request."""
-        self.members.block(index, True)
+        self.members.set_commits_blocked(index, True)
 
-    def handle_join_request(self, process: Process, metadata_changed: bool) -> None:
+    def handle_join_request(self, process: MemberProcess, metadata_changed: bool) -> None:
         """Handle a member's JoinGroup; a leader may have seen new partitions."""
         if metadata_changed:
-            self.growth.see()
+            self.growth.mark_seen()
         super().rejoin(process.index)
 
-    def handle_sync_request(self, process: Process) -> None:
+    def handle_sync_request(self, process: MemberProcess) -> None:
         """Handle a member's SyncGroup."""
-        if self.stages.get(process.index) is Stage.ANSWERED:
+        if self.stages.get(process.index) is MemberStage.ANSWERED:
             self.sync([process.index])
 
-    def run_callbacks(self, process: Process) -> None:
+    def run_callbacks(self, process: MemberProcess) -> None:
         """Run a member's callbacks."""
-        if self.stages.get(process.index) is Stage.GIVEN:
+        if self.stages.get(process.index) is MemberStage.ASSIGNED:
             self.receive([process.index])
 
-    def _look(self) -> None:
+    def _schedule_metadata_refresh(self) -> None:
         """The leader looks when it did."""
 
 
 class RequestDrivenServer(RequestDrivenCoordinator, ServerProtocol):
     """The consumer protocol: members send heartbeats, give up and take partitions at their recorded times."""
 
-    def handle_heartbeat(self, process: Process, owned: bool) -> None:
+    def handle_heartbeat(self, process: MemberProcess, owned: bool) -> None:
         """Handle a member's heartbeat; with ``owned``, it contains the member's partitions."""
         process.beat = self.now
-        if owned and process.index not in self.told:
-            self.acknowledges(process)
+        if owned and process.index not in self.answered:
+            self.acknowledge_assignment(process)
         else:
-            self.responds(process)
+            self.respond(process)
 
-    def run_callbacks(self, process: Process) -> None:
+    def run_callbacks(self, process: MemberProcess) -> None:
         """Run a member's callbacks."""
-        if process.index in self.told:
-            self.gives_up(process)
-            self.takes(process)
+        if process.index in self.answered:
+            self.revoke_lost(process)
+            self.take_new_partitions(process)
 
-    def _expect(self, process: Process) -> None:
+    def _expect_heartbeat(self, process: MemberProcess) -> None:
         """Heartbeats come when they did."""

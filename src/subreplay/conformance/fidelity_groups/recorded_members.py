@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.adapters.kafka_recording.rows import Commit, Poll, Record
+from subreplay.adapters.kafka_recording.recording_rows import ClientCommit, PolledRecord, ProducedRecord
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies.kafka.assignor import Partitions, TopicPartition
-from subreplay.simulation.kafka.group_members import Members, Owners
+from subreplay.simulation.kafka.group_members import GroupMembers, Owners
 from subreplay.simulation.kafka.group_state import NONE
 from subreplay.simulation.kafka.simulation_parameters import SimulationParameters
 from subreplay.simulation.pulsar.broker.broker_records import NEVER
@@ -49,13 +49,17 @@ class PartitionReader:
     redelivered: RedeliveryCause = "revoked"
 
 
-class RecordedMembers(Members):
+class RecordedMembers(GroupMembers):
     """Members over a recorded log; they never act by themselves."""
 
     def __init__(
-        self, partitions: Partitions, parameters: SimulationParameters, records: Iterable[Record], polls: Iterable[Poll]
+        self,
+        partitions: Partitions,
+        parameters: SimulationParameters,
+        records: Iterable[ProducedRecord],
+        polls: Iterable[PolledRecord],
     ) -> None:
-        super().__init__(len(partitions), parameters, remembers=True)
+        super().__init__(len(partitions), parameters, keeps_history=True)
         self.partitions = partitions
         times: dict[int, list[tuple[int, int]]] = {}
         for row in records:
@@ -77,18 +81,18 @@ class RecordedMembers(Members):
         """The clock."""
         self.state.totals[0].now = now
 
-    def busy(self, index: int) -> bool:
+    def is_busy(self, index: int) -> bool:
         """Whoever is to turn to the coordinator does so when it did."""
         return True
 
-    def call(self, index: int, at: int) -> None:
+    def request_turn(self, index: int, at: int) -> None:
         """Its call is recorded."""
 
-    def action(self, index: int, at: int) -> None:
+    def request_action(self, index: int, at: int) -> None:
         """Its action is recorded."""
 
-    def block(self, index: int, blocked: bool) -> None:
-        """Set whether the member's commits fail from now on."""
+    def set_commits_blocked(self, index: int, blocked: bool) -> None:
+        """Whether the member's commits fail from now on."""
         (self.blocked.add if blocked else self.blocked.discard)(index)
 
     def polls(self, consumer: str, topic_partition: TopicPartition, count: int) -> None:
@@ -114,7 +118,7 @@ class RecordedMembers(Members):
         callbacks do."""
         return index not in self.blocked or kind not in ("sync", "async")
 
-    def commits(self, row: Commit) -> None:
+    def commits(self, row: ClientCommit) -> None:
         """A commit counts."""
         self.readers[self.partitions.find_number(Scope(row.topic, row.partition))].committed = row.offset
 
@@ -130,9 +134,9 @@ class RecordedMembers(Members):
         owner = int(self.owners[number])
         return None if owner == NONE else self.processes[owner].event.consumer
 
-    def _remember(self, which: NDArray[np.int64], owners: Owners) -> None:
-        """Change the fetchers of partitions, which then read the committed offsets."""
-        super()._remember(which, owners)
+    def _record_move(self, which: NDArray[np.int64], owners: Owners) -> None:
+        """Partitions get other fetchers, who ask for the committed offsets."""
+        super()._record_move(which, owners)
         for number, owner in zip(which.tolist(), owners.tolist(), strict=True):
             reader = self.readers[number]
             if owner == NONE:
@@ -154,5 +158,5 @@ class RecordedMembers(Members):
         before = int(reader.end[first]) if first < len(reader.end) else NEVER
         return int(np.searchsorted(reader.end, min(max(before, self.now), at)))
 
-    def _skip(self, which: NDArray[np.int64]) -> None:
+    def _skip_uncommitted(self, which: NDArray[np.int64]) -> None:
         """The position says it."""

@@ -6,21 +6,21 @@ import math
 from collections.abc import Iterator
 from itertools import islice
 
-from subreplay.adapters.kafka_recording.rows import Application
-from subreplay.simulation.pulsar.service_model import Empirical, InTurn, Service
+from subreplay.adapters.kafka_recording.recording_rows import PlannedApplication
+from subreplay.simulation.pulsar.service_model import Empirical, Service, TimesInOrder
 
 SLEEP_OVERHEAD = 157_000
 """How much longer a sleep lasts (ns, the median of 60,000)."""
 _MULTIPLIER, _INCREMENT, _MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1
 
 
-def build_service(one: Application, records: int) -> Service:
+def build_service(one: PlannedApplication, records: int) -> Service:
     """Return exponential times with the application's mean: those of its seed for so many records, else any."""
     mean = one.service_us * 1_000
     if one.seed is None or not records:
         return Empirical((*(-mean * math.log1p(-q / 1_000) for q in range(1_000)), mean * 9.2))
     times = (-math.log(1 - value) * mean + SLEEP_OVERHEAD for value in generate_java_doubles(one.seed))
-    return InTurn(tuple(islice(times, records)))
+    return TimesInOrder(tuple(islice(times, records)))
 
 
 def generate_java_doubles(seed: int) -> Iterator[float]:

@@ -20,22 +20,22 @@ from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.hashing.sticky_key import compute_sticky_key
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
-from subreplay.simulation.pulsar.broker.broker_loop import fire_timer, next_timer, work
+from subreplay.simulation.pulsar.broker.broker_loop import find_next_timer, fire_timer, run_tasks
 from subreplay.simulation.pulsar.broker.broker_membership import join, leave
 from subreplay.simulation.pulsar.broker.broker_operations import (
     acknowledge,
-    acknowledged,
+    finish_acknowledgements,
+    finish_rejections,
     flow,
+    notify_published,
     publish,
-    published,
     reject,
     reject_all,
-    rejected,
 )
 from subreplay.simulation.pulsar.broker.broker_records import NEVER, NO_CHUNK
-from subreplay.simulation.pulsar.broker.broker_state import Broker, new_broker, with_window
-from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind, Settings
-from subreplay.simulation.pulsar.dispatcher_choice import options_of
+from subreplay.simulation.pulsar.broker.broker_state import Broker, create_broker, grow_window
+from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind, DispatchSettings
+from subreplay.simulation.pulsar.dispatcher_choice import build_options
 
 POLICY_BY_NAME = {
     "shared": "pulsar.shared",
@@ -83,13 +83,13 @@ class _ScriptedDispatcher:
 
     def __init__(self, case: Case, policy: Policy) -> None:
         self.policy, self.producer = policy, case["producer_name"]
-        settings = Settings(
+        settings = DispatchSettings(
             max_read=case["dispatcher_max_read_batch_size"],
             max_turn=case["dispatcher_max_round_robin_batch_size"],
             max_unacked_per_consumer=case["max_unacked_per_consumer"],
             max_unacked_per_subscription=case["max_unacked_per_subscription"],
         )
-        self.broker: Broker = new_broker(options_of(policy, settings), window=64)
+        self.broker: Broker = create_broker(build_options(policy, settings), window=64)
         self.members = policy.start(GOLDEN_SCOPE)
 
     def apply(self, event: Case) -> Case | None:
@@ -99,12 +99,12 @@ class _ScriptedDispatcher:
             error = self._add(event)
         else:
             getattr(self, f"_{event['op']}")(event)
-        work(self.broker)
+        run_tasks(self.broker)
         for _ in range(MAX_TIMERS):
-            if next_timer(self.broker) == NEVER:
+            if find_next_timer(self.broker) == NEVER:
                 break
             fire_timer(self.broker)
-            work(self.broker)
+            run_tasks(self.broker)
         return error
 
     def _add(self, event: Case) -> Case | None:
@@ -124,11 +124,11 @@ class _ScriptedDispatcher:
         self.broker = leave(self.broker, leaving[0], self.members)
 
     def _publish(self, event: Case) -> None:
-        self.broker = with_window(self.broker, self.broker.state[0].end + len(event["key_batchsize"]))
+        self.broker = grow_window(self.broker, self.broker.state[0].end + len(event["key_batchsize"]))
         for key, messages in event["key_batchsize"]:
             slot, hash_ = self._hash_key(key)
             publish(self.broker, hash_, slot, messages, 0, NO_CHUNK, 0, 0)
-        published(self.broker, False)
+        notify_published(self.broker, False)
 
     def _hash_key(self, key: str | None) -> tuple[int, int]:
         sequence = int(self.broker.state[0].end)
@@ -146,14 +146,14 @@ class _ScriptedDispatcher:
     def _ack(self, event: Case) -> None:
         for entry in event["entries"]:
             acknowledge(self.broker, entry)
-        acknowledged(self.broker)
+        finish_acknowledgements(self.broker)
 
     def _nack(self, event: Case) -> None:
         if not event["entries"]:  # the recording's client sent nothing
             return
         for entry in event["entries"]:
             reject(self.broker, event["c"], entry)
-        rejected(self.broker, event["c"])
+        finish_rejections(self.broker, event["c"])
 
     def _redeliver_all(self, event: Case) -> None:
         reject_all(self.broker, event["c"])

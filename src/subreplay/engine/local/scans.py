@@ -22,9 +22,9 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.table import SUPPORTED_READER_FEATURES
 
 from subreplay.adapters.source import text_files
-from subreplay.adapters.source.convert import FILE
 from subreplay.adapters.source.file_formats import require_format
-from subreplay.adapters.source.json_text import common_types, without_null
+from subreplay.adapters.source.json_text import merge_types, replace_null_type
+from subreplay.adapters.source.row_conversion import FILE_COLUMN
 from subreplay.engine.interface import Batches, Dataset, TableSource
 from subreplay.engine.local.column_types import as_read
 from subreplay.engine.local.datasets import LocalDataset
@@ -53,7 +53,7 @@ def scan(engine: LocalEngine, source: TableSource) -> Dataset:
     try:
         if source.format == "delta":
             dataset = _delta(source, path)
-        elif text_files.is_text(source.format, source.options):
+        elif text_files.is_text_format(source.format, source.options):
             dataset = _text(engine, source, path)
         elif source.format == "parquet":
             dataset = _parquet(source, _files(source, path))
@@ -61,7 +61,7 @@ def scan(engine: LocalEngine, source: TableSource) -> Dataset:
             raise InputError(f"{source.key}: {path}: format {source.format} is read by Spark; set engine: spark")
     except (pa.ArrowException, OSError, ValueError, DeltaError) as error:
         raise InputError(f"{source.key}: {path}: it cannot be read as {source.format}: {error}") from error
-    of_rows = FILE in dataset.schema.names  # as it is of text, whose records tell their file
+    of_rows = FILE_COLUMN in dataset.schema.names  # as it is of text, whose records tell their file
     return FilesDataset(engine, dataset, _schema(source, dataset), source.files and not of_rows, path)
 
 
@@ -77,8 +77,8 @@ def _schema(source: TableSource, dataset: ds.FileSystemDataset) -> pa.Schema:
     for field in fields:
         if (twin := names.setdefault(field.name.casefold(), field.name)) != field.name:
             raise InputError(f"{source.key}: {source.path}: columns {twin} and {field.name} differ in case only")
-    added = source.files and FILE not in dataset.schema.names
-    return pa.schema([*fields, pa.field(FILE, pa.string())] if added else fields)
+    added = source.files and FILE_COLUMN not in dataset.schema.names
+    return pa.schema([*fields, pa.field(FILE_COLUMN, pa.string())] if added else fields)
 
 
 def _delta(source: TableSource, path: str) -> ds.FileSystemDataset:
@@ -183,21 +183,23 @@ def _text(engine: LocalEngine, source: TableSource, path: str) -> ds.FileSystemD
     paths = [Path(each) for each in _files(source, path)]
     for each in paths:
         require_format(each, source.format)
-    groups = text_files.parts(paths, source.format, source.options, plain)
+    groups = text_files.split_into_parts(paths, source.format, source.options, plain)
 
-    def write(groups: Sequence[tuple[text_files.Part, ...]], types: Mapping[str, pa.DataType] | None) -> pa.Table:
-        return engine.parts(groups, partial(text_files.write, str(folder), types), text_files.WRITTEN).table()
+    def write(groups: Sequence[tuple[text_files.TextPart, ...]], types: Mapping[str, pa.DataType] | None) -> pa.Table:
+        return engine.parts(
+            groups, partial(text_files.write_parts, str(folder), types), text_files.WRITTEN_PARTS
+        ).table()
 
     written = {row["part"]: pa.ipc.read_schema(pa.py_buffer(row["columns"])) for row in write(groups, None).to_pylist()}
-    found = common_types(dict(zip(written[n].names, written[n].types, strict=True)) for n in sorted(written))
+    found = merge_types(dict(zip(written[n].names, written[n].types, strict=True)) for n in sorted(written))
     if not found:
         raise InputError(f"{source.key}: {path}: there is no record in it that {source.format} has")
-    types = {name: without_null(kind) for name, kind in found.items()}
+    types = {name: replace_null_type(kind) for name, kind in found.items()}
     others = {n for n, schema in written.items() if any(f.type not in (types[f.name], pa.null()) for f in schema)}
     if again := [of for group in groups if (of := tuple(part for part in group if part.number in others))]:
         write(again, types)
     fragments = list(ds.dataset(str(folder), format=_PARQUET).get_fragments())
-    schema = pa.schema([*types.items(), *text_files.HIDDEN_TYPES.items()])
+    schema = pa.schema([*types.items(), *text_files.HIDDEN_COLUMN_TYPES.items()])
     return ds.FileSystemDataset(fragments, schema, _PARQUET, pa_fs.LocalFileSystem())
 
 
@@ -224,7 +226,7 @@ class FilesDataset(LocalDataset):
     @cached_property
     def _pieces(self) -> Sequence[Part]:
         asked = None if self.condition == ALL else self.condition.expression
-        names = [name for name in self.schema.names if name != FILE or not self.files]
+        names = [name for name in self.schema.names if name != FILE_COLUMN or not self.files]
         read = (names, self.schema, self.dataset.schema, self.condition, self.root if self.files else None, self.root)
         found: list[Part] = []
         held: list[ds.ParquetFileFragment] = []
@@ -291,7 +293,7 @@ class FilesPart:
     def _as_read(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         columns = {name: batch.column(name) for name in self.names}
         if self.root is not None:
-            columns[FILE] = _below(batch.column(_FILENAME), self.root)
+            columns[FILE_COLUMN] = _below(batch.column(_FILENAME), self.root)
         arrays = [columns[f.name].cast(f.type) for f in self.schema]
         yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 

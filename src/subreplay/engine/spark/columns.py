@@ -38,7 +38,7 @@ from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.membership import build_dispatcher_events
 from subreplay.semantics.timelines.timeline import OwnerIndex
-from subreplay.whatif.scenario import plan
+from subreplay.whatif.scenario import build_plan
 
 ColumnOrName = Column | str
 _CONSISTENT_HASH: Final = "pulsar.key_shared.consistent_hash"
@@ -158,7 +158,7 @@ def owners(
     name = events[0]["topic"]
     numbers = range(partitions) if partitions else () if any(r["partition"] is not None for r in events) else (-1,)
     once, _, _ = members_once(events)
-    folded = plan("owners", made, build_dispatcher_events(once, [(name, number) for number in numbers]))
+    folded = build_plan("owners", made, build_dispatcher_events(once, [(name, number) for number in numbers]))
     found = {
         scope.partition: _Dispatcher(timeline.index, tuple(consumer.label for consumer in timeline.consumers))
         for scope, timeline in folded.timelines.items()

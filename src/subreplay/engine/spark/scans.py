@@ -10,7 +10,7 @@ import pyspark.sql.functions as F
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from subreplay.adapters.source.convert import FILE
+from subreplay.adapters.source.row_conversion import FILE_COLUMN
 from subreplay.config.fields import quote_name
 from subreplay.engine.interface import TableSource
 from subreplay.engine.missing_files import missing, unreadable
@@ -59,4 +59,4 @@ def _with_files(rows: DataFrame, source: TableSource) -> DataFrame:
     plus = F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B"))  # which stands for a blank elsewhere
     root = F.lit(source.path.rstrip("/") + "/")
     below = F.element_at(F.split(F.url_decode(plus), F.concat(F.lit(r"\Q"), root, F.lit(r"\E")), 2), -1)
-    return rows.withColumn(FILE, below)
+    return rows.withColumn(FILE_COLUMN, below)

@@ -17,20 +17,20 @@ import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.adapters.source import text_files
-from subreplay.adapters.source.json_text import common_types, without_null
+from subreplay.adapters.source.json_text import merge_types, replace_null_type
 from subreplay.engine.interface import TableSource
 from subreplay.engine.spark.datasets import collected, mapped, pack
 from subreplay.engine.steps import one_output
 from subreplay.errors import InputError
 
-MOST: Final = text_files.MOST_BYTES
+MOST: Final = text_files.MAX_NESTED_BYTES
 """Larger files than that are left to Spark, as one task has a whole file in memory."""
 _FOUND: Final = pa.schema([("file", pa.string()), ("part", pa.int64()), ("columns", pa.binary())])
 
 
 def opened(spark: SparkSession, source: TableSource) -> DataFrame | None:
     """The records of text files; None where Spark has to read them. Raises ``InputError`` where there is none."""
-    if source.path is None or not text_files.is_text(source.format, source.options):
+    if source.path is None or not text_files.is_text_format(source.format, source.options):
         return None
     files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(source.path)
     largest = files.agg(F.max("length")).collect()[0][0]
@@ -44,11 +44,11 @@ def opened(spark: SparkSession, source: TableSource) -> DataFrame | None:
         [("file", "ascending"), ("part", "ascending")]
     )
     of_parts = [pa.ipc.read_schema(pa.py_buffer(columns)) for columns in found["columns"].to_pylist()]
-    common = common_types(dict(zip(each.names, each.types, strict=True)) for each in of_parts)
+    common = merge_types(dict(zip(each.names, each.types, strict=True)) for each in of_parts)
     if not common:
         raise InputError(f"{source.key}: {source.path}: there is no record in it that {source.format} has")
-    types = {name: without_null(kind) for name, kind in common.items()}
-    schema = pa.schema([*types.items(), *text_files.HIDDEN_TYPES.items()])
+    types = {name: replace_null_type(kind) for name, kind in common.items()}
+    schema = pa.schema([*types.items(), *text_files.HIDDEN_COLUMN_TYPES.items()])
     return mapped(files, _Records(read, schema, tuple(types.items())), schema)
 
 
@@ -74,7 +74,7 @@ class _Read:
     def _written(
         self, batches: Iterable[pa.RecordBatch], types: Mapping[str, pa.DataType] | None
     ) -> Iterator[tuple[str, pa.RecordBatch, str]]:
-        """Of each file its name, ``text_files.WRITTEN``, and the folder in which its parts are."""
+        """Of each file its name, ``text_files.WRITTEN_PARTS``, and the folder in which its parts are."""
         for batch in batches:
             for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
                 name = self._below_root(path.as_py())
@@ -85,8 +85,8 @@ class _Read:
                     file = folders[0] / name
                     file.parent.mkdir(parents=True, exist_ok=True)
                     file.write_bytes(content.as_buffer())
-                    for group in text_files.parts([folders[0]], self.form, dict(self.options), folders[1]):
-                        for written in text_files.write(str(folders[2]), types, group):
+                    for group in text_files.split_into_parts([folders[0]], self.form, dict(self.options), folders[1]):
+                        for written in text_files.write_parts(str(folders[2]), types, group):
                             yield name, written, str(folders[2])
 
     def _below_root(self, path: str) -> str:

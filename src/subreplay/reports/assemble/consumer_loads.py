@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from subreplay.reports.data import ConsumerTotal, LoadPoint
 from subreplay.reports.figures import Figures, Row
 from subreplay.rows.model.words import instant
-from subreplay.whatif.fair_share import even_share, even_shares
-from subreplay.whatif.idle_consumers import idle
+from subreplay.whatif.fair_share import compute_fair_share, compute_fair_shares
+from subreplay.whatif.idle_consumers import explain_idle_consumers
 
 NOBODY = "nobody"
 
@@ -25,7 +25,7 @@ def sum_messages_by_window(rows: Iterable[Row]) -> dict[int, int]:
 def build_load_points(figures: Figures) -> tuple[LoadPoint, ...]:
     """Each consumer's load by window."""
     sums = sum_messages_by_window(figures.load)
-    even = even_shares(figures.connected, sums, figures.width)
+    even = compute_fair_shares(figures.connected, sums, figures.width)
     points = []
     for row in figures.load:
         start, share = row["window"], row["messages"] / sums[row["window"]]
@@ -49,7 +49,7 @@ def build_consumer_totals(figures: Figures) -> tuple[ConsumerTotal, ...]:
     if not figures.consumers:
         return ()
     sums = sum_messages_by_window(figures.load)
-    even = even_share(even_shares(figures.connected, sums, figures.width), sums)
+    even = compute_fair_share(compute_fair_shares(figures.connected, sums, figures.width), sums)
     total = sum(r["messages"] for r in figures.consumers)
     served = [
         ConsumerTotal(
@@ -65,5 +65,5 @@ def build_consumer_totals(figures: Figures) -> tuple[ConsumerTotal, ...]:
         for r in figures.consumers
     ]
     known = {total.consumer for total in served}
-    reasons = idle(figures.plan, known, figures.extent["first"], figures.extent["last"])
+    reasons = explain_idle_consumers(figures.plan, known, figures.extent["first"], figures.extent["last"])
     return (*served, *(ConsumerTotal(name, 0, 0, 0, 0.0, 0.0, 0, 0, why) for name, why in reasons.items()))

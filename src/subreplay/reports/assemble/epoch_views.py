@@ -19,7 +19,7 @@ from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.words import instant
 from subreplay.semantics.timelines.event_text import describe_changes
 from subreplay.semantics.timelines.timeline import Epoch, Timeline, compute_once_per_index
-from subreplay.whatif.handovers import changes
+from subreplay.whatif.handovers import group_changes
 
 MAX_SLOT_MAPS, MAX_PARTITION_MAPS = 6, 40
 MAX_EPOCHS = 240  # of one map
@@ -91,7 +91,7 @@ def _group_columns(timeline: Timeline, begin: int, end: int) -> Iterator[EpochCo
     """Epochs that are one view: those of one instant, and those of one column of the picture if there are too many."""
     if timeline.epochs[0].end is None or timeline.epochs[0].end.at > begin:
         yield timeline.epochs[:1]
-    changed = list(changes(timeline))
+    changed = list(group_changes(timeline))
     if len(changed) <= MAX_EPOCHS:
         yield from changed
         return

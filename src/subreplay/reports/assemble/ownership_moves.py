@@ -15,7 +15,7 @@ from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.words import instant
 from subreplay.semantics.timelines.event_text import describe_changes
 from subreplay.semantics.timelines.timeline import Timeline, compute_once_per_index
-from subreplay.whatif.handovers import Handovers, changes, handovers
+from subreplay.whatif.handovers import Handovers, find_handovers, group_changes
 
 MAX_MOVES = 60
 
@@ -108,10 +108,11 @@ class _DescribedHandovers:
     """The handovers of a dispatcher, and of others with the same epochs; ``numbers`` by epoch and consumers."""
 
     def __init__(self, timeline: Timeline) -> None:
-        self.handovers: Handovers = handovers(timeline)
-        rows = [*self.handovers.rows()]
+        self.handovers: Handovers = find_handovers(timeline)
+        rows = [*self.handovers.iterate_rows()]
         words = {
-            change[-1].index: (instant(change[0].start.at), describe_changes(change)) for change in changes(timeline)
+            change[-1].index: (instant(change[0].start.at), describe_changes(change))
+            for change in group_changes(timeline)
         }
         self.epoch = [row.epoch for row in rows]
         self.at, self.cause = ([words[row.epoch][part] for row in rows] for part in range(2))

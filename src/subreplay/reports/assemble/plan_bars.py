@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from subreplay.reports.formatting import format_plural
 from subreplay.reports.plan_data import FrontPoint, PlanBar, PlanBars
-from subreplay.whatif.planning.questions.answer import Answer, Question
-from subreplay.whatif.planning.questions.policy_loads import names
+from subreplay.whatif.planning.questions.answer import PlanAnswer, Question
+from subreplay.whatif.planning.questions.policy_loads import name_consumers
 from subreplay.whatif.planning.questions.size_questions import ConsumerFigures
 
 MAX_BARS = 12
@@ -27,7 +27,7 @@ class _ChartLabels(NamedTuple):
     bound: bool = False
 
 
-def build_plan_bars(answer: Answer, amount: Callable[[float | None, str], str]) -> PlanBars | None:
+def build_plan_bars(answer: PlanAnswer, amount: Callable[[float | None, str], str]) -> PlanBars | None:
     """The picture of an answer, with ``amount`` for a figure in words; None where it has none."""
     if answer.question not in _CHARTS:
         return None
@@ -59,15 +59,15 @@ def _drop_undrawable(value: float | None) -> float | None:
 _Picture = tuple[_ChartLabels, str, Iterable[_BarRow]]
 
 
-def _chart_capacity(answer: Answer) -> _Picture:
-    found = answer.found
-    every = sorted(zip(found.worst, found.mean, names(len(found.mean)), strict=True), key=lambda row: -row[0])
+def _chart_capacity(answer: PlanAnswer) -> _Picture:
+    found = answer.figures
+    every = sorted(zip(found.worst, found.mean, name_consumers(len(found.mean)), strict=True), key=lambda row: -row[0])
     rows = [_BarRow(name, worst, mean) for worst, mean, name in every]
     return _ChartLabels("Utilisation", "in the worst window", "on average", 1.0, "all that it can do:"), "share", rows
 
 
-def _chart_consumers(answer: Answer) -> _Picture:
-    found: ConsumerFigures = answer.found
+def _chart_consumers(answer: PlanAnswer) -> _Picture:
+    found: ConsumerFigures = answer.figures
     rows = [
         _BarRow(
             f"{one.policy}, {format_plural(one.consumers, 'consumer') if one.consumers else 'no number is enough'}",
@@ -81,34 +81,34 @@ def _chart_consumers(answer: Answer) -> _Picture:
     return labels, "share" if kind == "utilisation" else "ns", rows
 
 
-def _chart_partitions(answer: Answer) -> _Picture:
+def _chart_partitions(answer: PlanAnswer) -> _Picture:
     rows = [
         _BarRow(format_plural(one.partitions, "partition"), float(one.worst), float(one.bound),
              f"{one.partitions:,} partitions" == answer.best)
-        for one in answer.found
+        for one in answer.figures
     ]  # fmt: skip
     return _ChartLabels("The busiest partition", "in its worst window", "at least, with any routing"), answer.unit, rows
 
 
-def _chart_rollout(answer: Answer) -> _Picture:
-    ways = answer.found.ways
+def _chart_rollout(answer: PlanAnswer) -> _Picture:
+    ways = answer.figures.ways
     rows = [_BarRow(way.name, way.handed_over, way.unowned, way is ways[0]) for way in ways]
     title = "What is handed over, in parts of the traffic"
     labels = _ChartLabels(title, "handed over", "without an owner meanwhile", answer.bound, "at least", bound=True)
     return labels, "times", rows
 
 
-def _chart_upgrade(answer: Answer) -> _Picture:
-    rows = [_BarRow(row.profile, row.traffic) for row in answer.found[1:] if not row.refused]
+def _chart_upgrade(answer: PlanAnswer) -> _Picture:
+    rows = [_BarRow(row.profile, row.traffic) for row in answer.figures[1:] if not row.refused]
     return (
-        _ChartLabels("Traffic that gets another owner", f"elsewhere than under {answer.found[0].profile}"),
+        _ChartLabels("Traffic that gets another owner", f"elsewhere than under {answer.figures[0].profile}"),
         "share",
         rows,
     )
 
 
-def _chart_static(answer: Answer) -> _Picture:
-    found = answer.found
+def _chart_static(answer: PlanAnswer) -> _Picture:
+    found = answer.figures
     rows = [_BarRow(f"{one.timeout / 1e9:g} s", float(one.rebalances), float(one.moved)) for one in found.timeouts]
     limit = float(found.before.rebalances)
     return (
@@ -118,7 +118,7 @@ def _chart_static(answer: Answer) -> _Picture:
     )
 
 
-_CHARTS: Mapping[Question, Callable[[Answer], _Picture]] = {
+_CHARTS: Mapping[Question, Callable[[PlanAnswer], _Picture]] = {
     "capacity": _chart_capacity,
     "consumers": _chart_consumers,
     "partitions": _chart_partitions,
@@ -128,11 +128,11 @@ _CHARTS: Mapping[Question, Callable[[Answer], _Picture]] = {
 }
 
 
-def build_front_points(answer: Answer) -> tuple[FrontPoint, ...]:
+def build_front_points(answer: PlanAnswer) -> tuple[FrontPoint, ...]:
     """Policies by balance and moves, of the question that compares them."""
     if answer.question != "policy":
         return ()
-    rows, front = answer.found.rows, answer.found.front
+    rows, front = answer.figures.rows, answer.figures.front
     return tuple(
         FrontPoint(row.policy, row.skew, row.moves, row.ordered, best) for row, best in zip(rows, front, strict=True)
     )

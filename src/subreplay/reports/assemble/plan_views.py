@@ -19,18 +19,18 @@ from subreplay.reports.formatting import (
 from subreplay.reports.plan_data import PlanTable, PlanText, PlanView
 from subreplay.rows.model.words import instant
 from subreplay.whatif.planning import client_code
-from subreplay.whatif.planning.questions.answer import Answer, Question
-from subreplay.whatif.planning.questions.policy_loads import names
-from subreplay.whatif.planning.questions.size_questions import ConsumerFigures, Fragility, Wanted
+from subreplay.whatif.planning.questions.answer import PlanAnswer, Question
+from subreplay.whatif.planning.questions.policy_loads import name_consumers
+from subreplay.whatif.planning.questions.size_questions import ConsumerFigures, Fragility, SizingTarget
 from subreplay.whatif.planning.rollout import Rollout
-from subreplay.whatif.planning.sensitivity import OtherDay
+from subreplay.whatif.planning.sensitivity import DayCheck
 
 MAX_PLAN_ROWS = 200
 _MAX_WAYS_SHOWN = 12
 """Ways of a rollout that a report shows."""
 
 
-def build_plan_view(answer: Answer) -> PlanView:
+def build_plan_view(answer: PlanAnswer) -> PlanView:
     """The answer as a report shows it."""
     tables, texts = _TABLES[answer.question](answer)
     second = answer.runner_up
@@ -104,9 +104,9 @@ def _build_table(
     )
 
 
-def _show_ranges(answer: Answer) -> TablesAndTexts:
-    found = answer.found
-    called, total = names(len(found.ranges)), max(sum(found.loads), 1)
+def _show_ranges(answer: PlanAnswer) -> TablesAndTexts:
+    found = answer.figures
+    called, total = name_consumers(len(found.ranges)), max(sum(found.loads), 1)
     table = _build_table(
         "Ranges",
         {"consumer": False, "first slot": True, "last slot": True, "weight": True, "share": True},
@@ -121,16 +121,16 @@ def _show_ranges(answer: Answer) -> TablesAndTexts:
         ),
     )
     texts = (
-        PlanText("Java client", client_code.java(called, found.ranges)),
-        PlanText("Python client", client_code.python(called, found.ranges)),
-        PlanText("Members of a scenario", client_code.run_file(called, found.ranges)),
+        PlanText("Java client", client_code.format_java(called, found.ranges)),
+        PlanText("Python client", client_code.format_python(called, found.ranges)),
+        PlanText("Members of a scenario", client_code.format_run_file(called, found.ranges)),
         PlanText("Broker", client_code.SETTINGS),
     )
     return (table,), texts
 
 
-def _show_consumers(answer: Answer) -> TablesAndTexts:
-    found: ConsumerFigures = answer.found
+def _show_consumers(answer: PlanAnswer) -> TablesAndTexts:
+    found: ConsumerFigures = answer.figures
     unit = "share" if found.wanted.kind == "utilisation" else "ns"
     table = _build_table(
         f"The fewest consumers with {_describe_target(found.wanted)}",
@@ -168,7 +168,7 @@ def _show_consumers(answer: Answer) -> TablesAndTexts:
     return (table, hot), ()
 
 
-def _describe_target(wanted: Wanted) -> str:
+def _describe_target(wanted: SizingTarget) -> str:
     if wanted.kind == "latency":
         return f"{format_percent(wanted.share)} of the messages done within {format_nanos(round(wanted.most))}"
     if wanted.kind == "drain":
@@ -176,7 +176,7 @@ def _describe_target(wanted: Wanted) -> str:
     return f"utilisation up to {format_percent(wanted.most)} in {format_percent(wanted.share)} of the windows"
 
 
-def _show_partitions(answer: Answer) -> TablesAndTexts:
+def _show_partitions(answer: PlanAnswer) -> TablesAndTexts:
     table = _build_table(
         "Numbers of partitions",
         {
@@ -200,15 +200,15 @@ def _show_partitions(answer: Answer) -> TablesAndTexts:
                 format_count(one.empty),
                 format_count(one.idle),
             )
-            for one in answer.found
+            for one in answer.figures
         ),
-        (f"{one.partitions:,} partitions" == answer.best for one in answer.found),
+        (f"{one.partitions:,} partitions" == answer.best for one in answer.figures),
     )
     return (table,), ()
 
 
-def _show_policy(answer: Answer) -> TablesAndTexts:
-    rows = answer.found.rows
+def _show_policy(answer: PlanAnswer) -> TablesAndTexts:
+    rows = answer.figures.rows
     table = _build_table(
         "Policies; those marked are on the front of balance, moves and order",
         {
@@ -227,20 +227,20 @@ def _show_policy(answer: Answer) -> TablesAndTexts:
                 row.profile,
                 format_ratio(row.skew),
                 format_ratio(row.bound),
-                format_percent(row.joined),
-                format_percent(row.left),
+                format_percent(row.moved_on_join),
+                format_percent(row.moved_on_leave),
                 "kept" if row.ordered else "not kept",
                 format_count(row.idle),
             )
             for row in rows
         ),
-        answer.found.front,
+        answer.figures.front,
     )
     return (table,), ()
 
 
-def _show_rollout(answer: Answer) -> TablesAndTexts:
-    ways: tuple[Rollout, ...] = answer.found.ways
+def _show_rollout(answer: PlanAnswer) -> TablesAndTexts:
+    ways: tuple[Rollout, ...] = answer.figures.ways
     named = [way for way in ways if not way.name.startswith("one by one, ") or "first" in way.name]
     shown = [*ways[:_MAX_WAYS_SHOWN], *(way for way in named if way not in ways[:_MAX_WAYS_SHOWN])]
     table = _build_table(
@@ -261,7 +261,7 @@ def _show_rollout(answer: Answer) -> TablesAndTexts:
     return (table,), ()
 
 
-def _show_upgrade(answer: Answer) -> TablesAndTexts:
+def _show_upgrade(answer: PlanAnswer) -> TablesAndTexts:
     table = _build_table(
         "Profiles beside the present one, which is marked",
         {
@@ -283,15 +283,15 @@ def _show_upgrade(answer: Answer) -> TablesAndTexts:
                 format_count(row.rejected),
                 row.waits,
             )
-            for row in answer.found
+            for row in answer.figures
         ),
-        (number == 0 for number, _ in enumerate(answer.found)),
+        (number == 0 for number, _ in enumerate(answer.figures)),
     )
     return (table,), ()
 
 
-def _show_static(answer: Answer) -> TablesAndTexts:
-    found = answer.found
+def _show_static(answer: PlanAnswer) -> TablesAndTexts:
+    found = answer.figures
     rows = [
         (
             "as recorded",
@@ -306,7 +306,7 @@ def _show_static(answer: Answer) -> TablesAndTexts:
         (
             format_nanos(one.timeout),
             format_count(one.rebalances),
-            format_count(found.spared(one)),
+            format_count(found.count_spared(one)),
             format_count(one.moved),
             format_nanos(one.away),
             format_nanos(one.longest),
@@ -328,14 +328,14 @@ def _show_static(answer: Answer) -> TablesAndTexts:
     return (table,), ()
 
 
-def _show_capacity(answer: Answer) -> TablesAndTexts:
-    found = answer.found
+def _show_capacity(answer: PlanAnswer) -> TablesAndTexts:
+    found = answer.figures
     busy = _build_table(
         "Utilisation",
         {"consumer": False, "on average": True, "worst window": True},
         (
             (name, format_percent(mean), format_percent(worst))
-            for name, mean, worst in zip(names(len(found.mean)), found.mean, found.worst, strict=True)
+            for name, mean, worst in zip(name_consumers(len(found.mean)), found.mean, found.worst, strict=True)
         ),
     )
     if found.fit is None:
@@ -358,7 +358,7 @@ def _show_capacity(answer: Answer) -> TablesAndTexts:
     return (busy, model, goodness), ()
 
 
-_TABLES: Mapping[Question, Callable[[Answer], TablesAndTexts]] = {
+_TABLES: Mapping[Question, Callable[[PlanAnswer], TablesAndTexts]] = {
     "ranges": _show_ranges,
     "consumers": _show_consumers,
     "partitions": _show_partitions,
@@ -370,10 +370,10 @@ _TABLES: Mapping[Question, Callable[[Answer], TablesAndTexts]] = {
 }
 
 
-def _describe_fragility(answer: Answer) -> Iterable[str]:
-    known: Any = answer.fragile
+def _describe_fragility(answer: PlanAnswer) -> Iterable[str]:
+    known: Any = answer.sensitivity
     if isinstance(known, Fragility):
-        unit = "share" if answer.found.wanted.kind == "utilisation" else "ns"
+        unit = "share" if answer.figures.wanted.kind == "utilisation" else "ns"
         for other in known.traffic:
             kept = "still kept" if other.kept else "no longer kept"
             yield f"With {format_percent(other.times)} of the traffic: {format_amount(other.measured, unit)}, {kept}."
@@ -381,7 +381,7 @@ def _describe_fragility(answer: Answer) -> Iterable[str]:
             kept = "still kept" if known.lost.kept else "no longer kept"
             yield f"With the worst consumer lost: {format_amount(known.lost.measured, unit)}, {kept}."
     elif known:
-        days: tuple[OtherDay, ...] = known
+        days: tuple[DayCheck, ...] = known
         worst = max(days, key=lambda day: day.regret)
         yield (
             f"Tested on {format_plural(len(days), 'day')} that the plan was not made from. The worst is "

@@ -15,10 +15,15 @@ from subreplay.reports.assemble.dispatch_views import count_never_taken
 from subreplay.reports.data import Flow, ScenarioConsumer, ScenarioView, WindowLoad
 from subreplay.reports.figures import DispatchFigures, Figures, Row
 from subreplay.rows.model.words import instant
-from subreplay.whatif.fair_share import connected, even_share, even_shares, most_connected
-from subreplay.whatif.handovers import changes, handovers
-from subreplay.whatif.idle_consumers import idle, unowned
-from subreplay.whatif.message_assignment import Plan
+from subreplay.whatif.fair_share import (
+    compute_fair_share,
+    compute_fair_shares,
+    count_most_connected,
+    find_connected_intervals,
+)
+from subreplay.whatif.handovers import find_handovers, group_changes
+from subreplay.whatif.idle_consumers import explain_idle_consumers, explain_unowned_messages
+from subreplay.whatif.message_assignment import ScenarioPlan
 
 MIN_MESSAGES_PER_CONSUMER = 10  # messages for each connected consumer; a window with fewer tells nothing about balance
 MAX_FLOWS = 60  # of a scenario
@@ -28,7 +33,7 @@ NO_TRAFFIC: Final[Row] = {"messages": 0, "keys": 0, "messages_moved": 0, "keys_m
 
 
 def build_scenario_views(
-    plans: Iterable[Plan], figures: Figures, replayed: Iterable[DispatchFigures] = ()
+    plans: Iterable[ScenarioPlan], figures: Figures, replayed: Iterable[DispatchFigures] = ()
 ) -> tuple[ScenarioView, ...]:
     """Scenarios side by side. Of one whose dispatch was ``replayed``, consumers have what they took in the replay."""
     by_plan: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
@@ -39,7 +44,7 @@ def build_scenario_views(
 
 
 def _build_view(
-    plan: Plan, rows: dict[str, list[Row]], figures: Figures, replay: DispatchFigures | None
+    plan: ScenarioPlan, rows: dict[str, list[Row]], figures: Figures, replay: DispatchFigures | None
 ) -> ScenarioView:
     extent, width, hottest = figures.extent, figures.width, figures.hottest
     if replay is not None:
@@ -47,11 +52,11 @@ def _build_view(
         extent = {**extent, "last": replay.end}
         width = next((row["width"] for row in replay.taken if row["window"] is not None), width)
     first, last = extent["first"], extent["last"] + 1
-    intervals = connected(plan.timelines.values(), last)
+    intervals = find_connected_intervals(plan.timelines.values(), last)
     served = [row for row in rows["window"] if row["consumer"] is not None]
     sums = sum_messages_by_window(served)
-    shares = even_shares(intervals, sums, width)
-    even = even_share(shares, sums)
+    shares = compute_fair_shares(intervals, sums, width)
+    even = compute_fair_share(shares, sums)
     whole = rows["scenario"][0] if rows["scenario"] else NO_TRAFFIC
     messages, owned = whole["messages"], sum(sums.values())
     consumers = _build_consumers(plan, rows["consumer"], owned, even, extent, replay)
@@ -72,7 +77,7 @@ def _build_view(
         name=plan.name,
         policy=plan.policy.name,
         profile=plan.policy.profile,
-        consumers=most_connected(intervals, first, last),
+        consumers=count_most_connected(intervals, first, last),
         messages=messages,
         max_share=max_share,
         even_share=even,
@@ -86,7 +91,9 @@ def _build_view(
         traffic_moved=(whole["messages_moved"] / messages if messages else 0.0) if owns else None,
         keys_moved=whole["keys_moved"] if owns else 0,
         unowned=messages - owned if replay is None else never,
-        unowned_why=_describe_never_taken(never) if replay is not None else unowned(plan, rows["move"]),
+        unowned_why=_describe_never_taken(never)
+        if replay is not None
+        else explain_unowned_messages(plan, rows["move"]),
         per_consumer=consumers,
         replayed=replay is not None,
         note="; ".join(filter(None, notes)),
@@ -132,7 +139,7 @@ def _build_window_loads(
 
 
 def _build_consumers(
-    plan: Plan, rows: Iterable[Row], owned: int, even: float, extent: Row, replay: DispatchFigures | None
+    plan: ScenarioPlan, rows: Iterable[Row], owned: int, even: float, extent: Row, replay: DispatchFigures | None
 ) -> tuple[ScenarioConsumer, ...]:
     """What each consumer would have got; those that would have got nothing come last, with the reason."""
     served_consumers = [
@@ -143,7 +150,9 @@ def _build_consumers(
         if r["consumer"] is not None
     ]
     dispatched = None if replay is None else max((row["delivered_until"] for row in replay.taken), default=0)
-    reasons = idle(plan, {one.consumer for one in served_consumers}, extent["first"], extent["last"], dispatched)
+    reasons = explain_idle_consumers(
+        plan, {one.consumer for one in served_consumers}, extent["first"], extent["last"], dispatched
+    )
     return (*served_consumers, *(ScenarioConsumer(name, 0, 0, 0, 0.0, 0.0, why) for name, why in reasons.items()))
 
 
@@ -156,15 +165,15 @@ def _list_significant_skews(served: Iterable[Row], sums: Mapping[int, int], even
     ]
 
 
-def _summarize_moves(plan: Plan, first: int, last: int) -> tuple[int, float, tuple[Flow, ...]]:
+def _summarize_moves(plan: ScenarioPlan, first: int, last: int) -> tuple[int, float, tuple[Flow, ...]]:
     """Changes of the members while there was traffic, of the dispatcher with the most; how much of the space changed
     hands at one of them, on average over changes and dispatchers; and from whom to whom, the most first."""
     low, high = plan.policy.space
     most, of_all = 0, 0
     moved_slots: dict[tuple[str, str], int] = defaultdict(int)
     for timeline in plan.timelines.values():
-        change_epochs = [change[-1].index for change in changes(timeline) if first < change[0].start.at < last]
-        moved = handovers(timeline)
+        change_epochs = [change[-1].index for change in group_changes(timeline) if first < change[0].start.at < last]
+        moved = find_handovers(timeline)
         taken, named = np.isin(moved.epoch, change_epochs), len(moved.names)
         pairs, number = np.unique((moved.before * named + moved.after)[taken], return_inverse=True)
         sums = np.bincount(number, moved.slots[taken], len(pairs)).astype(np.int64)
@@ -178,20 +187,20 @@ def _summarize_moves(plan: Plan, first: int, last: int) -> tuple[int, float, tup
     return most, sum(moved_slots.values()) / space / max(1, of_all), flows
 
 
-def _describe_producers(plan: Plan, rows: Mapping[str, list[Row]]) -> str:
+def _describe_producers(plan: ScenarioPlan, rows: Mapping[str, list[Row]]) -> str:
     """Other partitions, and what is sent elsewhere."""
     if plan.routing is None:
         return ""
     keys, messages = (sum(row[name] for row in rows["relocated"]) for name in ("keys", "messages"))
     count, scheme, keyless = plan.routing.partitions, plan.routing.scheme, plan.routing.keyless
-    uncertainty = f" ({plan.routing.doubt})" if plan.routing.doubt else ""
+    uncertainty = f" ({plan.routing.counter_evidence})" if plan.routing.counter_evidence else ""
     return (
         f"{count:,} partitions, keys by {scheme}, without a key {keyless}: "
         f"{keys:,} keys with {messages:,} messages go to another partition{uncertainty}"
     )
 
 
-def _describe_retention(plan: Plan, rows: Mapping[str, list[Row]]) -> str:
+def _describe_retention(plan: ScenarioPlan, rows: Mapping[str, list[Row]]) -> str:
     """What retention would have kept when the last message came, partition by partition."""
     if plan.retention is None:
         return ""
@@ -205,7 +214,7 @@ def _describe_retention(plan: Plan, rows: Mapping[str, list[Row]]) -> str:
     return f"retention keeps {messages:,} messages, {size:,} bytes ({'; '.join(kept[:MAX_PARTITIONS_SHOWN])}{more})"
 
 
-def _describe_assumptions(plan: Plan, lacking: Collection[Need]) -> str:
+def _describe_assumptions(plan: ScenarioPlan, lacking: Collection[Need]) -> str:
     """What is assumed of messages without a key, where the data do not tell what spreads them."""
     if Need.STICKY_KEYS not in lacking or plan.policy.routing != "slot" or not has_keyless_spread(plan.policy.profile):
         return ""
@@ -215,7 +224,7 @@ def _describe_assumptions(plan: Plan, lacking: Collection[Need]) -> str:
     )
 
 
-def _describe_rejections(plan: Plan) -> str:
+def _describe_rejections(plan: ScenarioPlan) -> str:
     reasons = {
         f"{epoch.cause.label}: {epoch.rejected.reason}"
         for timeline in plan.timelines.values()

@@ -60,11 +60,14 @@ def to_html(data: ReportData) -> str:
     )
 
 
-def render_page(environment: Environment, template: str, script_name: str, **values: Any) -> str:
-    """A page of the package's style with one script, which its policy allows by its digest."""
+def render_page(
+    environment: Environment, template: str, script_name: str, *, own_style: str = "", **values: Any
+) -> str:
+    """A page with one script, which its policy allows by its digest, and with the style of all pages and its own."""
     script = _read_asset(script_name).strip()
     policy = POLICY.format(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode())
-    page: str = environment.get_template(template).render(style=_build_style(), script=script, policy=policy, **values)
+    style = _build_style() + (_read_asset(own_style) if own_style else "")
+    page: str = environment.get_template(template).render(style=style, script=script, policy=policy, **values)
     return page.strip() + "\n"
 
 

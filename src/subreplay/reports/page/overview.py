@@ -25,7 +25,7 @@ COLUMNS: Final = (
     ("waiting", "Waiting", "Messages that waited too long, or were never delivered"),
     ("worst_delay", "Worst delay", "The longest that a message waited past due, of those findings"),
     ("redelivery_rate", "Redelivered", "Redeliveries of all deliveries"),
-    ("skew", "Skew", "The largest share of a consumer over an even share"),
+    ("skew", "Skew", "The largest share of a consumer over a fair share"),
     ("deliveries", "Deliveries", ""),
     ("owner", "Owner", ""),
 )
@@ -40,7 +40,9 @@ def overview_page(data: Overview) -> str:
         verdicts[row.verdict] += 1
     filters = {"slug": format_slug, "shown": _shown, "order": _order, "plural": format_plural}
     environment = page_environment(filters)
-    return render_page(environment, PAGE, "overview.js", data=data, columns=COLUMNS, verdicts=verdicts)
+    return render_page(
+        environment, PAGE, "overview.js", own_style="overview.css", data=data, columns=COLUMNS, verdicts=verdicts
+    )
 
 
 def _shown(row: OverviewRow, field: str) -> str:

@@ -49,6 +49,26 @@ class Distinct:
         return {tuple(row.values()) for row in self.added([rows]).to_pylist()}
 
 
+COUNTED: Final = pa.schema([("subscription", pa.string()), ("topic", pa.string()), ("count", pa.int64())])
+"""How many rows of an input table each subscription has on each topic."""
+
+
+def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A step: rows with columns ``subscription`` and ``topic`` -> ``COUNTED`` of one task."""
+    found = COUNTED.empty_table()
+    for batch in batches:
+        ones = batch.append_column("count", pa.repeat(1, batch.num_rows))
+        found = add_counts([found, pa.Table.from_batches([ones]).select(COUNTED.names).cast(COUNTED)])
+    yield from found.combine_chunks().to_batches()
+
+
+def add_counts(parts: Iterable[pa.Table]) -> pa.Table:
+    """``COUNTED`` of several tasks together."""
+    by = COUNTED.names[:2]
+    found = pa.concat_tables(parts).group_by(by, use_threads=False).aggregate([("count", "sum")])
+    return found.rename_columns(COUNTED.names).sort_by([(name, "ascending") for name in by])
+
+
 def stored_days(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """``STORED`` of rows of an input table, which may lack ``subscription``."""
     held: list[pa.Table] = []

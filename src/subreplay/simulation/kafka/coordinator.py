@@ -1,9 +1,9 @@
-"""The group coordinator: how members come, go, fall silent and are evicted; what both protocols have in common.
+"""The group coordinator: how members join, leave, fall silent and are evicted, for both protocols.
 
-As ``GroupMetadataManager`` and ``ConsumerCoordinator`` (4.0.2), see ``Detection`` and ``Static members`` in their
-documentation. A consumer that leaves processes its batch and closes. One that crashes is missed when the session times
-out. One that does not poll for ``max.poll.interval.ms`` leaves by itself and joins again with its next poll; a static
-one only stops its heartbeats.
+It follows ``GroupMetadataManager`` and ``ConsumerCoordinator`` (4.0.2); see ``Detection`` and ``Static members`` in
+their documentation. A consumer that leaves first finishes its batch and closes. A consumer that crashes is removed when
+its session times out. A consumer that does not poll for ``max.poll.interval.ms`` leaves by itself and joins again with
+its next poll; a static one only stops its heartbeats.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ import numpy as np
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies.kafka.assignor import Partitions
 from subreplay.semantics.timelines.group_timeline import DetectedEvent, GroupFold, GroupRebalance
-from subreplay.simulation.kafka.coordinator_timers import Action, Agenda
-from subreplay.simulation.kafka.group_members import Members, Owners, Process
+from subreplay.simulation.kafka.coordinator_timers import Action, TimerQueue
+from subreplay.simulation.kafka.group_members import GroupMembers, MemberProcess, Owners
 from subreplay.simulation.pulsar.broker.broker_records import NEVER
-from subreplay.simulation.pulsar.clients.client_state import Outcome
+from subreplay.simulation.pulsar.clients.client_state import DeliveryOutcome
 
 
-class Generation(NamedTuple):
-    """A generation, or the target of an epoch: its number, when all had joined (ns; of an epoch, when the target was
-    computed), the members and the owner of each partition by the ordinals of their joins."""
+class GroupGeneration(NamedTuple):
+    """A generation, or the target assignment of an epoch.
+
+    ``at`` is when all had joined (ns), or when the target was computed. ``members`` and ``owners`` (of each partition)
+    are ordinals of joins.
+    """
 
     number: int
     at: int
@@ -36,184 +39,188 @@ class Generation(NamedTuple):
 
 
 class Coordinator(ABC):
-    """Who is in the group, and what was decided so far: ``story``, one round a decision, and ``generations``."""
+    """The members of the group and the decisions so far: ``rebalances``, one for each decision, and ``generations``."""
 
-    def __init__(self, policy: Any, partitions: Partitions, members: Members, agenda: Agenda) -> None:
-        self.policy, self.members, self.agenda = policy, members, agenda
+    def __init__(self, policy: Any, partitions: Partitions, members: GroupMembers, timers: TimerQueue) -> None:
+        self.policy, self.members, self.timers = policy, members, timers
         self.fold = GroupFold(policy, partitions)
-        self.present: dict[int, Process] = {}
-        self.story: list[GroupRebalance] = []
-        self.generations: list[Generation] = []
-        self.heartbeat_interval = members.parameters.heartbeat(policy.rebalance)
+        self.present: dict[int, MemberProcess] = {}
+        self.rebalances: list[GroupRebalance] = []
+        self.generations: list[GroupGeneration] = []
+        self.heartbeat_interval = members.parameters.find_heartbeat_interval(policy.rebalance)
         self.session_timeout = policy.session_timeout_us * 1_000
-        self.evicts = False  # a session has timed out in this instant
-        self.resubscribed: dict[int, tuple[str, ...]] = {}  # what members subscribe to, and the assignor does not know
+        self.is_evicting = False  # a session times out at this instant
+        self.resubscribed: dict[int, tuple[str, ...]] = {}  # new subscriptions that the assignor does not know yet
 
     @property
     def now(self) -> int:
         return self.members.now
 
-    def came(self, event: MembershipEvent, origin: int) -> None:
-        """A process starts and joins; a static one may take the place of another."""
+    def start_process(self, event: MembershipEvent, origin: int) -> None:
+        """Start a process, which joins. A static one may take the place of another."""
         process = self.members.start(event, origin)
         same = (p for p in self.present.values() if p.static and p.event.instance_id == event.instance_id)
         old = next(same, None)
         self.present[process.index] = process
         if old is None:
-            self.joined(process)
+            self.handle_join(process)
         else:
             del self.present[old.index]
-            if self.members.runs(old.index):  # there are two of them: the older one is fenced
-                self._die(old)
-            self.replaced(old, process)
+            if self.members.is_running(old.index):  # two processes have the same id: fence the older one
+                self._end_process(old)
+            self.handle_replacement(old, process)
 
-    def leaves(self, process: Process) -> None:
-        """A process is asked to close: it does so between two polls."""
+    def request_close(self, process: MemberProcess) -> None:
+        """Request a process to close, which it does between two polls."""
         process.closing_at = self.now
-        if self.members.runs(process.index):
-            self.members.action(process.index, self.now)
+        if self.members.is_running(process.index):
+            self.members.request_action(process.index, self.now)
 
-    def does(self, process: Process, action: Action) -> None:
-        """The application of a process does something between two polls."""
-        if self.members.runs(process.index):
+    def schedule_action(self, process: MemberProcess, action: Action) -> None:
+        """Let the application of a process do something between two polls."""
+        if self.members.is_running(process.index):
             process.actions.append((self.now, action))
-            self.members.action(process.index, self.now)
+            self.members.request_action(process.index, self.now)
 
-    def crashes(self, process: Process) -> None:
-        """A process is no more, and nobody knows."""
-        if self.members.runs(process.index):
-            last = self.sign_of_life(process)
-            self._die(process)
+    def crash(self, process: MemberProcess) -> None:
+        """End a process without telling the group."""
+        if self.members.is_running(process.index):
+            last = self.find_last_heartbeat(process)
+            self._end_process(process)
             if process.index in self.present:
-                self._silent(process, last)
+                self._start_silence(process, last)
 
-    def polled(self, process: Process) -> None:
-        """A process polls, or is between two polls, and was to turn to the coordinator."""
-        process.evict_at = NEVER  # it is heard of again
+    def handle_turn(self, process: MemberProcess) -> None:
+        """Handle a process that polls, or is between two polls, and needs the coordinator."""
+        process.evict_at = NEVER  # the member has contacted the coordinator again
         if self.members.between_polls:
             if process.closing_at <= self.now:
-                self._close(process)
+                self._close_process(process)
                 return
             due = [action for at, action in process.actions if at <= self.now]
             process.actions = process.actions[len(due) :]
             for action in due:
                 action()
         if process.index not in self.present:
-            self.members.end(process.index)
-            self.came(process.event, process.origin)
-            self.members.carry_on(process, self.members.processes[-1])
+            self.members.end_process(process.index)
+            self.start_process(process.event, process.origin)
+            self.members.continue_as(process, self.members.processes[-1])
         else:
-            self.heard(process)
+            self.handle_member_poll(process)
 
-    def overdue(self, process: Process) -> None:
-        """A process did not poll for too long."""
+    def handle_overdue(self, process: MemberProcess) -> None:
+        """Handle a process that did not poll in time."""
         if process.index not in self.present:
             return
         if process.static:
-            self._silent(process, self.now)
-            self.members.call(process.index, self.now)
+            self._start_silence(process, self.now)
+            self.members.request_turn(process.index, self.now)
         else:
-            self.out_of_time(process)
+            self.handle_poll_timeout(process)
 
-    def subscribes(self, process: Process, topics: tuple[str, ...]) -> None:
-        """A member subscribes to other topics from now on."""
+    def change_subscription(self, process: MemberProcess, topics: tuple[str, ...]) -> None:
+        """Change the topics that a member subscribes to."""
         process.topics = topics
         process.event = replace(process.event, topics=topics)
         if process.index in self.present:
             self.resubscribed[process.index] = topics
-            self.resubscribes(process)
+            self.handle_subscription(process)
 
     @abstractmethod
     def finish(self) -> None:
-        """Nothing more will happen: what is not over is told as it is."""
+        """End the simulation: record what is not finished as it is."""
 
     @abstractmethod
-    def joined(self, process: Process) -> None:
-        """A process that takes nobody's place joins the group."""
+    def handle_join(self, process: MemberProcess) -> None:
+        """Handle the join of a process that does not replace another one."""
 
     @abstractmethod
-    def replaced(self, old: Process, process: Process) -> None:
-        """A static member comes back as another process."""
+    def handle_replacement(self, old: MemberProcess, process: MemberProcess) -> None:
+        """Handle a static member that comes back as another process."""
 
     @abstractmethod
-    def heard(self, process: Process) -> None:
-        """A member polls, and turns to the coordinator."""
+    def handle_member_poll(self, process: MemberProcess) -> None:
+        """Handle a member that polls and needs the coordinator."""
 
     @abstractmethod
-    def departed(self, process: Process, detected: DetectedEvent) -> None:
-        """A process is not ``present`` any more."""
+    def handle_departure(self, process: MemberProcess, detected: DetectedEvent) -> None:
+        """Handle a process that is no longer in ``present``."""
 
     @abstractmethod
-    def resubscribes(self, process: Process) -> None:
-        """A member's subscription is another one."""
+    def handle_subscription(self, process: MemberProcess) -> None:
+        """Handle a changed subscription of a member."""
 
     @abstractmethod
-    def grows(self, topic: str, count: int) -> None:
-        """A topic has so many partitions from now on."""
+    def grow_topic(self, topic: str, count: int) -> None:
+        """Set a larger number of partitions of a topic."""
 
     @abstractmethod
-    def out_of_time(self, process: Process) -> None:
-        """A dynamic member did not poll for ``max.poll.interval.ms``."""
+    def handle_poll_timeout(self, process: MemberProcess) -> None:
+        """Handle a dynamic member that did not poll for ``max.poll.interval.ms``."""
 
-    def sign_of_life(self, process: Process) -> int:
-        """When the session of a process began anew for the last time."""
-        return self.heartbeat_before(process)
+    def find_last_heartbeat(self, process: MemberProcess) -> int:
+        """Return when the session of a process was last renewed."""
+        return self.find_previous_heartbeat(process)
 
-    def heartbeat(self, process: Process) -> int:
-        """When the process sends its next heartbeat: now or later. A session that times out does so a little later than
-        a heartbeat that is due in that instant."""
-        passed = self.now + self.evicts - process.beat
-        return process.beat + max(-(-passed // self.heartbeat_interval), 1) * self.heartbeat_interval
+    def find_next_heartbeat(self, process: MemberProcess) -> int:
+        """Return when the process sends its next heartbeat: now or later.
 
-    def heartbeat_before(self, process: Process) -> int:
-        """When it sent its last one."""
+        A session that times out does so slightly after a heartbeat that is due at the same instant.
+        """
+        elapsed = self.now + self.is_evicting - process.beat
+        return process.beat + max(-(-elapsed // self.heartbeat_interval), 1) * self.heartbeat_interval
+
+    def find_previous_heartbeat(self, process: MemberProcess) -> int:
+        """Return when the process sent its last heartbeat."""
         return process.beat + (self.now - process.beat) // self.heartbeat_interval * self.heartbeat_interval
 
-    def detected(self, process: Process, kind: Literal["join", "leave", "crash"], since: int) -> DetectedEvent:
-        """An event of a process, asked for at ``since`` and detected now."""
+    def detect_event(
+        self, process: MemberProcess, kind: Literal["join", "leave", "crash"], since: int
+    ) -> DetectedEvent:
+        """Build an event of a process that was requested at ``since`` and is detected now."""
         event = replace(process.event, event=kind, since=Instant(since), at=Instant(self.now), scope=Scope(""))
         return DetectedEvent(Instant(self.now), process.index, event)
 
-    def owners(self) -> Owners:
-        """Who owns each partition by the latest decision."""
+    def copy_owners(self) -> Owners:
+        """Return the owner of each partition by the latest decision."""
         return np.array(self.fold.owners, np.int32)
 
-    def decided(self, number: int, at: int, members: Iterable[int]) -> None:
-        """A generation is there."""
-        if self.members.remembers:
-            self.generations.append(Generation(number, at, tuple(members), self.owners()))
+    def record_generation(self, number: int, at: int, members: Iterable[int]) -> None:
+        """Record a new generation."""
+        if self.members.keeps_history:
+            self.generations.append(GroupGeneration(number, at, tuple(members), self.copy_owners()))
 
-    def depart(self, process: Process, kind: Literal["leave", "crash"], since: int) -> None:
-        """A process is not in the group any more."""
+    def remove_process(self, process: MemberProcess, kind: Literal["leave", "crash"], since: int) -> None:
+        """Remove a process from the group."""
         del self.present[process.index]
         self.resubscribed.pop(process.index, None)
-        self.departed(process, self.detected(process, kind, since))
+        self.handle_departure(process, self.detect_event(process, kind, since))
 
-    def _close(self, process: Process) -> None:
+    def _close_process(self, process: MemberProcess) -> None:
         if process.index not in self.present:
-            self.members.end(process.index)
+            self.members.end_process(process.index)
             return
-        self.members.close(process.index)
-        if process.static:  # it does not say so: it may come back
-            self._silent(process, self.sign_of_life(process))
+        self.members.close_process(process.index)
+        if process.static:  # it leaves silently, because it may come back
+            self._start_silence(process, self.find_last_heartbeat(process))
         else:
-            self.depart(process, "leave", process.closing_at)
+            self.remove_process(process, "leave", process.closing_at)
 
-    def _die(self, process: Process) -> None:
-        self.members.give_back(process.index, Outcome.RETURNED, self.now)
-        self.members.end(process.index)
+    def _end_process(self, process: MemberProcess) -> None:
+        self.members.return_uncommitted(process.index, DeliveryOutcome.RETURNED, self.now)
+        self.members.end_process(process.index)
 
-    def _silent(self, process: Process, since: int) -> None:
+    def _start_silence(self, process: MemberProcess, since: int) -> None:
         process.silent_at = self.now
         process.evict_at = max(since + self.session_timeout, self.now)
-        self.agenda.enter(process.evict_at, partial(self._miss, process))
+        self.timers.add(process.evict_at, partial(self._evict_if_silent, process))
 
-    def _miss(self, process: Process) -> None:
-        """The session of a process has timed out, if it was not heard of meanwhile."""
+    def _evict_if_silent(self, process: MemberProcess) -> None:
+        """Evict a process whose session has timed out, unless it has contacted the coordinator meanwhile."""
         if process.evict_at != self.now or process.index not in self.present:
             return
-        if self.members.runs(process.index):
+        if self.members.is_running(process.index):
             self.members.evict(process.index)
-        self.evicts = True
-        self.depart(process, "crash", process.silent_at)
-        self.evicts = False
+        self.is_evicting = True
+        self.remove_process(process, "crash", process.silent_at)
+        self.is_evicting = False

@@ -1,4 +1,7 @@
-"""What the coordinator does later: actions by time, those of one instant in the order in which they were entered."""
+"""Actions that the coordinator does later, by time.
+
+Actions of one instant run in the order in which they were added.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,15 @@ from subreplay.simulation.pulsar.broker.broker_records import NEVER
 Action = Callable[[], None]
 
 
-class Agenda:
-    """Actions to come; times are ns."""
+class TimerQueue:
+    """Future actions. Times are in ns."""
 
     def __init__(self) -> None:
         self._actions: list[tuple[int, int, Action]] = []
         self._entered = 0
 
-    def enter(self, at: int, action: Action) -> None:
-        """``action`` is to be done ``at``."""
+    def add(self, at: int, action: Action) -> None:
+        """Schedule ``action`` for the time ``at``."""
         heappush(self._actions, (at, self._entered, action))
         self._entered += 1
 
@@ -31,6 +34,6 @@ class Agenda:
         return self._actions[0][0] if self._actions else NEVER
 
     def pop(self) -> tuple[int, Action]:
-        """The next action and its time."""
+        """Remove and return the next action and its time."""
         at, _, action = heappop(self._actions)
         return at, action

@@ -1,7 +1,6 @@
-"""Predict what a consumer group does with its log: the membership is given, and a model of the members.
+"""Predict what a consumer group does with its log, from its membership events and a model of its members.
 
-The log comes as a stream and is read no further than it is needed, so that memory holds the records that are not
-committed, and nothing else that grows.
+The log is a stream that is read only as far as needed, so that memory holds the records that are not committed.
 """
 
 from __future__ import annotations
@@ -17,28 +16,30 @@ from subreplay.rows.model.rows import MembershipEvent
 from subreplay.semantics.policies.kafka.assignor import Partitions
 from subreplay.semantics.timelines.group_timeline import GroupRebalance
 from subreplay.simulation.kafka.classic_protocol import ClassicProtocol
-from subreplay.simulation.kafka.coordinator import Coordinator, Generation
-from subreplay.simulation.kafka.coordinator_timers import Agenda
-from subreplay.simulation.kafka.event_loop import Need, play, tell_pending
-from subreplay.simulation.kafka.group_members import PAUSE, Members, Process
+from subreplay.simulation.kafka.coordinator import Coordinator, GroupGeneration
+from subreplay.simulation.kafka.coordinator_timers import TimerQueue
+from subreplay.simulation.kafka.event_loop import GroupLoopStop, run_until, write_pending
+from subreplay.simulation.kafka.group_members import PARTITION_PAUSE, GroupMembers, MemberProcess
 from subreplay.simulation.kafka.group_state import LOGGED
 from subreplay.simulation.kafka.server_protocol import ServerProtocol
 from subreplay.simulation.kafka.simulation_parameters import Enlargement, Resubscription, Rewind, SimulationParameters
-from subreplay.simulation.pulsar.broker.broker_records import Records, empty_records
+from subreplay.simulation.pulsar.broker.broker_records import Records, create_records
 from subreplay.simulation.pulsar.service_model import Empirical, LogNormal
 
-LUCK = 100
-"""Where work takes as long as is drawn, a member may be evicted so often before it is in time."""
+MAX_DRAWN_EVICTIONS = 100
+"""If work times are random, a member may be evicted this often in a row before the replay gives up."""
 
 
 class GroupReplay:
-    """One group under an assignor. ``events`` are its members' joins, leaves and crashes, in order; ``further`` is what
-    happens besides; ``log`` are arrays of ``LOGGED``, in order. ``partitions`` have room for those that topics get.
+    """The replay of one group under an assignor.
 
-    ``remembers``: every generation and every change of a fetcher is kept, for ``generations`` and ``fetchers``.
+    ``events`` are its members' joins, leaves and crashes, in order; ``client_actions`` are other actions of clients.
+    ``log`` are arrays of ``LOGGED``, in order. ``partitions`` have space for those that topics get later.
+    ``keeps_history``: keep every generation and every change of a fetcher, for ``list_generations`` and
+    ``iterate_fetchers``.
 
-    Draw ``deliveries`` first: what else is asked for is complete when they are. A group that only evicts the members
-    that would have work to do, again and again, never gets further: the replay ends when the log has.
+    Draw ``predict_deliveries`` first; all other results are complete after it. If a group only evicts the members that
+    have work to do, it never makes progress. The replay then ends when the log has ended.
     """
 
     def __init__(
@@ -48,153 +49,154 @@ class GroupReplay:
         events: Sequence[MembershipEvent],
         log: Iterable[Records],
         parameters: SimulationParameters = SimulationParameters(),
-        further: Sequence[Rewind | Resubscription | Enlargement] = (),
-        remembers: bool = False,
+        client_actions: Sequence[Rewind | Resubscription | Enlargement] = (),
+        keeps_history: bool = False,
     ) -> None:
-        self.members = Members(len(partitions), parameters, remembers)
-        self.agenda = Agenda()
+        self.members = GroupMembers(len(partitions), parameters, keeps_history)
+        self.timers = TimerQueue()
         protocol = ServerProtocol if policy.rebalance == "server" else ClassicProtocol
-        self.coordinator: Coordinator = protocol(policy, partitions, self.members, self.agenda)
-        self._read_before: list[Records] | None = [] if any(isinstance(one, Rewind) for one in further) else None
+        self.coordinator: Coordinator = protocol(policy, partitions, self.members, self.timers)
+        self._read_before: list[Records] | None = [] if any(isinstance(one, Rewind) for one in client_actions) else None
         self._log = iter(log)
-        self._rows = empty_records(0, LOGGED)
-        self._cursor = np.zeros(2, np.int64)  # the next row; whether there are no others
-        self._here: dict[str, list[Process]] = {}  # by label, the oldest first
-        self._vain = self._settled = 0
-        drawn = any(
+        self._rows = create_records(0, LOGGED)
+        self._cursor = np.zeros(2, np.int64)  # the next row; whether there are no more
+        self._processes_by_label: dict[str, list[MemberProcess]] = {}  # by label, oldest first
+        self._vain_evictions = self._last_settled = 0
+        is_drawn = any(
             isinstance(m.service, LogNormal | Empirical) for m in (parameters.member, *parameters.others.values())
         )
-        self._patience = LUCK if drawn else 2
+        self._max_vain_evictions = MAX_DRAWN_EVICTIONS if is_drawn else 2
         for origin, event in enumerate(events):
-            self.agenda.enter(event.at.at, partial(self._happens, event, origin))
-        for one in further:
-            self.agenda.enter(one.at, partial(self._further, one))
+            self.timers.add(event.at.at, partial(self._apply_event, event, origin))
+        for one in client_actions:
+            self.timers.add(one.at, partial(self._apply_client_action, one))
 
-    def deliveries(self) -> Iterator[Records]:
-        """Arrays of ``CONSUMED``, each row when its delivery is over, and in the end what is pending."""
+    def predict_deliveries(self) -> Iterator[Records]:
+        """Yield arrays of ``CONSUMED``: each row when its delivery has ended, and pending ones at the end."""
         members = self.members
-        while not self._stalls:
-            need = play(members.state, self._rows, self._cursor, self.agenda.next_at)
-            who = int(members.state.totals[0].who)
-            if need == Need.RECORDS:
-                self._read()
-            elif need == Need.ROOM:
-                members.make_room()
-            elif need == Need.POLLED:
-                self.coordinator.polled(members.processes[who])
-            elif need == Need.OVERDUE:
+        while not self._makes_no_progress:
+            need = run_until(members.state, self._rows, self._cursor, self.timers.next_at)
+            turning = int(members.state.totals[0].turning)
+            if need == GroupLoopStop.RECORDS:
+                self._read_next()
+            elif need == GroupLoopStop.SPACE:
+                members.grow_arrays()
+            elif need == GroupLoopStop.POLLED:
+                self.coordinator.handle_turn(members.processes[turning])
+            elif need == GroupLoopStop.OVERDUE:
                 self._count_overdue()
-                self.coordinator.overdue(members.processes[who])
-            elif not self.agenda:
+                self.coordinator.handle_overdue(members.processes[turning])
+            elif not self.timers:
                 break
             else:
-                members.state.totals[0].now, action = self.agenda.pop()
+                members.state.totals[0].now, action = self.timers.pop()
                 action()
-            yield from self._told()
-        yield from self._end()
+            yield from self._take_rows()
+        yield from self._finish()
 
-    def lags(self) -> Iterator[Records]:
-        """Arrays of ``LAG``, as far as intervals are over; each is handed out once."""
+    def take_lags(self) -> Iterator[Records]:
+        """Yield arrays of ``LAG`` of intervals that have ended, each once."""
         while self.members.lags:
             yield self.members.lags.popleft()
 
-    def pauses(self) -> Records:
-        """``PAUSE`` rows: which partitions waited for a rebalance, and for whom."""
-        return np.concatenate([np.zeros(0, PAUSE), *self.members.pauses]).view(np.recarray)
+    def collect_pauses(self) -> Records:
+        """Return ``PARTITION_PAUSE`` rows: partitions that waited for a rebalance, and the member they waited for."""
+        return np.concatenate([np.zeros(0, PARTITION_PAUSE), *self.members.pauses]).view(np.recarray)
 
-    def generations(self) -> Sequence[Generation]:
-        """Every generation, or target of an epoch, that the group had, if it remembers them."""
+    def list_generations(self) -> Sequence[GroupGeneration]:
+        """Return every generation, or target of an epoch, if history is kept."""
         return self.coordinator.generations
 
-    def fetchers(self) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int32]]]:
-        """When (ns) which partitions got whom to fetch them (ordinals of joins, -1 for nobody), in order, if it
-        remembers them."""
+    def iterate_fetchers(self) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int32]]]:
+        """Yield when (ns) which partitions got which fetchers (ordinals of joins, -1: none), if history is kept."""
         yield from self.members.moves
 
-    def believed(self) -> Iterator[tuple[int, int, int, NDArray[np.int64]]]:
-        """From when to when (ns) which evicted member (its ordinal) took which partitions for its own: until it polls
-        again, nobody tells it. As far as it remembers them."""
-        for at, index, which in self.members.kept:
+    def iterate_stale_assignments(self) -> Iterator[tuple[int, int, int, NDArray[np.int64]]]:
+        """Yield from when to when (ns) which evicted member (ordinal) still read which partitions, if history is kept.
+
+        An evicted member learns about it with its next poll.
+        """
+        for at, index, which in self.members.stale_assignments:
             yield at, self.members.processes[index].ended_at, index, which
 
-    def story(self) -> Sequence[GroupRebalance]:
-        """The decisions about the group, each with the time that it took."""
-        return self.coordinator.story
+    def list_rebalances(self) -> Sequence[GroupRebalance]:
+        """Return the decisions about the group, each with its duration."""
+        return self.coordinator.rebalances
 
-    def process(self, index: int) -> Process:
-        """The member of that ordinal."""
+    def find_process(self, index: int) -> MemberProcess:
+        """Return the member of that ordinal."""
         return self.members.processes[index]
 
-    def _happens(self, event: MembershipEvent, origin: int) -> None:
-        of_name = self._here.setdefault(event.label, [])
+    def _apply_event(self, event: MembershipEvent, origin: int) -> None:
+        of_name = self._processes_by_label.setdefault(event.label, [])
         if event.event == "join":
-            self.coordinator.came(event, origin)
+            self.coordinator.start_process(event, origin)
             of_name.append(self.members.processes[-1])
         elif of_name:
-            process = self._newest_of(of_name.pop(0))
+            process = self._find_current(of_name.pop(0))
             if event.event == "crash":
-                self.coordinator.crashes(process)
+                self.coordinator.crash(process)
             else:
-                self.coordinator.leaves(process)
+                self.coordinator.request_close(process)
 
-    def _further(self, one: Rewind | Resubscription | Enlargement) -> None:
-        """Something happens that is no coming or going."""
+    def _apply_client_action(self, one: Rewind | Resubscription | Enlargement) -> None:
+        """Apply a client action that is not a join or a departure."""
         if isinstance(one, Enlargement):
-            self.coordinator.grows(one.topic, one.count)
+            self.coordinator.grow_topic(one.topic, one.count)
             return
-        for process in map(self._newest_of, self._here.get(one.consumer, ())):
+        for process in map(self._find_current, self._processes_by_label.get(one.consumer, ())):
             if isinstance(one, Rewind):
-                self.coordinator.does(process, partial(self._rewind, process, one.records))
+                self.coordinator.schedule_action(process, partial(self._rewind, process, one.records))
             else:
-                self.coordinator.does(process, partial(self._subscribe, process, one.topics))
+                self.coordinator.schedule_action(process, partial(self._subscribe, process, one.topics))
 
-    def _subscribe(self, process: Process, topics: tuple[str, ...]) -> None:
-        self.coordinator.subscribes(self._newest_of(process), topics)
+    def _subscribe(self, process: MemberProcess, topics: tuple[str, ...]) -> None:
+        self.coordinator.change_subscription(self._find_current(process), topics)
 
-    def _rewind(self, process: Process, records: int) -> None:
-        """The member seeks back in each partition that it fetches."""
-        mine = np.flatnonzero(self.members.owners == self._newest_of(process).index)
+    def _rewind(self, process: MemberProcess, records: int) -> None:
+        """Let the member seek back in each partition that it fetches."""
+        fetched = np.flatnonzero(self.members.owners == self._find_current(process).index)
         rows = np.concatenate([*(self._read_before or ()), self._rows[: self._cursor[0]]]).view(np.recarray)
         again = []
-        for partition in mine.tolist():
+        for partition in fetched.tolist():
             read = rows[rows["partition"] == partition]
             done = len(read) - int(self.members.state.partitions[partition].waiting)
             again.append(read[max(done - records, 0) : done])
         if again:
             self.members.seek_back(process.index, np.concatenate(again).view(np.recarray))
 
-    def _newest_of(self, process: Process) -> Process:
-        """The member that a process is by now: it may have been evicted and have joined again."""
+    def _find_current(self, process: MemberProcess) -> MemberProcess:
+        """Return the current member of a process, which may have been evicted and have joined again."""
         return [p for p in self.members.processes if p.origin == process.origin][-1]
 
     @property
-    def _stalls(self) -> bool:
-        over = self._cursor[1] == 1 and self._cursor[0] == len(self._rows)
-        return bool(over) and self._vain > self._patience * (len(self.coordinator.present) + 1)
+    def _makes_no_progress(self) -> bool:
+        at_end = self._cursor[1] == 1 and self._cursor[0] == len(self._rows)
+        return bool(at_end) and self._vain_evictions > self._max_vain_evictions * (len(self.coordinator.present) + 1)
 
     def _count_overdue(self) -> None:
-        """How often in a row a member was overdue, and nothing was committed meanwhile."""
+        """Count how often in a row a member was overdue without a commit in between."""
         settled = int(self.members.state.totals[0].settled)
-        self._vain = self._vain + 1 if settled == self._settled else 0
-        self._settled = settled
+        self._vain_evictions = self._vain_evictions + 1 if settled == self._last_settled else 0
+        self._last_settled = settled
 
-    def _read(self) -> None:
-        if self._read_before is not None:  # what an application seeks back to
+    def _read_next(self) -> None:
+        if self._read_before is not None:  # applications may seek back to these rows
             self._read_before.append(self._rows)
         rows = next(self._log, None)
         self._cursor[0], self._cursor[1] = 0, rows is None
-        self._rows = empty_records(0, LOGGED) if rows is None else rows.view(np.recarray)
+        self._rows = create_records(0, LOGGED) if rows is None else rows.view(np.recarray)
 
-    def _told(self) -> Iterator[Records]:
-        while self.members.told:
-            yield self.members.told.popleft()
+    def _take_rows(self) -> Iterator[Records]:
+        while self.members.finished_rows:
+            yield self.members.finished_rows.popleft()
 
-    def _end(self) -> Iterator[Records]:
+    def _finish(self) -> Iterator[Records]:
         self.coordinator.finish()
-        self.members.still_paused(self.coordinator.fold.group.generation)
+        self.members.add_open_pauses(self.coordinator.fold.group.generation)
         done = np.zeros(2, np.int64)
-        while not tell_pending(self.members.state, done):
-            self.members.make_room()
-            yield from self._told()
-        self.members.hand_out()
-        yield from self._told()
+        while not write_pending(self.members.state, done):
+            self.members.grow_arrays()
+            yield from self._take_rows()
+        self.members.collect_rows()
+        yield from self._take_rows()

@@ -1,8 +1,8 @@
-"""A group as flat arrays that kernels change: members, partitions with the records that are not committed, deliveries.
+"""A group as flat arrays that kernels change: members, partitions with uncommitted records, and deliveries.
 
-What waits in a partition is a list in ``records``, linked by ``next``: one such row a record is what the backlog takes.
-What was delivered and is not committed stands in ``held`` instead, in the order of processing: each member has blocks
-of ``BLOCK`` rows, linked by ``blocks``, which it fills one after the other. What is over becomes a row of ``rows``.
+Records that wait in a partition are a list in ``records``, linked by ``next``; the backlog takes one such row for each
+record. Delivered and uncommitted records are in ``uncommitted``, in processing order: each member has blocks of
+``BLOCK`` rows, linked by ``blocks``. Finished deliveries become rows of ``rows``.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.simulation.kafka.member_schedule import Schedule, larger, new_schedule
+from subreplay.simulation.kafka.member_schedule import Schedule, create_schedule, enlarge_schedule
 from subreplay.simulation.kafka.simulation_parameters import MemberModel, SimulationParameters
-from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records, empty_records
+from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records, create_records
 from subreplay.simulation.pulsar.service_model import SERVICE, write_service
 
 NONE = -1
 """No record, no member, no time."""
 ROWS = 16384
-"""About how many rows are handed out at once."""
+"""About how many rows are returned at once."""
 
 LOGGED = np.dtype(
     [
-        ("ready", "i8"),  # when it could be read: not before those before it in its partition
+        ("ready", "i8"),  # when it could be read: not before earlier records of its partition
         ("at", "i8"),  # published
         ("ledger", "i8"),
         ("entry", "i8"),
@@ -34,28 +34,28 @@ LOGGED = np.dtype(
     ],
     align=True,
 )
-"""A record of the log, as the replay reads it: in order of ``ready``, within a partition in order of the log."""
+"""A record of the log as the replay reads it: in order of ``ready``, and within a partition in log order."""
 
 CONSUMED = np.dtype(
     [
         ("at", "i8"),
         ("ledger", "i8"),
         ("entry", "i8"),
-        ("delivered_at", "i8"),  # the poll that it came with
-        ("received_at", "i8"),  # the application began with it
-        ("processed_at", "i8"),  # and was done
+        ("delivered_at", "i8"),  # time of the poll that returned it
+        ("received_at", "i8"),  # the application began to process it
+        ("processed_at", "i8"),  # the application finished it
         ("acked_at", "i8"),  # its offset was committed
         ("nacked_at", "i8"),  # its member was evicted for not polling
         ("batch_index", "i4"),
         ("size", "i4"),  # bytes
         ("partition", "i4"),
-        ("member", "i4"),  # ordinal of its join, or -1: delivered to nobody
+        ("member", "i4"),  # ordinal of its join, or -1: not delivered
         ("redeliveries", "i4"),
         ("outcome", "i4"),  # an ``Outcome``
     ],
     align=True,
 )
-"""A predicted delivery of one record; times in ns, -1 for what did not happen."""
+"""A predicted delivery of one record. Times are in ns, -1 for what did not happen."""
 
 RECORD = np.dtype(
     [
@@ -65,11 +65,11 @@ RECORD = np.dtype(
         ("batch_index", "i4"),
         ("size", "i4"),
         ("deliveries", "i4"),
-        ("next", "i4"),  # of its partition; or the next free row
+        ("next", "i4"),  # next record of its partition; or the next free row
     ],
     align=True,
 )
-HELD = np.dtype(
+UNCOMMITTED = np.dtype(
     [
         ("at", "i8"),
         ("ledger", "i8"),
@@ -88,45 +88,45 @@ BLOCK = 64
 PARTITION = np.dtype(
     [
         ("owner", "i4"),  # the member that fetches it
-        ("first", "i4"),  # of its records that wait: the one that is delivered next
+        ("first", "i4"),  # the waiting record that is delivered next
         ("last", "i4"),
-        ("returned", "i4"),  # while records come back: the last one that did
-        ("queued", "?"),  # it stands in its owner's queue
+        ("returned", "i4"),  # while records are returned: the last returned one
+        ("queued", "?"),  # it is in its owner's queue
         ("behind", "i4"),  # the next one in that queue
-        ("fetched", "i4"),  # records left of the fetch that is handed out; 0: none is
+        ("fetched", "i4"),  # remaining records of the current fetch; 0: none
         ("fetched_bytes", "i8"),
         ("waiting", "i8"),  # records not delivered
-        ("committed", "?"),  # an offset of it was, ever
+        ("committed", "?"),  # whether any offset of it was committed
         ("interval", "i8"),  # number of the interval that is counted
-        ("published", "i8"),  # in it
+        ("published", "i8"),  # in the interval
         ("settled", "i8"),
     ],
     align=True,
 )
 MEMBER = np.dtype(
     [
-        ("runs", "?"),  # its process lives
-        ("evicted", "?"),  # it is out of the group, though its process lives
+        ("runs", "?"),  # its process is running
+        ("evicted", "?"),  # it is out of the group, although its process is running
         ("paused", "?"),  # it waits for its assignment
         ("busy", "?"),  # with a batch
         ("done_at", "i8"),  # when it has processed its batch
         ("overdue_at", "i8"),  # when it should have polled again
-        ("call_at", "i8"),  # with its first poll from then on, or out of it, it turns to the coordinator
+        ("call_at", "i8"),  # it contacts the coordinator with its first poll from then on
         ("action_at", "i8"),  # between two polls from then on its application has something to do
-        ("polls_from", "i8"),  # its latest batch was done
-        ("poll_time", "i8"),  # after so long a poll that brings nothing is followed by the next one
-        ("after_batches", "?"),  # it commits after a batch, not out of a poll
+        ("polls_from", "i8"),  # end of its latest batch
+        ("poll_time", "i8"),  # an empty poll ends after this time
+        ("after_batches", "?"),  # it commits after a batch, not from a poll
         ("blocked", "?"),  # it cannot commit: between its rejoining and its assignment
         ("commit_interval", "i8"),
-        ("commit_at", "i8"),  # the next one is due
-        ("committed_at", "i8"),  # the latest one
+        ("commit_at", "i8"),  # the next commit is due
+        ("committed_at", "i8"),  # time of the latest commit
         ("stall", "i4"),  # the next of its stalls
         ("stalls_end", "i4"),
-        ("queue_first", "i4"),  # of the partitions with records for it
+        ("queue_first", "i4"),  # first partition with records for it
         ("queue_last", "i4"),
-        ("held_first", "i4"),  # of the blocks with what it holds
-        ("held_last", "i4"),
-        ("held", "i8"),  # deliveries
+        ("uncommitted_first", "i4"),  # first block of its uncommitted records
+        ("uncommitted_last", "i4"),
+        ("uncommitted", "i8"),  # deliveries
         ("stuck_from", "i8"),
         ("stuck_until", "i8"),
     ],
@@ -134,11 +134,11 @@ MEMBER = np.dtype(
 )
 STALL = np.dtype([("at", "i8"), ("time", "i8"), ("least", "i8")])
 LAG = np.dtype([("interval", "i8"), ("partition", "i8"), ("published", "i8"), ("settled", "i8")])
-"""Records that were published to a partition, and committed, in one interval (by its number)."""
+"""The records published to a partition, and committed, in one interval (by its number)."""
 TOTALS = np.dtype(
     [
         ("now", "i8"),
-        ("who", "i8"),  # the member that turns to the coordinator
+        ("turning", "i8"),  # the member that contacts the coordinator
         ("between", "i8"),  # 1: its application is between two polls
         ("free_record", "i8"),
         ("free_records", "i8"),
@@ -151,7 +151,7 @@ TOTALS = np.dtype(
         ("max_partition_fetch_bytes", "i8"),
         ("max_poll_interval", "i8"),
         ("interval", "i8"),
-        ("interval_number", "i8"),  # of the current one
+        ("interval_number", "i8"),  # number of the current interval
         ("interval_end", "i8"),
         ("seed", "i8"),
     ]
@@ -159,72 +159,75 @@ TOTALS = np.dtype(
 
 
 class State(NamedTuple):
-    """All of a group. Arrays are shared with whoever holds another tuple of the same state."""
+    """The whole state of a group. Copies of the tuple share the arrays."""
 
     totals: Records  # [0]
     members: Records  # [ordinal of the join]
     services: Records  # [ordinal of the join]
     quantiles: NDArray[np.float64]
-    stalls: Records  # of a member after those of the one before
+    stalls: Records  # those of a member follow those of the previous one
     schedule: Schedule
     partitions: Records
     records: Records
-    held: Records
-    blocks: NDArray[np.int64]  # the block behind each block
+    uncommitted: Records
+    blocks: NDArray[np.int64]  # the block that follows each block
     rows: Records
     lags: Records
 
 
-def new_state(partitions: int, parameters: SimulationParameters) -> State:
-    """A group without members, records and deliveries."""
-    totals = empty_records(1, TOTALS)
-    it = totals[0]
-    it.free_record = it.free_block = NONE
-    it.interval_end = -NEVER
+def create_state(partitions: int, parameters: SimulationParameters) -> State:
+    """Create a group without members, records and deliveries."""
+    totals = create_records(1, TOTALS)
+    totals_row = totals[0]
+    totals_row.free_record = totals_row.free_block = NONE
+    totals_row.interval_end = -NEVER
     for name in ("max_poll_records", "max_partition_fetch_bytes", "max_poll_interval", "interval", "seed"):  # fmt: skip
-        it[name] = getattr(parameters, name)
-    rows = empty_records(partitions, PARTITION)
+        totals_row[name] = getattr(parameters, name)
+    rows = create_records(partitions, PARTITION)
     for name in ("owner", "first", "last", "returned", "behind", "interval"):
         rows[name] = NONE
     state = State(
         totals=totals,
-        members=empty_records(0, MEMBER),
-        services=empty_records(0, SERVICE),
+        members=create_records(0, MEMBER),
+        services=create_records(0, SERVICE),
         quantiles=np.zeros(0, np.float64),
-        stalls=empty_records(0, STALL),
-        schedule=new_schedule(1),
+        stalls=create_records(0, STALL),
+        schedule=create_schedule(1),
         partitions=rows,
-        records=empty_records(0, RECORD),
-        held=empty_records(0, HELD),
+        records=create_records(0, RECORD),
+        uncommitted=create_records(0, UNCOMMITTED),
         blocks=np.zeros(0, np.int64),
-        rows=empty_records(ROWS, CONSUMED),
-        lags=empty_records(ROWS + partitions, LAG),
+        rows=create_records(ROWS, CONSUMED),
+        lags=create_records(ROWS + partitions, LAG),
     )
-    return with_blocks(with_records(state, ROWS), blocks_for(parameters.max_poll_records))
+    return grow_blocks(grow_records(state, ROWS), count_blocks(parameters.max_poll_records))
 
 
-def with_member(state: State, member: int, model: MemberModel, commit_interval: int) -> State:
-    """``state`` with one more, who waits for an assignment; ``commit_interval`` is that of a model that has none."""
-    services = _longer(state.services, member + 1)
+def add_member(state: State, member: int, model: MemberModel, commit_interval: int) -> State:
+    """Return ``state`` with one more member, which waits for an assignment.
+
+    ``commit_interval`` is the default of models without one.
+    """
+    services = _extend(state.services, member + 1)
     quantiles = write_service(services[member], model.service, model.factor, len(state.quantiles))
-    members = _longer(state.members, member + 1)
-    it = members[member]
-    it.runs = it.paused = True
-    it.done_at = it.overdue_at = it.call_at = it.action_at = NEVER
-    it.polls_from, it.poll_time = state.totals[0].now + model.warm_up, model.poll_time
-    it.after_batches = model.commit == "sync"
-    it.commit_interval = commit_interval if model.commit_interval is None else model.commit_interval
-    it.commit_at = it.polls_from + it.commit_interval
-    it.committed_at = NONE
-    it.stall, it.stalls_end = len(state.stalls), len(state.stalls) + len(model.stalls)
-    stalls = _longer(state.stalls, it.stalls_end)
-    for row, stall in zip(stalls[it.stall :], model.stalls, strict=True):
+    members = _extend(state.members, member + 1)
+    member_row = members[member]
+    member_row.runs = member_row.paused = True
+    member_row.done_at = member_row.overdue_at = member_row.call_at = member_row.action_at = NEVER
+    member_row.polls_from, member_row.poll_time = state.totals[0].now + model.warm_up, model.poll_time
+    member_row.after_batches = model.commit == "sync"
+    member_row.commit_interval = commit_interval if model.commit_interval is None else model.commit_interval
+    member_row.commit_at = member_row.polls_from + member_row.commit_interval
+    member_row.committed_at = NONE
+    member_row.stall, member_row.stalls_end = len(state.stalls), len(state.stalls) + len(model.stalls)
+    stalls = _extend(state.stalls, member_row.stalls_end)
+    for row, stall in zip(stalls[member_row.stall :], model.stalls, strict=True):
         row.at, row.time, row.least = stall.at, stall.time, stall.least
-    it.queue_first = it.queue_last = it.held_first = it.held_last = NONE
-    it.stuck_from = NEVER if model.stuck_from is None else model.stuck_from
-    it.stuck_until = NEVER if model.stuck_until is None else model.stuck_until
+    member_row.queue_first = member_row.queue_last = member_row.uncommitted_first = member_row.uncommitted_last = NONE
+    member_row.stuck_from = NEVER if model.stuck_from is None else model.stuck_from
+    member_row.stuck_until = NEVER if model.stuck_until is None else model.stuck_until
     leaves = len(state.schedule) // 2
-    schedule = state.schedule if member < leaves else larger(state.schedule, member + 1)
+    schedule = state.schedule if member < leaves else enlarge_schedule(state.schedule, member + 1)
     return state._replace(
         members=members,
         services=services,
@@ -234,41 +237,41 @@ def with_member(state: State, member: int, model: MemberModel, commit_interval: 
     )
 
 
-def with_records(state: State, more: int) -> State:
-    """``state`` with room for at least ``more`` waiting records more."""
-    known, t = len(state.records), state.totals[0]
-    records = _longer(state.records, max(2 * known, known + more))
-    records[known:].next = np.arange(known + 1, len(records) + 1)
+def grow_records(state: State, more: int) -> State:
+    """Return ``state`` with space for at least ``more`` more waiting records."""
+    known_count, t = len(state.records), state.totals[0]
+    records = _extend(state.records, max(2 * known_count, known_count + more))
+    records[known_count:].next = np.arange(known_count + 1, len(records) + 1)
     records[-1].next = t.free_record
-    t.free_record = known
-    t.free_records += len(records) - known
+    t.free_record = known_count
+    t.free_records += len(records) - known_count
     return state._replace(records=records)
 
 
-def blocks_for(records: int) -> int:
-    """At most so many blocks are filled by a batch."""
+def count_blocks(records: int) -> int:
+    """Return the largest number of blocks that a batch fills."""
     return records // BLOCK + 2
 
 
-def with_blocks(state: State, more: int) -> State:
-    """``state`` with ``more`` blocks at least."""
-    known, t = len(state.blocks), state.totals[0]
-    count = max(2 * known, known + more)
-    blocks = np.concatenate([state.blocks, np.arange(known + 1, count + 1)])
+def grow_blocks(state: State, more: int) -> State:
+    """Return ``state`` with at least ``more`` more blocks."""
+    known_count, t = len(state.blocks), state.totals[0]
+    count = max(2 * known_count, known_count + more)
+    blocks = np.concatenate([state.blocks, np.arange(known_count + 1, count + 1)])
     blocks[-1] = t.free_block
-    t.free_block = known
-    t.free_blocks += count - known
-    return state._replace(blocks=blocks, held=_longer(state.held, count * BLOCK))
+    t.free_block = known_count
+    t.free_blocks += count - known_count
+    return state._replace(blocks=blocks, uncommitted=_extend(state.uncommitted, count * BLOCK))
 
 
-def with_rows(state: State, most: int) -> State:
-    """``state`` with rows for ``most`` deliveries at once."""
+def grow_rows(state: State, most: int) -> State:
+    """Return ``state`` with rows for ``most`` deliveries at once."""
     if len(state.rows) >= most and len(state.lags) >= most:
         return state
-    return state._replace(rows=_longer(state.rows, ROWS + most), lags=_longer(state.lags, ROWS + most))
+    return state._replace(rows=_extend(state.rows, ROWS + most), lags=_extend(state.lags, ROWS + most))
 
 
-def _longer(rows: Any, count: int) -> Records:
-    longer = empty_records(max(count, len(rows)), rows.dtype)
+def _extend(rows: Any, count: int) -> Records:
+    longer = create_records(max(count, len(rows)), rows.dtype)
     longer[: len(rows)] = rows
     return longer

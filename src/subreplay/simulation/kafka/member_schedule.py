@@ -1,4 +1,4 @@
-"""When each member does something next: a tournament, so that the earliest is known at once. Ties go to the first."""
+"""When each member acts next, as a tournament tree whose root is the earliest time. Ties go to the first member."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from subreplay.kernels.inlining import inlined
 from subreplay.simulation.pulsar.broker.broker_records import NEVER
 
 Schedule = NDArray[np.int64]
-"""A complete binary tree: node n has the earliest time below it, its children are 2n and 2n + 1, node 1 is the root;
-the leaves are the members'."""
+"""A complete binary tree: node n has the earliest time below it, and its children are 2n and 2n + 1.
+
+Node 1 is the root, and the leaves belong to the members.
+"""
 
 
-def new_schedule(members: int) -> Schedule:
-    """A schedule for at least so many members, of whom nobody does anything."""
+def create_schedule(members: int) -> Schedule:
+    """Create a schedule for at least ``members`` members, none of which acts."""
     leaves = 1 << max(members - 1, 1).bit_length()
     return np.full(2 * leaves, NEVER, np.int64)
 
 
-def larger(schedule: Schedule, members: int) -> Schedule:
-    """The same with room for at least ``members``."""
-    grown = new_schedule(members)
+def enlarge_schedule(schedule: Schedule, members: int) -> Schedule:
+    """Return the schedule with space for at least ``members`` members."""
+    grown = create_schedule(members)
     known, leaves = len(schedule) // 2, len(grown) // 2
     grown[leaves : leaves + known] = schedule[known:]
     for node in range(leaves - 1, 0, -1):
@@ -30,8 +32,8 @@ def larger(schedule: Schedule, members: int) -> Schedule:
 
 
 @inlined
-def put(schedule: Schedule, member: int, at: int) -> None:
-    """The member's next action is ``at``."""
+def schedule_member(schedule: Schedule, member: int, at: int) -> None:
+    """Set the time of the member's next action."""
     node = len(schedule) // 2 + member
     schedule[node] = at
     while node > 1:
@@ -43,8 +45,8 @@ def put(schedule: Schedule, member: int, at: int) -> None:
 
 
 @inlined
-def first(schedule: Schedule) -> int:
-    """The member with the earliest action."""
+def find_first_member(schedule: Schedule) -> int:
+    """Return the member with the earliest action."""
     node, leaves = 1, len(schedule) // 2
     while node < leaves:
         node *= 2

@@ -1,26 +1,26 @@
-"""What a group's replay tells: rows about deliveries and records, and how many there were in each interval."""
+"""The output rows of a group's replay: deliveries and records, and their counts in each interval."""
 
 from __future__ import annotations
 
 from subreplay.kernels.inlining import inlined
 from subreplay.simulation.kafka.group_state import NONE, State
 from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records
-from subreplay.simulation.pulsar.clients.client_state import Outcome
+from subreplay.simulation.pulsar.clients.client_state import DeliveryOutcome
 
 
 @inlined
-def named_as(it: Records, other: Records) -> None:
-    """One row is about the record that another is about."""
-    it.at = other.at
-    it.ledger = other.ledger
-    it.entry = other.entry
-    it.batch_index = other.batch_index
-    it.size = other.size
+def copy_identity(target: Records, other: Records) -> None:
+    """Copy which record a row is about from another row."""
+    target.at = other.at
+    target.ledger = other.ledger
+    target.entry = other.entry
+    target.batch_index = other.batch_index
+    target.size = other.size
 
 
 @inlined
-def count(s: State, partition: int, published: int, settled: int) -> None:
-    """Count in the partition's current interval; an interval that is over becomes a row."""
+def count_in_interval(s: State, partition: int, published: int, settled: int) -> None:
+    """Count in the partition's current interval. An interval that has ended becomes a row."""
     p, t = s.partitions[partition], s.totals[0]
     if t.now >= t.interval_end:
         t.interval_number = t.now // t.interval
@@ -34,6 +34,7 @@ def count(s: State, partition: int, published: int, settled: int) -> None:
 
 @inlined
 def close_interval(s: State, partition: int) -> None:
+    """Write the row of the partition's interval and reset its counts."""
     p, t = s.partitions[partition], s.totals[0]
     if p.published > 0 or p.settled > 0:
         lag = s.lags[t.lags]
@@ -47,17 +48,17 @@ def close_interval(s: State, partition: int) -> None:
 
 
 @inlined
-def tell_held(s: State, held: int, member: int, outcome: int, end: int) -> int:
-    """A row about a delivery as far as it came by ``end``; returns its number."""
-    t, h = s.totals[0], s.held[held]
+def write_delivery(s: State, uncommitted: int, member: int, outcome: int, end: int) -> int:
+    """Write a row about a delivery as far as it was by ``end``; return its number."""
+    t, h = s.totals[0], s.uncommitted[uncommitted]
     number = t.rows
     row = s.rows[number]
-    named_as(row, h)
+    copy_identity(row, h)
     row.delivered_at = h.delivered_at
     row.received_at = h.received_at if h.received_at < end else NONE
     row.processed_at = h.processed_at if h.processed_at <= end and h.processed_at != NEVER else NONE
     row.acked_at = NONE
-    row.nacked_at = t.now if outcome == Outcome.TIMED_OUT else NONE
+    row.nacked_at = t.now if outcome == DeliveryOutcome.TIMED_OUT else NONE
     row.partition = h.partition
     row.member = member
     row.redeliveries = h.deliveries - 1
@@ -67,14 +68,14 @@ def tell_held(s: State, held: int, member: int, outcome: int, end: int) -> int:
 
 
 @inlined
-def tell_waiting(s: State, record: int, partition: int) -> None:
-    """A row about a record that nobody was given, or not again."""
+def write_waiting(s: State, record: int, partition: int) -> None:
+    """Write a row about a record that was not delivered, or not redelivered."""
     t, r = s.totals[0], s.records[record]
     row = s.rows[t.rows]
-    named_as(row, r)
+    copy_identity(row, r)
     row.delivered_at = row.received_at = row.processed_at = row.acked_at = row.nacked_at = NONE
     row.partition = partition
     row.member = NONE
     row.redeliveries = r.deliveries
-    row.outcome = Outcome.PENDING
+    row.outcome = DeliveryOutcome.PENDING
     t.rows += 1

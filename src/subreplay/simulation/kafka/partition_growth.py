@@ -1,4 +1,4 @@
-"""Topics that grow while a group reads them: which of their partitions a group knows."""
+"""Topics that grow while a group reads them: which of their partitions the group knows."""
 
 from __future__ import annotations
 
@@ -9,32 +9,35 @@ import numpy as np
 from subreplay.semantics.policies.kafka.assignor import Partitions
 
 
-class Growth:
-    """``partitions`` are numbered with room for all that there will be; ``known`` has those that are assigned."""
+class PartitionGrowth:
+    """The partitions of a growing group.
+
+    They are numbered with space for all future ones; ``known`` are those assigned.
+    """
 
     def __init__(self, partitions: Partitions) -> None:
         self.known = partitions
-        self._there = partitions
+        self._existing = partitions
         self._seen = partitions
         self._taken = True
 
     def grow(self, topic: str, count: int) -> None:
-        """A topic has so many partitions."""
-        counts = np.array(self._there.counts)
-        counts[self._there.topics.index(topic)] = count
-        self._there = replace(self._there, counts=counts)
+        """Set the number of partitions of a topic."""
+        counts = np.array(self._existing.counts)
+        counts[self._existing.topics.index(topic)] = count
+        self._existing = replace(self._existing, counts=counts)
 
-    def unknown(self) -> bool:
-        """Whether there is a partition that nobody has looked at."""
-        return bool((self._there.counts != self._seen.counts).any())
+    def has_unknown(self) -> bool:
+        """Return whether there is a partition that the group has not seen."""
+        return bool((self._existing.counts != self._seen.counts).any())
 
-    def see(self) -> None:
-        """What is there is looked at: the next decision is about it."""
-        self._taken = self._taken and not self.unknown()
-        self._seen = self._there
+    def mark_seen(self) -> None:
+        """Mark all existing partitions as seen, so that the next decision includes them."""
+        self._taken = self._taken and not self.has_unknown()
+        self._seen = self._existing
 
-    def taken(self) -> Partitions | None:
-        """What the next decision has to know; None: nothing new."""
+    def take_new(self) -> Partitions | None:
+        """Return the partitions that the next decision must include; None if nothing is new."""
         if self._taken:
             return None
         self._taken, self.known = True, self._seen

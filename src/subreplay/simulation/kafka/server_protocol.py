@@ -1,4 +1,4 @@
-"""The new protocol (KIP-848): the coordinator decides at once, and members get there one by one."""
+"""The new protocol (KIP-848): the coordinator decides at once, and members follow one by one."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from subreplay.rows.model.rows import Instant
 from subreplay.semantics.policies.kafka.assignor import Partitions
 from subreplay.semantics.timelines.group_timeline import DetectedEvent, GroupRebalance
 from subreplay.simulation.kafka.coordinator import Coordinator
-from subreplay.simulation.kafka.coordinator_timers import Agenda
-from subreplay.simulation.kafka.group_members import NO_REBALANCE, Members, Process
+from subreplay.simulation.kafka.coordinator_timers import TimerQueue
+from subreplay.simulation.kafka.group_members import NO_REBALANCE, GroupMembers, MemberProcess
 from subreplay.simulation.kafka.group_state import NONE
-from subreplay.simulation.kafka.partition_growth import Growth
+from subreplay.simulation.kafka.partition_growth import PartitionGrowth
 
 
-class Change(NamedTuple):
-    """A decision, and the partitions that have to change hands for it."""
+class TargetChange(NamedTuple):
+    """A decision, and the partitions that must move because of it."""
 
     since: int
     detected: tuple[DetectedEvent, ...]
@@ -30,233 +30,237 @@ class Change(NamedTuple):
 class ServerProtocol(Coordinator):
     """Reconciliation without a barrier, heartbeat by heartbeat.
 
-    Every change bumps the epoch. A join, and a heartbeat that brings another subscription, has a target at once; after
-    a departure, or when a topic grew, the next heartbeat of any member computes it. With its own next heartbeat a
-    member hears what it has to give up, does so between two polls, and says so with a heartbeat of its own, from which
-    the next ones are counted. What is free goes to its new owner with that one's next heartbeat; it takes it between
-    two polls, and acknowledges that, too. A change is over when everything it moved has arrived, or was moved again by
-    a later one.
+    Every change increments the epoch. A join, and a heartbeat with another subscription, gets a target at once. After a
+    departure, or when a topic grew, the next heartbeat of any member computes it. With its next heartbeat a member
+    learns what it must give up. It does so between two polls and acknowledges it with a heartbeat, from which the next
+    ones are timed. A free partition goes to its new owner with that member's next heartbeat. The member takes it
+    between two polls, and acknowledges this too. A change has ended when everything that it moved has arrived, or was
+    moved again by a later change.
     """
 
-    def __init__(self, policy: Any, partitions: Partitions, members: Members, agenda: Agenda) -> None:
-        super().__init__(policy, partitions, members, agenda)
-        self.holders = np.full(len(partitions), NONE, np.int32)  # as the coordinator knows it
+    def __init__(self, policy: Any, partitions: Partitions, members: GroupMembers, timers: TimerQueue) -> None:
+        super().__init__(policy, partitions, members, timers)
+        self.holders = np.full(len(partitions), NONE, np.int32)  # as the coordinator knows them
         self.targets = self.holders.copy()
-        self.growth = Growth(partitions)
+        self.growth = PartitionGrowth(partitions)
         self.epoch = 0
         self.undecided: list[DetectedEvent] = []
-        self.outdated = False  # the target is of an earlier epoch
-        self.told: set[int] = set()  # members with an answer that their application has not acted upon
-        self.revoking: dict[int, NDArray[np.int64]] = {}  # what members are to give up, and have not acknowledged
-        self.due: dict[int, int] = {}  # the next heartbeat of members for whom it matters
-        self.out: dict[int, int] = {}  # when members that did not poll in time say so
-        self.open: deque[Change] = deque()
+        self.outdated = False  # the target belongs to an earlier epoch
+        self.answered: set[int] = set()  # members whose application has not acted on the latest answer
+        self.revoking: dict[
+            int, NDArray[np.int64]
+        ] = {}  # partitions that members must give up and have not acknowledged
+        self.next_heartbeats: dict[int, int] = {}  # next heartbeats that matter, by member
+        self.timeout_announcements: dict[int, int] = {}  # when members that did not poll in time announce it
+        self.open_changes: deque[TargetChange] = deque()
 
-    # who comes and goes
+    # joins and departures
 
-    def joined(self, process: Process) -> None:
-        self.undecided.append(self.detected(process, "join", self.now))
+    def handle_join(self, process: MemberProcess) -> None:
+        self.undecided.append(self.detect_event(process, "join", self.now))
         self.epoch += 1
-        self._decide()
-        self.responds(process)
-        self._tell(process, self.now)
+        self._compute_target()
+        self.respond(process)
+        self._send_answer(process, self.now)
 
-    def replaced(self, old: Process, process: Process) -> None:
+    def handle_replacement(self, old: MemberProcess, process: MemberProcess) -> None:
         self.holders[self.holders == old.index] = process.index
         self.targets[self.targets == old.index] = process.index
-        self._forget(old)
-        came = self.detected(process, "join", self.now)
+        self._forget_process(old)
+        join_event = self.detect_event(process, "join", self.now)
         if old.topics == process.topics and not self.outdated:
-            self.fold.apply(Instant(self.now, len(self.story) + len(self.open)), [came])
-            self.targets = self.owners()
-            self.story.append(GroupRebalance(self.now, self.now, (came,)))
+            self.fold.apply(Instant(self.now, len(self.rebalances) + len(self.open_changes)), [join_event])
+            self.targets = self.copy_owners()
+            self.rebalances.append(GroupRebalance(self.now, self.now, (join_event,)))
         else:
-            self.undecided.append(came)
+            self.undecided.append(join_event)
             self.epoch += 1
-            self._decide()
+            self._compute_target()
         self.members.assign(self.holders, NO_REBALANCE, [process.index])
-        self._plan(process)
+        self._plan_heartbeat(process)
 
-    def departed(self, process: Process, detected: DetectedEvent) -> None:
+    def handle_departure(self, process: MemberProcess, detected: DetectedEvent) -> None:
         self.holders[self.holders == process.index] = NONE
-        self._forget(process)
+        self._forget_process(process)
         self.undecided.append(detected)
         self.epoch += 1
-        self._outdate()
+        self._mark_outdated()
 
-    def out_of_time(self, process: Process) -> None:
-        """It says so with its next heartbeat."""
-        self.members.call(process.index, self.now)  # if it polls first, nobody is told
-        at = self.out[process.index] = self.heartbeat(process)
-        self.agenda.enter(at, partial(self._says_so, process))
+    def handle_poll_timeout(self, process: MemberProcess) -> None:
+        """Announce the timeout with the next heartbeat."""
+        self.members.request_turn(process.index, self.now)  # if it polls first, the timeout is not announced
+        at = self.timeout_announcements[process.index] = self.find_next_heartbeat(process)
+        self.timers.add(at, partial(self._announce_timeout, process))
 
-    def _says_so(self, process: Process) -> None:
-        if self.out.pop(process.index, None) == self.now and process.index in self.present:
+    def _announce_timeout(self, process: MemberProcess) -> None:
+        if self.timeout_announcements.pop(process.index, None) == self.now and process.index in self.present:
             self.members.evict(process.index)
-            self.depart(process, "leave", self.now)
+            self.remove_process(process, "leave", self.now)
 
-    def _forget(self, process: Process) -> None:
-        self.told.discard(process.index)
+    def _forget_process(self, process: MemberProcess) -> None:
+        self.answered.discard(process.index)
         self.revoking.pop(process.index, None)
-        self.due.pop(process.index, None)
-        self.out.pop(process.index, None)
+        self.next_heartbeats.pop(process.index, None)
+        self.timeout_announcements.pop(process.index, None)
 
-    def resubscribes(self, process: Process) -> None:
-        """It says so with its next heartbeat."""
-        self._expect(process)
+    def handle_subscription(self, process: MemberProcess) -> None:
+        """Send the new subscription with the next heartbeat."""
+        self._expect_heartbeat(process)
 
-    def grows(self, topic: str, count: int) -> None:
+    def grow_topic(self, topic: str, count: int) -> None:
         self.growth.grow(topic, count)
-        self.growth.see()
+        self.growth.mark_seen()
         self.epoch += 1
-        self._outdate()
+        self._mark_outdated()
 
     # heartbeats
 
-    def _outdate(self) -> None:
-        """The next heartbeat of any member computes a target."""
+    def _mark_outdated(self) -> None:
+        """Let the next heartbeat of any member compute a target."""
         self.outdated = True
-        first = min((self.heartbeat(p) for p in self._beating()), default=None)
-        for process in self._beating():
-            if self.heartbeat(process) == first:
-                self._expect(process)
+        first = min((self.find_next_heartbeat(p) for p in self._list_beating()), default=None)
+        for process in self._list_beating():
+            if self.find_next_heartbeat(process) == first:
+                self._expect_heartbeat(process)
                 break
 
-    def _beating(self) -> list[Process]:
-        return [process for process in self.present.values() if self.members.runs(process.index)]
+    def _list_beating(self) -> list[MemberProcess]:
+        return [process for process in self.present.values() if self.members.is_running(process.index)]
 
-    def _expect(self, process: Process) -> None:
-        """The process's next heartbeat matters."""
-        at = self.heartbeat(process)
-        if self.due.get(process.index) != at:
-            self.due[process.index] = at
-            self.agenda.enter(at, partial(self._beats, process))
+    def _expect_heartbeat(self, process: MemberProcess) -> None:
+        """Schedule the process's next heartbeat, which matters."""
+        at = self.find_next_heartbeat(process)
+        if self.next_heartbeats.get(process.index) != at:
+            self.next_heartbeats[process.index] = at
+            self.timers.add(at, partial(self._handle_heartbeat, process))
 
-    def _beats(self, process: Process) -> None:
-        """A regular heartbeat, if no other one came meanwhile."""
-        if self.due.get(process.index) != self.now:
+    def _handle_heartbeat(self, process: MemberProcess) -> None:
+        """Handle a regular heartbeat, unless another one came meanwhile."""
+        if self.next_heartbeats.get(process.index) != self.now:
             return
-        if not self.members.runs(process.index):
-            self._forget(process)
+        if not self.members.is_running(process.index):
+            self._forget_process(process)
             if self.outdated:
-                self._outdate()
+                self._mark_outdated()
             return
         process.beat = self.now
-        self.responds(process)
+        self.respond(process)
 
-    def responds(self, process: Process) -> None:
-        """What the answer to a heartbeat tells its member."""
+    def respond(self, process: MemberProcess) -> None:
+        """Answer a heartbeat: compute a target if needed, and tell the member what to give up or to take."""
         index = process.index
-        self.due.pop(index, None)
+        self.next_heartbeats.pop(index, None)
         if index in self.resubscribed and not self.outdated:
             self.epoch += 1
         if self.outdated or index in self.resubscribed:
-            self._decide()
+            self._compute_target()
         if index in self.revoking:
             return
-        wrong = (self.holders == index) & (self.targets != index)
-        free = (self.holders == NONE) & (self.targets == index)
-        if wrong.any():
-            self.revoking[index] = np.flatnonzero(wrong)
+        is_lost = (self.holders == index) & (self.targets != index)
+        is_new = (self.holders == NONE) & (self.targets == index)
+        if is_lost.any():
+            self.revoking[index] = np.flatnonzero(is_lost)
         else:
-            self.holders[free] = index
-        if wrong.any() or free.any():
-            self._tell(process, self._after_a_poll(process))
-        self._settle()
+            self.holders[is_new] = index
+        if is_lost.any() or is_new.any():
+            self._send_answer(process, self._find_time_after_poll(process))
+        self._close_changes()
 
-    def _tell(self, process: Process, at: int) -> None:
-        """The member has an answer to act upon, between two polls from ``at`` on."""
-        self.told.add(process.index)
-        self.members.action(process.index, at)
+    def _send_answer(self, process: MemberProcess, at: int) -> None:
+        """Send an answer that the member acts on between two polls, from ``at`` on."""
+        self.answered.add(process.index)
+        self.members.request_action(process.index, at)
 
-    def _after_a_poll(self, process: Process) -> int:
-        """From when on whatever a member does comes after another poll than the one that ends now."""
-        return self.now + (self.members.model(process.index).poll_time > 0)
+    def _find_time_after_poll(self, process: MemberProcess) -> int:
+        """Return the earliest time of actions after another poll than the one that ends now."""
+        return self.now + (self.members.find_model(process.index).poll_time > 0)
 
-    def heard(self, process: Process) -> None:
-        """The member does what it was told: what it has to give up with one poll; what is new it begins with, and
-        acknowledges all, with the next one."""
+    def handle_member_poll(self, process: MemberProcess) -> None:
+        """Let the member follow its answer: it gives up partitions with one poll, and takes and acknowledges with the
+        next."""
         index = process.index
-        self.out.pop(index, None)
-        if index not in self.told:
+        self.timeout_announcements.pop(index, None)
+        if index not in self.answered:
             return
         if not self.members.between_polls:
-            self.members.action(index, self.now)
-        elif self.gives_up(process) and self._after_a_poll(process) > self.now:
-            self.members.action(index, self._after_a_poll(process))
+            self.members.request_action(index, self.now)
+        elif self.revoke_lost(process) and self._find_time_after_poll(process) > self.now:
+            self.members.request_action(index, self._find_time_after_poll(process))
         else:
-            self.takes(process)
-            self.acknowledges(process)
+            self.take_new_partitions(process)
+            self.acknowledge_assignment(process)
 
-    def gives_up(self, process: Process) -> bool:
-        """A member's callbacks for what it loses run, if there is anything."""
-        lost = np.flatnonzero((self.members.owners == process.index) & (self._due_to(process) != process.index))
-        if len(lost):
-            self.members.give_up(process.index, lost, process.index)
-        return bool(len(lost))
+    def revoke_lost(self, process: MemberProcess) -> bool:
+        """Run the callbacks of a member for what it loses; return whether there was anything."""
+        lost_partitions = np.flatnonzero(
+            (self.members.owners == process.index) & (self._find_assigned(process) != process.index)
+        )
+        if len(lost_partitions):
+            self.members.revoke(process.index, lost_partitions, process.index)
+        return bool(len(lost_partitions))
 
-    def takes(self, process: Process) -> None:
-        """A member begins with what is new to it."""
-        self.told.discard(process.index)
-        self.members.assign(self._due_to(process), self.epoch, [process.index])
+    def take_new_partitions(self, process: MemberProcess) -> None:
+        """Let a member begin to read its new partitions."""
+        self.answered.discard(process.index)
+        self.members.assign(self._find_assigned(process), self.epoch, [process.index])
 
-    def _due_to(self, process: Process) -> NDArray[np.int32]:
-        """The member at each partition that it is told to have."""
-        mine = np.where(self.holders == process.index, np.int32(process.index), np.int32(NONE))
-        mine[self.revoking.get(process.index, [])] = NONE
-        return mine
+    def _find_assigned(self, process: MemberProcess) -> NDArray[np.int32]:
+        """Return the partitions that the member was assigned, as an array with its ordinal at each."""
+        assigned = np.where(self.holders == process.index, np.int32(process.index), np.int32(NONE))
+        assigned[self.revoking.get(process.index, [])] = NONE
+        return assigned
 
-    def acknowledges(self, process: Process) -> None:
-        """A heartbeat says that a member has done what it was told; others may have what it gave up."""
+    def acknowledge_assignment(self, process: MemberProcess) -> None:
+        """Acknowledge with a heartbeat that a member followed its answer; others may take what it gave up."""
         index = process.index
         process.beat = self.now
-        freed = self.revoking.pop(index, np.zeros(0, np.int64))
-        self.holders[freed] = NONE
-        self.responds(process)
-        for other in np.unique(self.targets[freed]).tolist():
+        freed_partitions = self.revoking.pop(index, np.zeros(0, np.int64))
+        self.holders[freed_partitions] = NONE
+        self.respond(process)
+        for other in np.unique(self.targets[freed_partitions]).tolist():
             if other != NONE and other != index:
-                self._plan(self.present[other])
+                self._plan_heartbeat(self.present[other])
 
-    def _plan(self, process: Process) -> None:
-        """The process's next heartbeat matters if it then hears of something."""
+    def _plan_heartbeat(self, process: MemberProcess) -> None:
+        """Schedule the process's next heartbeat if it then receives a change."""
         index = process.index
-        waits = (self.holders == NONE) & (self.targets == index)
-        wrong = (self.holders == index) & (self.targets != index)
-        if index not in self.revoking and self.members.runs(index) and (waits.any() or wrong.any()):
-            self._expect(process)
+        is_free = (self.holders == NONE) & (self.targets == index)
+        is_lost = (self.holders == index) & (self.targets != index)
+        if index not in self.revoking and self.members.is_running(index) and (is_free.any() or is_lost.any()):
+            self._expect_heartbeat(process)
 
     # targets
 
-    def _decide(self) -> None:
-        """The target of the latest epoch."""
+    def _compute_target(self) -> None:
+        """Compute the target of the latest epoch."""
         before, detected = self.targets, tuple(self.undecided)
-        at = Instant(self.now, len(self.story) + len(self.open))
-        self.fold.apply(at, detected, subscribed=self.resubscribed, partitions=self.growth.taken())
+        at = Instant(self.now, len(self.rebalances) + len(self.open_changes))
+        self.fold.apply(at, detected, subscribed=self.resubscribed, partitions=self.growth.take_new())
         self.undecided, self.resubscribed, self.outdated = [], {}, False
-        self.targets = self.owners()
+        self.targets = self.copy_owners()
         self.members.suspend(np.flatnonzero(self.members.owners == NONE), NONE)
         since = min((n.at.at for n in detected), default=self.now)
-        self.open.append(Change(since, detected, np.flatnonzero(self.targets != before)))
-        self.decided(self.epoch, self.now, self.present)
-        concerned = np.union1d(self.targets[self.holders != self.targets], self.holders[self.holders != self.targets])
-        for index in concerned[concerned != NONE].tolist():
+        self.open_changes.append(TargetChange(since, detected, np.flatnonzero(self.targets != before)))
+        self.record_generation(self.epoch, self.now, self.present)
+        affected = np.union1d(self.targets[self.holders != self.targets], self.holders[self.holders != self.targets])
+        for index in affected[affected != NONE].tolist():
             if index in self.present:
-                self._plan(self.present[index])
-        self._settle()
+                self._plan_heartbeat(self.present[index])
+        self._close_changes()
 
     def finish(self) -> None:
-        while self.open:
-            self._over(self.open.popleft())
+        while self.open_changes:
+            self._record_change(self.open_changes.popleft())
 
-    def _settle(self) -> None:
-        """Changes that are over are told, in their order."""
-        while self.open:
-            moved = self.open[0].moved
+    def _close_changes(self) -> None:
+        """Record the changes that have ended, in order."""
+        while self.open_changes:
+            moved = self.open_changes[0].moved
             missing = moved[self.holders[moved] != self.targets[moved]]
-            later = [change.moved for change in self.open][1:]
+            later = [change.moved for change in self.open_changes][1:]
             if len(np.setdiff1d(missing, np.concatenate(later) if later else missing[:0])):
                 break
-            self._over(self.open.popleft())
+            self._record_change(self.open_changes.popleft())
 
-    def _over(self, change: Change) -> None:
-        self.story.append(GroupRebalance(change.since, self.now, change.detected))
+    def _record_change(self, change: TargetChange) -> None:
+        self.rebalances.append(GroupRebalance(change.since, self.now, change.detected))

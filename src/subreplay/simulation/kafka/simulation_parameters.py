@@ -1,4 +1,4 @@
-"""What a replay of a consumer group supposes: the clients' settings, and how long their applications work.
+"""The assumptions of a consumer group's replay: the clients' settings, and how long their applications work.
 
 Defaults are those of the consumer and the group coordinator of 4.0. Times are in ns.
 """
@@ -15,15 +15,17 @@ from subreplay.simulation.pulsar.consumer_model import SECOND
 from subreplay.simulation.pulsar.service_model import Fixed, Service
 
 SIMULATED: Final = ProfileTable({KAFKA_4_0: True})
-"""The releases whose coordinator and clients a replay knows."""
+"""The releases whose coordinator and clients can be simulated."""
 HEARTBEAT, SERVER_HEARTBEAT = 3 * SECOND, 5 * SECOND
-"""``heartbeat.interval.ms``, and under KIP-848 ``group.consumer.heartbeat.interval.ms``."""
+"""``heartbeat.interval.ms``, and ``group.consumer.heartbeat.interval.ms`` under KIP-848."""
 
 
 @dataclass(frozen=True)
 class Stall:
-    """With its first batch of ``least`` records or more that comes ``at`` or later, an application hangs for ``time``
-    before it works on the first of them."""
+    """A stall: the application hangs for ``time`` with its first batch of ``least`` or more records from ``at`` on.
+
+    It hangs before it processes the first of them.
+    """
 
     at: int
     time: int
@@ -32,7 +34,7 @@ class Stall:
 
 @dataclass(frozen=True)
 class Rewind:
-    """A consumer's application seeks back by so many records in each of its partitions."""
+    """A consumer's application seeks back by ``records`` records in each of its partitions."""
 
     at: int
     consumer: str
@@ -59,19 +61,19 @@ class Enlargement:
 
 @dataclass(frozen=True)
 class MemberModel:
-    """One member's application, which works on one record at a time.
+    """The application of one member, which processes one record at a time.
 
     ``service`` times ``factor`` is the time for a record. Between ``stuck_from`` and ``stuck_until`` (since the Unix
-    epoch; None: never, and for ever) it finishes none: what would end then ends when the time is over. ``stalls`` come
-    in order of time.
+    epoch; None: never, and for ever) it finishes no record; records that would end then end when that time is over.
+    ``stalls`` are in order of time.
 
-    ``commit``: *auto* commits out of a poll, when ``commit_interval`` (None: the group's) has passed, and before
-    partitions are given up and at the end. *sync* is the application's own commit after a batch, when the interval has
-    passed; before partitions are given up it commits only where it ``commits_on_revoke``, at the end only where it
-    ``commits_on_close``: otherwise what it did since comes again.
+    ``commit``: *auto* commits from a poll when ``commit_interval`` (None: that of the group) has passed, and before
+    partitions are revoked and at the end. *sync* is the application's own commit after a batch, when the interval has
+    passed. Before partitions are revoked it then commits only if it ``commits_on_revoke``, and at the end only if it
+    ``commits_on_close``. Otherwise what it did since is redelivered.
 
-    ``poll_time`` is the timeout of its polls: what an application does besides (it closes, seeks, subscribes; and under
-    KIP-848 gives up and takes partitions) it does between two of them. 0: at once.
+    ``poll_time`` is the timeout of its polls. Other actions of the application happen between two polls: it closes,
+    seeks, subscribes, and under KIP-848 revokes and takes partitions. 0: at once.
     """
 
     service: Service = Fixed()
@@ -89,22 +91,21 @@ class MemberModel:
 
 @dataclass(frozen=True)
 class SimulationParameters:
-    """A group: ``member`` is every member, but for those in ``others`` (by name).
+    """A group: ``member`` is the model of every member, except for those in ``others`` (by name).
 
-    * ``max_poll_records``: at most so many records come with a poll.
-    * ``max_partition_fetch_bytes``: about so much of one partition is handed out before the next one's turn.
-    * ``max_poll_interval``: a member that does not poll for so long is out of the group.
-    * ``commit_interval``: offsets are committed with the first poll after so long; 0: with every poll. They are also
-      committed before partitions are given up and when a member closes.
-    * ``heartbeat_interval``: how often members hear of the group (None: as the protocol has it).
-    * ``rebalance_time``: from the last member's rejoining until the members have their new assignment;
-      ``first_rebalance_time``: the same for the first generation, for which clients load their code (None: no longer).
-    * ``reset``: where a member begins to read a partition of which no offset was ever committed
-      (``auto.offset.reset``).
-    * ``metadata_max_age``: how often clients look for partitions that are new.
-    * ``interval`` is the width of the backlog's steps.
+    * ``max_poll_records``: the largest number of records in a poll.
+    * ``max_partition_fetch_bytes``: about this much of one partition is returned before the next partition's turn.
+    * ``max_poll_interval``: a member that does not poll for so long leaves the group.
+    * ``commit_interval``: offsets are committed with the first poll after this time; 0: with every poll. They are also
+      committed before partitions are revoked and when a member closes.
+    * ``heartbeat_interval``: how often members contact the group (None: the default of the protocol).
+    * ``rebalance_time``: from the last member's rejoin until the members have their new assignment.
+    * ``first_rebalance_time``: the same for the first generation, for which clients load their code (None: no longer).
+    * ``reset``: where a member begins to read a partition without any committed offset (``auto.offset.reset``).
+    * ``metadata_max_age``: how often clients look for new partitions.
+    * ``interval``: the width of the backlog's steps.
 
-    Raises ConfigError naming the key of an illegal value.
+    Raises ConfigError with the key of an illegal value.
     """
 
     member: MemberModel = MemberModel()
@@ -126,15 +127,15 @@ class SimulationParameters:
                  "metadata_max_age": 1, "commit_interval": 0, "rebalance_time": 0, "seed": 0}  # fmt: skip
         for key, value in least.items():
             if getattr(self, key) < value:
-                raise ConfigError(f"{key} must be at least {value}, got {getattr(self, key)}")
+                raise ConfigError(f"{key} must be at least {value}, but is {getattr(self, key)}.")
         if self.heartbeat_interval is not None and self.heartbeat_interval < 1:
-            raise ConfigError(f"heartbeat_interval must be at least 1, got {self.heartbeat_interval}")
+            raise ConfigError(f"heartbeat_interval must be at least 1, but is {self.heartbeat_interval}.")
 
-    def of(self, name: str) -> MemberModel:
-        """The model of the member of that name."""
+    def find_model(self, name: str) -> MemberModel:
+        """Return the model of the member with that name."""
         return self.others.get(name, self.member)
 
-    def heartbeat(self, rebalance: str) -> int:
-        """How often members hear of the group under that kind of rebalance."""
-        usual = SERVER_HEARTBEAT if rebalance == "server" else HEARTBEAT
-        return usual if self.heartbeat_interval is None else self.heartbeat_interval
+    def find_heartbeat_interval(self, rebalance: str) -> int:
+        """Return how often members contact the group under that kind of rebalance."""
+        default = SERVER_HEARTBEAT if rebalance == "server" else HEARTBEAT
+        return default if self.heartbeat_interval is None else self.heartbeat_interval

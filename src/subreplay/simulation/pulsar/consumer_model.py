@@ -1,4 +1,4 @@
-"""What a prediction supposes: how the consumers' clients are set up and how their applications behave.
+"""The assumptions of a prediction: the settings of consumer clients, and the behaviour of their applications.
 
 Defaults are those of Pulsar's Java client and broker. Times are in ns.
 """
@@ -17,46 +17,46 @@ from subreplay.simulation.pulsar.service_model import Fixed, Service
 SECOND = 1_000 * MILLISECOND
 
 
-def _at_least(key: str, value: float, least: float) -> None:
+def _check_minimum(key: str, value: float, least: float) -> None:
     if not value >= least:
-        raise ConfigError(f"{key} must be at least {least}, got {value}")
+        raise ConfigError(f"{key} must be at least {least}, but is {value}.")
 
 
 class OnFailure(IntEnum):
     """What an application does with a message that it cannot process."""
 
-    NACK = 0  # a negative acknowledgement: the message comes again after a delay
-    RETRY = 1  # to the retry letter topic, and acknowledged (row D-RETRY-1)
-    NOTHING = 2  # only an acknowledgement timeout, or the consumer's end, brings it back
+    NACK = 0  # a negative acknowledgement: the message is redelivered after a delay
+    RETRY = 1  # it is sent to the retry letter topic and acknowledged (row D-RETRY-1)
+    NOTHING = 2  # only an acknowledgement timeout, or the end of the consumer, redelivers it
 
 
 MAX_RETRIES = 16
-"""``RetryMessageUtil.MAX_RECONSUMETIMES``: retries where no dead letter policy says how many."""
+"""``RetryMessageUtil.MAX_RECONSUMETIMES``: the number of retries if no dead letter policy sets it."""
 
 
 @dataclass(frozen=True)
 class ConsumerModel:
-    """One consumer: its client's settings, and what its application does with messages, one at a time.
+    """One consumer: the settings of its client, and how its application processes messages, one at a time.
 
-    * ``service`` times ``factor`` is the time for a message; with probability ``failure_rate`` it fails then.
-    * ``receiver_queue_size``: permits at the start (row D-FLOW-1). When half of them were used up by taking messages,
-      as many are asked for. With 0 the client asks for one message whenever the application is idle.
-    * ``nack_delay``: until a message comes again (see ``NACKS``), at least 100 ms where there are brokers.
+    * ``service`` times ``factor`` is the time for a message; with probability ``failure_rate`` it then fails.
+    * ``receiver_queue_size``: permits at the start (row D-FLOW-1). When half of them were used by taking messages, that
+      number is requested again. With 0 the client requests one message whenever the application is idle.
+    * ``nack_delay``: time until a message is redelivered (see ``NACKS``), at least 100 ms for real brokers.
     * ``redelivery_multiplier``: every redelivery of a message multiplies its ``nack_delay`` and ``ack_timeout``, up to
       ``longest_redelivery`` (``MultiplierRedeliveryBackoff``).
-    * ``ack_timeout`` (0: none) from when the application took a message; looked after every ``ack_timeout_tick``.
-    * ``max_redeliver``: dead letters after so many redeliveries, or retries (row D-DLQ-1); None: never, but after 16
-      retries (``RetryMessageUtil.MAX_RECONSUMETIMES``).
-    * ``retry_delay``: until a message comes back from the retry letter topic (row D-RETRY-1).
+    * ``ack_timeout`` (0: none): counted from when the application took a message; checked every ``ack_timeout_tick``.
+    * ``max_redeliver``: number of redeliveries or retries before a message becomes a dead letter (row D-DLQ-1); None:
+      never, but 16 for retries (``RetryMessageUtil.MAX_RECONSUMETIMES``).
+    * ``retry_delay``: time until a message comes back from the retry letter topic (row D-RETRY-1).
     * ``cumulative``: acknowledges everything up to a message (row D-ACK-1; Exclusive and Failover only).
-    * ``stuck_from``, ``stuck_until``: between these times (since the Unix epoch) the application takes messages but
-      acknowledges none; what it held it acknowledges at the end of that time. None: never, and for ever.
-    * ``hangs_from``, ``hangs_until``: between these times it takes none either, nor ends the work on one, so that its
-      receiver queue fills and its permits are used up; then it goes on.
-    * ``max_pending_chunked``, ``chunk_expiry``: incomplete messages that the client keeps (0: any number), and for how
-      long; ``acks_oldest_chunked``: what is too much, or too old, is acknowledged rather than left (row L-CHUNK-2).
+    * ``stuck_from``, ``stuck_until``: between these times (since the Unix epoch; None: never, and for ever) the
+      application takes messages but acknowledges none. It acknowledges the kept ones at the end.
+    * ``hangs_from``, ``hangs_until``: between these times it also takes no messages and finishes none, so that its
+      receiver queue fills and its permits run out. Then it continues.
+    * ``max_pending_chunked``, ``chunk_expiry``: the number of incomplete messages that the client keeps (0: any), and
+      for how long. ``acks_oldest_chunked``: excess or old ones are acknowledged instead of left (row L-CHUNK-2).
 
-    Raises ConfigError naming the key of an illegal value.
+    Raises ConfigError with the key of an illegal value.
     """
 
     service: Service = Fixed()
@@ -81,37 +81,38 @@ class ConsumerModel:
     acks_oldest_chunked: bool = False
 
     @property
-    def most_redeliveries(self) -> int | None:
-        """After so many a message is a dead letter; None: never."""
+    def redelivery_limit(self) -> int | None:
+        """The number of redeliveries after which a message becomes a dead letter; None: never."""
         if self.max_redeliver is None and self.on_failure == OnFailure.RETRY:
             return MAX_RETRIES
         return self.max_redeliver
 
     def __post_init__(self) -> None:
-        _at_least("factor", self.factor, 0)
+        _check_minimum("factor", self.factor, 0)
         for key in ("receiver_queue_size", "nack_delay", "ack_timeout", "retry_delay", "max_pending_chunked"):
-            _at_least(key, getattr(self, key), 0)
-        _at_least("redelivery_multiplier", self.redelivery_multiplier, 1)
-        _at_least("ack_timeout_tick", self.ack_timeout_tick, 1)
-        _at_least("chunk_expiry", self.chunk_expiry, 1)
+            _check_minimum(key, getattr(self, key), 0)
+        _check_minimum("redelivery_multiplier", self.redelivery_multiplier, 1)
+        _check_minimum("ack_timeout_tick", self.ack_timeout_tick, 1)
+        _check_minimum("chunk_expiry", self.chunk_expiry, 1)
         if not 0 <= self.failure_rate <= 1:
-            raise ConfigError(f"failure_rate must be between 0 and 1, got {self.failure_rate}")
+            raise ConfigError(f"failure_rate must be between 0 and 1, but is {self.failure_rate}.")
         if self.max_redeliver is not None:
-            _at_least("max_redeliver", self.max_redeliver, 1)
+            _check_minimum("max_redeliver", self.max_redeliver, 1)
         for what in ("stuck", "hangs"):
             since, until = getattr(self, f"{what}_from"), getattr(self, f"{what}_until")
             if until is not None and (since is None or until < since):
-                raise ConfigError(f"{what}_until must come after {what}_from, got {since} and {until}")
+                raise ConfigError(f"{what}_until must be later than {what}_from, but they are {until} and {since}.")
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A scenario: ``consumer`` is every consumer, but for those in ``others`` (by name).
+    """A scenario: ``consumer`` is the model of every consumer, except for those in ``others`` (by name).
 
-    ``ttl`` (0: none) counts from publication and is looked after every ``ttl_check`` (row L-TTL-1). ``deduplicates``:
-    what a producer sends again is not stored (row L-DEDUP-1). A topic that is not ``persistent`` drops what nobody can
-    take at once (row L-NONPERS-1). ``batch_index_acks``: whether messages of a batch are acknowledged one by one (row
-    L-BATCH-2); None: as the profile's broker does. ``interval`` is the width of the backlog's steps.
+    ``ttl`` (0: none) counts from publication and is checked every ``ttl_check`` (row L-TTL-1). ``deduplicates``:
+    messages that a producer sends again are not stored (row L-DEDUP-1). A topic that is not ``persistent`` drops
+    messages that no consumer can receive at once (row L-NONPERS-1). ``batch_index_acks``: messages of a batch are
+    acknowledged one by one (row L-BATCH-2); None: the default of the profile's broker. ``interval`` is the width of the
+    backlog's steps.
     """
 
     consumer: ConsumerModel = ConsumerModel()
@@ -125,28 +126,34 @@ class Prediction:
     interval: int = SECOND
 
     def __post_init__(self) -> None:
-        _at_least("ttl", self.ttl, 0)
-        _at_least("ttl_check", self.ttl_check, 1)
-        _at_least("interval", self.interval, 1)
-        _at_least("seed", self.seed, 0)
+        _check_minimum("ttl", self.ttl, 0)
+        _check_minimum("ttl_check", self.ttl_check, 1)
+        _check_minimum("interval", self.interval, 1)
+        _check_minimum("seed", self.seed, 0)
         if not self.persistent and any(m.on_failure == OnFailure.RETRY for m in (self.consumer, *self.others.values())):
-            raise ConfigError("on_failure: a topic that is not persistent has no retry letters")
+            raise ConfigError(
+                "on_failure: retry needs a persistent topic, because a non-persistent topic has no retry letter topic. "
+                "Use nack or nothing, or set persistent: true."
+            )
         if self.deduplicates and not self.persistent:
-            raise ConfigError("deduplicates: a topic that is not persistent knows of no earlier message")
+            raise ConfigError(
+                "deduplicates: a non-persistent topic stores no messages, so it cannot detect duplicates. "
+                "Remove deduplicates, or set persistent: true."
+            )
 
-    def of(self, name: str) -> ConsumerModel:
-        """The model of the consumer of that name."""
+    def find_model(self, name: str) -> ConsumerModel:
+        """Return the model of the consumer with that name."""
         return self.others.get(name, self.consumer)
 
 
 @dataclass(frozen=True)
 class NackRule:
-    """When the client asks for a message again, after its delay.
+    """When the client requests a redelivery, after its delay.
 
-    ``ticks``: how often in a delay it looks what is due (0: it has a timer for each). ``precision`` (0: exact): due
-    times are cut down to multiples of it. The first look comes when the delay of the first message is over, each other
-    one at the next due time: a message that is rejected alone waits for the whole delay, one that is rejected while
-    others wait may come earlier, with them. ``least`` is the shortest delay.
+    ``ticks``: how often within a delay it checks what is due (0: each message has a timer). ``precision`` (0: exact):
+    due times are rounded down to multiples of it. The first check comes when the delay of the first message is over,
+    each further one at the next due time. A message that is rejected alone therefore waits for the whole delay; one
+    that is rejected while others wait may come earlier, together with them. ``least`` is the shortest delay.
     """
 
     ticks: int = 0
@@ -161,9 +168,9 @@ NACKS: Mapping[str, NackRule] = ProfileTable(
         PULSAR_4_0: NackRule(precision=256 * MILLISECOND, least=100 * MILLISECOND),
     }
 )
-"""``NegativeAcksTracker`` (3.2.3; 4.0.8 and 4.2.4 with ``negativeAckPrecisionBitCnt`` 8), by profile."""
+"""Rules by profile: ``NegativeAcksTracker`` (3.2.3; 4.0.8 and 4.2.4 with ``negativeAckPrecisionBitCnt`` 8)."""
 
 
-def nack_rule(profile: str) -> NackRule:
-    """The rule of a profile; raises ConfigError if there is none."""
+def find_nack_rule(profile: str) -> NackRule:
+    """Return the rule of a profile. Raises ConfigError if there is none."""
     return get_rule("negative acknowledgement", NACKS, profile)

@@ -1,4 +1,4 @@
-"""Which dispatcher serves a policy: for a prediction, for what is compared with recorded brokers, and for tests."""
+"""Choose the dispatcher that serves a policy: for predictions, for comparisons with recorded brokers, and for tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from typing import Final
 from subreplay.errors import ConfigError
 from subreplay.semantics.policies.base import Policy, Serving
 from subreplay.simulation.pulsar.broker.broker_state import DispatcherOptions
-from subreplay.simulation.pulsar.broker.dispatch_rules import DEFAULTS, DispatcherKind, Settings, dispatch_rule
+from subreplay.simulation.pulsar.broker.dispatch_rules import (
+    DEFAULTS,
+    DispatcherKind,
+    DispatchSettings,
+    find_dispatch_rule,
+)
 
 _KINDS: Final[Mapping[Serving, DispatcherKind]] = {
     "exclusive": DispatcherKind.SINGLE_ACTIVE,
@@ -18,36 +23,38 @@ _KINDS: Final[Mapping[Serving, DispatcherKind]] = {
     "shared": DispatcherKind.SHARED,
     "key failover": DispatcherKind.KEY_SHARED_DRAINING,
 }
-"""By who hands out the messages; the others have the Key_Shared of their profile."""
+"""Dispatchers by the policy's serving. All other policies have the Key_Shared dispatcher of their profile."""
 
 _MOST_SLOTS: Final = 2**24
-"""A dispatcher of 4.x notes something of every slot."""
+"""The largest number of slots: a dispatcher of 4.x stores a number for every slot."""
 
 
-def dispatcher_of(policy: Policy) -> DispatcherKind:
-    """The dispatcher that serves a policy under its profile; raises ConfigError if Pulsar's do not."""
+def choose_dispatcher(policy: Policy) -> DispatcherKind:
+    """Return the dispatcher that serves a policy under its profile. Raises ConfigError if no Pulsar dispatcher does."""
     if policy.serving == "polled":
-        raise ConfigError(f"{policy.name} is not served by a dispatcher")
-    return _KINDS.get(policy.serving, dispatch_rule(policy.profile).key_shared)
+        raise ConfigError(f"{policy.name} has no dispatcher, because Kafka consumers poll. Use a Pulsar policy here.")
+    return _KINDS.get(policy.serving, find_dispatch_rule(policy.profile).key_shared)
 
 
 def ignores_delays(policy: Policy) -> bool:
-    """Whether it delivers delayed messages at once (row L-DELAY-1)."""
-    return policy.serving != "polled" and dispatcher_of(policy) == DispatcherKind.SINGLE_ACTIVE
+    """Return whether the policy delivers delayed messages at once (row L-DELAY-1)."""
+    return policy.serving != "polled" and choose_dispatcher(policy) == DispatcherKind.SINGLE_ACTIVE
 
 
-def options_of(
-    policy: Policy, settings: Settings = DEFAULTS, *, batch_index_acks: bool | None = None
+def build_options(
+    policy: Policy, settings: DispatchSettings = DEFAULTS, *, batch_index_acks: bool | None = None
 ) -> DispatcherOptions:
-    """What a dispatcher is told that serves ``policy``; raises ConfigError if it has too many slots.
+    """Return the options of a dispatcher that serves ``policy``.
 
-    ``batch_index_acks`` None: as the profile's broker has it by default.
+    Raises ConfigError if it has too many slots.
+
+    ``batch_index_acks`` None: the default of the profile's broker.
     """
-    kind, rule = dispatcher_of(policy), dispatch_rule(policy.profile)
+    kind, rule = choose_dispatcher(policy), find_dispatch_rule(policy.profile)
     if kind == DispatcherKind.KEY_SHARED_DRAINING and policy.space[1] >= _MOST_SLOTS:
         raise ConfigError(
-            f"{policy.name}: a dispatch replay needs range_size to be at most {_MOST_SLOTS:,}, "
-            f"got {policy.space[1] + 1:,}"
+            f"{policy.name}: range_size must be at most {_MOST_SLOTS:,} for a dispatch replay, "
+            f"but is {policy.space[1] + 1:,}."
         )
     return DispatcherOptions(
         kind,

@@ -1,7 +1,7 @@
-"""Which set-up to take: answers with the proof that nothing could be much better.
+"""Answer planning questions, each with a lower bound that no setup can beat.
 
-A plan begins with loads, an array of work by window and slot, by window and key, or by window and partition. Each
-question is a file: sticky ``ranges``, the fewest ``consumers``, the number of ``partitions`` and so on. An answer
-(``answer``) says what was found, a lower bound that nothing can beat, the gap between the two, the runner-up, and what
-was assumed. ``capacity`` says how much work a message is and how long it waits.
+A plan starts from loads: an array of work by window and slot, by window and key, or by window and partition. Each
+question has a module: ``sticky_ranges``, the smallest number of consumers (``consumer_count``), the number of
+partitions (``partition_counts``) and so on. An answer (``questions.answer``) has the result, the lower bound, the gap
+between both, the runner-up and the assumptions. ``capacity`` computes how much work a message is and how long it waits.
 """

@@ -1,4 +1,4 @@
-"""Sticky ranges as client code and settings, ready to be pasted."""
+"""Format sticky ranges as client code and settings that can be pasted."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Iterator, Sequence
 from subreplay.rows.model.range_table import Range
 
 
-def java(names: Sequence[str], ranges: Sequence[Range | None]) -> tuple[str, ...]:
-    """What each consumer of the Java client says on subscribing, as lines."""
+def format_java(names: Sequence[str], ranges: Sequence[Range | None]) -> tuple[str, ...]:
+    """Return the lines of Java client code with which each consumer subscribes."""
     lines: list[str] = []
-    for name, one in _given(names, ranges):
+    for name, (first, last) in _iterate_ranges(names, ranges):
         lines += [
             f"// {name}",
             "consumerBuilder.subscriptionType(SubscriptionType.Key_Shared)",
-            f"    .keySharedPolicy(KeySharedPolicy.stickyHashRange().ranges(Range.of({one[0]}, {one[1]})));",
+            f"    .keySharedPolicy(KeySharedPolicy.stickyHashRange().ranges(Range.of({first}, {last})));",
         ]
     return tuple(lines)
 
 
-def python(names: Sequence[str], ranges: Sequence[Range | None]) -> tuple[str, ...]:
-    """The same for the Python client: an argument of ``client.subscribe``, by consumer."""
+def format_python(names: Sequence[str], ranges: Sequence[Range | None]) -> tuple[str, ...]:
+    """Return the lines of Python client code: the argument of ``client.subscribe`` for each consumer."""
     return (
         "from pulsar import ConsumerKeySharedPolicy, ConsumerType, KeySharedMode",
         "",
         "key_shared_policy = {",
         *(
-            f'    "{name}": ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=[({one[0]}, {one[1]})]),'
-            for name, one in _given(names, ranges)
+            f'    "{name}": ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=[({first}, {last})]),'
+            for name, (first, last) in _iterate_ranges(names, ranges)
         ),
         "}",
         "# client.subscribe(..., consumer_type=ConsumerType.KeyShared,",
@@ -35,23 +35,29 @@ def python(names: Sequence[str], ranges: Sequence[Range | None]) -> tuple[str, .
     )
 
 
-def run_file(names: Sequence[str], ranges: Sequence[Range | None]) -> tuple[str, ...]:
-    """The same as members of a scenario of a run file."""
-    return tuple(f"- {{consumer: {name}, ranges: [[{one[0]}, {one[1]}]]}}" for name, one in _given(names, ranges))
+def format_run_file(names: Sequence[str], ranges: Sequence[Range | None]) -> tuple[str, ...]:
+    """Return the lines of a run file that define the consumers as members of a scenario."""
+    return tuple(
+        f"- {{consumer: {name}, ranges: [[{first}, {last}]]}}" for name, (first, last) in _iterate_ranges(names, ranges)
+    )
 
 
-def _given(names: Sequence[str], ranges: Sequence[Range | None]) -> Iterator[tuple[str, Range]]:
-    """Who has any."""
-    for name, one in zip(names, ranges, strict=True):
-        if one is not None:
-            yield name, one
+def _iterate_ranges(names: Sequence[str], ranges: Sequence[Range | None]) -> Iterator[tuple[str, Range]]:
+    """Yield the consumers that have a range."""
+    for name, slot_range in zip(names, ranges, strict=True):
+        if slot_range is not None:
+            yield name, slot_range
 
 
 SETTINGS = (
-    "# broker.conf, where Key_Shared was switched off:",
+    "# broker.conf, if Key_Shared was switched off:",
     "subscriptionKeySharedEnable=true",
-    "# for the namespace, where its subscription types are limited:",
+    "# for the namespace, if its subscription types are restricted:",
     "pulsar-admin namespaces set-subscription-types-enabled TENANT/NAMESPACE --types Key_Shared",
 )
-"""What a broker needs; the ranges themselves are the clients' alone. All slots must be covered: messages of a slot that
-no connected consumer asked for wait."""
+"""The settings that a broker needs.
+
+The ranges themselves are set by the clients only.
+
+The ranges must cover all slots: messages of a slot that no connected consumer covers are not delivered.
+"""

@@ -1,7 +1,7 @@
-"""Which policy: balance, what moves when the members change, and order, of which no policy is best in all.
+"""Compare policies by balance, by what moves when members change, and by order.
 
-A policy is dominated if another one is as good in all three and better in one. Those that are not are the front: to
-choose among them is to say what matters.
+No policy is best in all three. A policy is dominated if another one is as good in all three and better in one. The
+policies that are not dominated form the Pareto front; the reader chooses among them.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 
 from subreplay.rows.model.columns import Ints
 from subreplay.whatif.planning.growing_membership import Membership
-from subreplay.whatif.planning.loads import Loads
+from subreplay.whatif.planning.loads import WorkLoads
 
 
 @dataclass(frozen=True)
 class PolicyRow:
-    """A policy with so many consumers over the traffic.
+    """A policy with a number of consumers over the traffic.
 
-    ``skew`` is the busiest consumer's load in its worst window over an even share of the busiest window; ``bound`` the
-    skew that nothing can beat which does not divide what the policy does not divide. ``joined`` and ``left`` are the
-    parts of the traffic that change hands when one more consumer joins, and when the busiest one leaves.
+    ``skew`` is the busiest consumer's load in its worst window divided by the fair share of the busiest window.
+    ``bound`` is the skew that no assignment can beat if it does not divide what the policy does not divide.
+    ``moved_on_join`` and ``moved_on_leave`` are the parts of the traffic that change owners when one more consumer
+    joins, and when the busiest one leaves.
     """
 
     policy: str
@@ -31,59 +32,61 @@ class PolicyRow:
     ordered: bool
     skew: float
     bound: float
-    joined: float
-    left: float
+    moved_on_join: float
+    moved_on_leave: float
     idle: int
 
     @property
     def moves(self) -> float:
-        """What a consumer that joins, and one that leaves, move together."""
-        return self.joined + self.left
+        """The parts of the traffic moved by one join and one leave, added up."""
+        return self.moved_on_join + self.moved_on_leave
 
     @property
     def measures(self) -> tuple[float, float, float]:
-        """The smaller, the better: balance, moves, order."""
+        """Balance, moves and order; smaller is better."""
         return self.skew, self.moves, float(not self.ordered)
 
 
-def policy_row(
-    policy: str, profile: str, ordered: bool, loads: Loads, members: Membership, consumers: int
+def evaluate_policy(
+    policy: str, profile: str, ordered: bool, loads: WorkLoads, members: Membership, consumers: int
 ) -> PolicyRow:
-    """A policy whose things have one owner each; ``members`` are empty yet."""
+    """Evaluate a policy whose things have one owner each. ``members`` have no consumers yet."""
     for number in range(consumers):
-        members.change((), (number,))
-    before = members.owners()
-    mine = loads.of_owners(before, consumers)
-    members.change((), (consumers,))
-    joined = handed_over(loads, before, members.owners())
-    members.change((consumers,), ())
-    before = members.owners()  # of some policies not quite as it was
-    busiest = int(np.argmax(loads.of_owners(before, consumers).sum(axis=1)))
-    members.change((busiest,), ())
-    left = handed_over(loads, before, members.owners())
-    even = float(loads.by_window.max()) / consumers
+        members.change_members((), (number,))
+    before = members.find_owners()
+    loads_by_consumer = loads.sum_by_owner(before, consumers)
+    members.change_members((), (consumers,))
+    moved_on_join = measure_handed_over(loads, before, members.find_owners())
+    members.change_members((consumers,), ())
+    before = members.find_owners()  # some policies do not restore it exactly
+    busiest = int(np.argmax(loads.sum_by_owner(before, consumers).sum(axis=1)))
+    members.change_members((busiest,), ())
+    moved_on_leave = measure_handed_over(loads, before, members.find_owners())
+    fair_share = float(loads.by_window.max()) / consumers
     return PolicyRow(
         policy,
         profile,
         ordered,
-        float(mine.max()) / even,
-        max(float(loads.hottest.max()) / even, 1.0),
-        joined,
-        left,
-        int((mine.sum(axis=1) == 0).sum()),
+        float(loads_by_consumer.max()) / fair_share,
+        max(float(loads.hottest.max()) / fair_share, 1.0),
+        moved_on_join,
+        moved_on_leave,
+        int((loads_by_consumer.sum(axis=1) == 0).sum()),
     )
 
 
-def handed_over(loads: Loads, before: Ints, after: Ints) -> float:
-    """The part of the traffic whose things pass from one consumer to another."""
-    passed = (before != after) & (before >= 0) & (after >= 0)
-    return float(loads.by_thing[passed].sum() / max(int(loads.by_thing.sum()), 1))
+def measure_handed_over(loads: WorkLoads, before: Ints, after: Ints) -> float:
+    """Return the part of the traffic whose things pass from one consumer to another."""
+    handed = (before != after) & (before >= 0) & (after >= 0)
+    return float(loads.by_thing[handed].sum() / max(int(loads.by_thing.sum()), 1))
 
 
-def front(measures: Sequence[Sequence[float]]) -> tuple[bool, ...]:
-    """Which rows no other row dominates; the smaller a measure, the better.
+def find_front(measures: Sequence[Sequence[float]]) -> tuple[bool, ...]:
+    """Return which rows no other row dominates.
 
-    >>> front([(1, 2), (2, 1), (2, 2), (1, 2)])
+    Smaller measures are better.
+
+    >>> find_front([(1, 2), (2, 1), (2, 2), (1, 2)])
     (True, True, False, True)
     """
     table: NDArray[np.float64] = np.array(measures, np.float64)

@@ -1,4 +1,4 @@
-"""What another release would do with the same members and the same traffic: every profile beside the one there is."""
+"""Compare every profile with the present one: what another release would do with the same members and traffic."""
 
 from __future__ import annotations
 
@@ -18,25 +18,28 @@ from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind
-from subreplay.simulation.pulsar.dispatcher_choice import dispatcher_of
-from subreplay.whatif.planning.loads import Loads
-from subreplay.whatif.scenario import plan
+from subreplay.simulation.pulsar.dispatcher_choice import choose_dispatcher
+from subreplay.whatif.planning.loads import WorkLoads
+from subreplay.whatif.scenario import build_plan
 
 _WAITS: Mapping[DispatcherKind, str] = {
-    DispatcherKind.SINGLE_ACTIVE: "nothing waits: the active consumer has the whole partition",
-    DispatcherKind.SHARED: "nothing waits: any consumer may have any message",
-    DispatcherKind.KEY_SHARED_JOINED: "a newcomer waits until all that was read before it joined is acknowledged",
-    DispatcherKind.KEY_SHARED_DRAINING: "a hash waits until its former consumer has acknowledged what it has of it",
+    DispatcherKind.SINGLE_ACTIVE: "nothing waits: the active consumer receives the whole partition",
+    DispatcherKind.SHARED: "nothing waits: any consumer may receive any message",
+    DispatcherKind.KEY_SHARED_JOINED: "a new consumer waits until everything read before it joined is acknowledged",
+    DispatcherKind.KEY_SHARED_DRAINING: (
+        "a hash waits until its previous consumer has acknowledged its messages of that hash"
+    ),
 }
 
 
 @dataclass(frozen=True)
 class ProfileRow:
-    """A profile beside the present one, at the end of the members' story.
+    """A profile compared with the present one, after all recorded events of the members.
 
-    ``refused`` says why the profile does not have the policy or its options; nothing else is known then. ``keys`` of
-    all ``of`` keys, with the part ``traffic`` of the work, have another owner than now. ``rejected`` joins are refused
-    by the broker. ``busiest`` is the part of the traffic that one consumer has. ``waits`` says who waits for whom.
+    ``refused`` says why the profile does not support the policy or its options; nothing else is known then. ``keys`` of
+    all ``of`` keys, with the part ``traffic`` of the work, have another owner than now. ``rejected`` joins are rejected
+    by the broker. ``busiest`` is the part of the traffic that one consumer receives. ``waits`` says what waits for
+    what.
     """
 
     profile: str
@@ -50,7 +53,7 @@ class ProfileRow:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _ProfileOwners:
     owners: Ints
     rejected: int
     waits: str
@@ -61,65 +64,67 @@ def compare_profiles(
     options: Mapping[str, Any],
     now: str,
     events: Mapping[Scope, tuple[MembershipEvent, ...]],
-    loads: Loads,
+    loads: WorkLoads,
     things: Callable[[Policy], tuple[Ints, NDArray[np.uint32]]],
     profiles: Iterable[str] = tuple(KEYLESS),
 ) -> tuple[ProfileRow, ...]:
-    """Every profile of the policy's system, the present one first.
+    """Evaluate every profile of the policy's system, the present one first.
 
-    ``loads`` are of pairs of a dispatcher and a key: ``things`` says of each the position of its scope in ``events``
-    and its hash under a policy. ``events`` are in order.
+    ``loads`` are of pairs of a dispatcher and a key. ``things`` returns for each pair the position of its scope in
+    ``events``, and its hash under a policy. ``events`` are in order.
     """
     system = now.split("-")[0]
     others = [profile for profile in profiles if profile != now and profile.split("-")[0] in (system, "documented")]
     rows: list[ProfileRow] = []
-    before: _Told | None = None
+    before: _ProfileOwners | None = None
     total = max(float(loads.by_thing.sum()), 1.0)
     used = loads.by_thing > 0
     for profile in (now, *others):
         try:
-            told = _told(make_policy(name, profile, **options), events, things)
+            current = _compute_owners(make_policy(name, profile, **options), events, things)
         except ConfigError as error:
-            if profile.split("-")[0] == system:  # the documents say nothing of many policies
+            if profile.split("-")[0] == system:  # the documents do not describe many policies
                 rows.append(ProfileRow(profile, str(error)))
             continue
-        before = before or told
-        moved = (told.owners != before.owners) & used
-        parts = np.bincount(told.owners[told.owners >= 0], loads.by_thing[told.owners >= 0], 1)
+        before = before or current
+        moved = (current.owners != before.owners) & used
+        parts = np.bincount(current.owners[current.owners >= 0], loads.by_thing[current.owners >= 0], 1)
         rows.append(
             ProfileRow(profile, None, int(moved.sum()), int(used.sum()), float(loads.by_thing[moved].sum() / total),
-                       float(parts.max() / total), told.rejected, told.waits)
+                       float(parts.max() / total), current.rejected, current.waits)
         )  # fmt: skip
     return tuple(rows)
 
 
-def _told(
+def _compute_owners(
     policy: Policy,
     events: Mapping[Scope, tuple[MembershipEvent, ...]],
     things: Callable[[Policy], tuple[Ints, NDArray[np.uint32]]],
-) -> _Told:
-    folded = plan("upgrade", policy, events).timelines
+) -> _ProfileOwners:
+    timelines = build_plan("upgrade", policy, events).timelines
     scope, hashes = things(policy)
     slots = policy.compute_slots(hashes)
     owners = np.full(len(scope), NOBODY, np.int64)
-    names = sorted({consumer.label for timeline in folded.values() for consumer in timeline.consumers})
-    for number, timeline in enumerate(folded[one] for one in events):
-        mine = scope == number
-        owners[mine] = _owners(policy, timeline, slots[mine], hashes[mine], names)
-    refused = [epoch for timeline in folded.values() for epoch in timeline.epochs if epoch.rejected]
-    waits = "" if policy.serving == "polled" else _waits(policy)
-    return _Told(owners, len(refused), waits)
+    names = sorted({consumer.label for timeline in timelines.values() for consumer in timeline.consumers})
+    for number, timeline in enumerate(timelines[one] for one in events):
+        in_scope = scope == number
+        owners[in_scope] = _find_owners_by_name(policy, timeline, slots[in_scope], hashes[in_scope], names)
+    rejections = [epoch for timeline in timelines.values() for epoch in timeline.epochs if epoch.rejected]
+    waits = "" if policy.serving == "polled" else _describe_waits(policy)
+    return _ProfileOwners(owners, len(rejections), waits)
 
 
-def _owners(policy: Policy, timeline: Timeline, slots: Ints, hashes: NDArray[np.uint32], names: list[str]) -> Ints:
-    """Owners by name when the story ends; joins are numbered alike under all profiles, but names are what lasts."""
+def _find_owners_by_name(
+    policy: Policy, timeline: Timeline, slots: Ints, hashes: NDArray[np.uint32], names: list[str]
+) -> Ints:
+    """Return the final owners as indexes in ``names``: joins may be numbered differently, names are comparable."""
     last = np.full(len(slots), len(timeline.epochs) - 1, np.int32)
-    found = timeline.find_owners(slots, hashes, last)
+    joins = timeline.find_owners(slots, hashes, last)
     number = np.array([*(names.index(consumer.label) for consumer in timeline.consumers), NOBODY], np.int64)
-    return number[found]
+    return number[joins]
 
 
-def _waits(policy: Policy) -> str:
+def _describe_waits(policy: Policy) -> str:
     if policy.serving == "key shared sticky" or policy.serving == "key failover":
-        return "nothing waits for a former consumer"
-    return _WAITS[dispatcher_of(policy)]
+        return "nothing waits for a previous consumer"
+    return _WAITS[choose_dispatcher(policy)]

@@ -1,4 +1,4 @@
-"""How fragile a plan is: on days it was not made from, under more or less traffic, and with one consumer lost."""
+"""Measure how robust a plan is: on other days, under more or less traffic, and without one consumer."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import numpy as np
 from subreplay.rows.model.columns import DAY, Ints
 from subreplay.whatif.planning.consumer_count import Limit
 from subreplay.whatif.planning.growing_membership import Membership
-from subreplay.whatif.planning.loads import Loads
+from subreplay.whatif.planning.loads import WorkLoads
 
 
 @dataclass(frozen=True)
-class OtherDay:
-    """A day that a plan was judged on but not made from: what it achieves there, what a plan made from that day alone
-    would, and that made from all days."""
+class DayCheck:
+    """A day that a plan was evaluated on but not made from.
+
+    ``achieved`` is the value of the plan on that day, ``own`` that of a plan made from the day alone, and ``of_all``
+    that of the plan made from all days.
+    """
 
     day: int  # ns, its midnight in UTC
     achieved: float
@@ -26,77 +29,88 @@ class OtherDay:
 
     @property
     def regret(self) -> float:
-        """How much worse than a plan that knew the day."""
+        """How much worse the plan is than a plan made from that day, as a part."""
         return self.achieved / self.own - 1 if self.own else 0.0
 
 
 MOST_DAYS = 28
-"""Of more days so many are left out one after another, evenly spread; fewer where there is much to look at."""
+"""At most this number of days is left out one by one, evenly spread; fewer for large loads."""
 _MOST_CELLS = 1 << 28
 
 
 def leave_one_out(
     loads: Ints, starts: Ints, make: Callable[[Ints], Ints], judge: Callable[[Ints, Ints], float]
-) -> tuple[OtherDay, ...]:
-    """Judge on each day a plan that was made from all the others; none where there is only one day.
+) -> tuple[DayCheck, ...]:
+    """Evaluate on each day a plan made from all other days.
 
-    ``loads`` are by thing and window, the windows begin at ``starts`` (ns).
+    Return nothing if there is only one day.
+
+    ``loads`` are by thing and window; the windows begin at ``starts`` (ns).
     """
     days = starts // DAY * DAY
-    every = np.unique(days)
-    if len(every) < 2:
+    all_days = np.unique(days)
+    if len(all_days) < 2:
         return ()
-    many = min(len(every), MOST_DAYS, max(2, _MOST_CELLS // loads.size))
-    chosen = every[np.unique(np.linspace(0, len(every) - 1, many).astype(np.int64))]
-    whole = make(loads)
-    found = []
-    for day in chosen.tolist():
-        mine, others = (np.ascontiguousarray(loads[:, part]) for part in (days == day, days != day))
-        found.append(OtherDay(day, judge(mine, make(others)), judge(mine, make(mine)), judge(mine, whole)))
-    return tuple(found)
+    many = min(len(all_days), MOST_DAYS, max(2, _MOST_CELLS // loads.size))
+    sampled_days = all_days[np.unique(np.linspace(0, len(all_days) - 1, many).astype(np.int64))]
+    plan_of_all = make(loads)
+    results = []
+    for day in sampled_days.tolist():
+        this_day, others = (np.ascontiguousarray(loads[:, part]) for part in (days == day, days != day))
+        results.append(
+            DayCheck(day, judge(this_day, make(others)), judge(this_day, make(this_day)), judge(this_day, plan_of_all))
+        )
+    return tuple(results)
 
 
 @dataclass(frozen=True)
-class OtherTraffic:
-    """So many times the traffic, and what is measured then with the planned consumers."""
+class TrafficChange:
+    """A multiple of the traffic, and the measured value of the planned consumers under it."""
 
     times: float
     measured: float
     kept: bool
 
 
-def under_traffic(scaled: Callable[[float], Limit], owners: Ints | None, consumers: int, parts: Sequence[float]) -> (
-    tuple[OtherTraffic, ...]
-):  # fmt: skip
-    """A limit under ``parts`` more or less work, 0.2 and -0.2 say; ``scaled`` makes the limit of so many times the
-    work."""
-    found = []
+def measure_under_traffic(
+    scaled: Callable[[float], Limit], owners: Ints | None, consumers: int, parts: Sequence[float]
+) -> tuple[TrafficChange, ...]:
+    """Measure a limit under more or less work; ``parts`` are for example 0.2 and -0.2.
+
+    ``scaled`` returns the limit for a multiple of the work.
+    """
+    results = []
     for part in parts:
         limit = scaled(1 + part)
-        measured = limit.measured(owners, consumers)
-        found.append(OtherTraffic(1 + part, measured, measured <= limit.most))
-    return tuple(found)
+        measured = limit.measure(owners, consumers)
+        results.append(TrafficChange(1 + part, measured, measured <= limit.most))
+    return tuple(results)
 
 
 @dataclass(frozen=True)
-class OneLost:
-    """The consumer whose loss is worst, and what is measured without it."""
+class ConsumerLoss:
+    """The consumer whose loss is worst, and the measured value without it."""
 
     consumer: int
     measured: float
     kept: bool
 
 
-def one_lost(limit: Limit, loads: Loads, members: Membership, consumers: int, at_most: int = 20) -> OneLost | None:
-    """Lose one of ``consumers`` after another, each from the full set, which ``members`` are; of more than ``at_most``
-    those with the most work. None where there is only one."""
+def find_worst_loss(
+    limit: Limit, loads: WorkLoads, members: Membership, consumers: int, at_most: int = 20
+) -> ConsumerLoss | None:
+    """Remove each of ``consumers`` in turn from the full membership ``members``, and return the worst result.
+
+    If there are more than ``at_most`` consumers, only the busiest are tried. Returns None if there is only one
+    consumer.
+    """
     if consumers < 2:
         return None
-    work = loads.of_owners(members.owners(), consumers).sum(axis=1)
-    found = []
+    work = loads.sum_by_owner(members.find_owners(), consumers).sum(axis=1)
+    results = []
     for number in sorted(np.argsort(-work, kind="stable")[:at_most].tolist()):
         without = deepcopy(members)
-        without.change((number,), ())
-        measured = limit.measured(without.owners(), consumers)
-        found.append(OneLost(number, measured, measured <= limit.most))
-    return max(found, key=lambda lost: lost.measured)
+        without.change_members((number,), ())
+        measured = limit.measure(without.find_owners(), consumers)
+        results.append(ConsumerLoss(number, measured, measured <= limit.most))
+    return max(results, key=lambda lost: lost.measured)

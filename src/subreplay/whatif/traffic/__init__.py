@@ -1,9 +1,11 @@
-"""Traffic as a what-if needs it: compact, exact, without a key in the clear.
+"""Traffic as a what-if needs it: compact, exact, without readable keys.
 
-``profile`` says what is kept: the messages in runs of one key, as arrays. ``measuring`` makes it of messages,
-``storage`` is its form on disk. A plan is evaluated over it: ``ownership`` lays out who owns what and from when on,
-``cells`` cuts runs into windows, ``evaluate`` passes once over all of it, ``evaluation`` is what it counted, and
-``moves`` tells what changed hands. ``recent_load`` is the traffic that a policy looks at which splits the busiest
-consumer's range; ``routing`` has the same traffic on another number of partitions, ``retention`` what would have been
-kept of it. Nothing here knows of engines, of files, or of scenarios: it is given a policy and its timelines.
+``traffic_profile`` defines the data: messages in runs of one key, as arrays. ``profile_builder`` builds it from
+messages, and ``profile_storage`` writes it to disk. ``plan_evaluator`` evaluates a plan over it in one pass.
+``ownership_arrays`` has the owners over time for it, and ``window_cells`` cuts runs into windows. ``evaluation_counts``
+has the resulting counts, and ``moved_messages`` reports what changed owners. ``recent_load`` measures the traffic for
+the policy that splits the busiest consumer's range. ``producer_rerouting`` moves the traffic to another number of
+partitions, and ``retention`` finds what would have been retained.
+
+This package knows no engines, files or scenarios: callers pass a policy and its timelines.
 """

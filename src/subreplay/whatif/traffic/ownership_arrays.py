@@ -1,8 +1,9 @@
-"""Who owns what and from when on, under one plan, as the flat arrays that an evaluation walks through.
+"""The owners over time under one plan, as the flat arrays that an evaluation reads.
 
-The slots of each dispatcher are cut into segments. Each segment has *states*, in order of time: who owned it from an
-instant on. A state is a list of consumers, of whom ``number % length`` picks one: nobody, one owner, the consumers that
-share a point of the ring (``number`` is then the hash), or all that take part in Shared's round robin (the entry).
+The slots of each dispatcher are cut into segments. Each segment has *states* in order of time: its owner from an
+instant on. A state is a list of consumers, of which ``number % length`` picks one. The list has no consumer, one owner,
+or several consumers. Several consumers share a point of the hash ring (``number`` is then the hash), or take part in
+Shared's round robin (``number`` is then the entry).
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from subreplay.semantics.timelines.timeline import Timeline
 
 @pass_by_reference
 class Ownership(NamedTuple):
-    """The segments of scope s are ``segments[s]`` up to ``segments[s + 1]``, and begin at slots ``cuts``; the states of
+    """Segments and states of all scopes.
+
+    The segments of scope s are ``segments[s]`` up to ``segments[s + 1]``, and begin at slots ``cuts``. The states of
     segment g are ``states[g]`` up to ``states[g + 1]``.
 
-    A state holds from ``since`` (ns) on. A message in it was moved by the change that began it, if it was published
-    before ``until``, when the next change of that dispatcher's members came. The consumers of a state are ``length``
-    elements of ``members`` from ``first`` on: numbers of names.
+    A state is valid from ``since`` (ns) on. The change that began it moved its messages published before ``until``,
+    when the next membership change of the dispatcher came. The consumers of a state are ``length`` elements of
+    ``members`` from ``first`` on, as numbers of names.
     """
 
     segments: Ints
@@ -40,51 +43,59 @@ class Ownership(NamedTuple):
     members: Ints
 
 
-class Owners(NamedTuple):
-    """An ownership, the names that its ``members`` are numbers of, in order, and when (ns) the epochs of each scope
-    began."""
+class PlanOwners(NamedTuple):
+    """An ownership, the names that its ``members`` number, and when (ns) the epochs of each scope began."""
 
     arrays: Ownership
     names: tuple[str, ...]
     starts: tuple[Ints, ...]
 
 
-def owners(policy: Policy, timelines: Mapping[Scope, Timeline], scopes: Sequence[Scope], first: int) -> Owners:
-    """The owners of ``scopes``. What changed at or before ``first`` (ns), when the first message came, moved nothing.
+def build_owners(
+    policy: Policy, timelines: Mapping[Scope, Timeline], scopes: Sequence[Scope], first: int
+) -> PlanOwners:
+    """Build the owners of ``scopes``.
 
-    Shared has no owners: entries go round the connected consumers of the best priority level in turn, which is what
-    ``getNextConsumer`` does as long as all of them have permits (row P-SH-1).
+    Changes at or before ``first`` (ns), when the first message came, moved nothing.
+
+    Shared has no owners: entries go round robin over the connected consumers of the best priority level.
+    ``getNextConsumer`` does this as long as all of them have permits (row P-SH-1).
     """
-    folded = [timelines[scope] for scope in scopes]
-    names = tuple(sorted({consumer.label for timeline in folded for consumer in timeline.consumers}))
+    scope_timelines = [timelines[scope] for scope in scopes]
+    names = tuple(sorted({consumer.label for timeline in scope_timelines for consumer in timeline.consumers}))
     number = {name: i for i, name in enumerate(names)}
-    starts = tuple(np.array([epoch.start.at for epoch in timeline.epochs], np.int64) for timeline in folded)
-    known: dict[int, _OfScope] = {}  # dispatchers that saw the same events have one index
-    for timeline, of_epochs in zip(folded, starts, strict=True):
+    starts = tuple(np.array([epoch.start.at for epoch in timeline.epochs], np.int64) for timeline in scope_timelines)
+    known: dict[int, _ScopeOwnership] = {}  # dispatchers with the same events share one index
+    for timeline, of_epochs in zip(scope_timelines, starts, strict=True):
         if id(timeline.index) not in known:
-            in_turn = policy.routing == "any"
-            known[id(timeline.index)] = _in_turn(timeline, of_epochs) if in_turn else _owned(timeline, of_epochs, first)
-    of_scope = [known[id(timeline.index)] for timeline in folded]
+            round_robin = policy.routing == "any"
+            known[id(timeline.index)] = (
+                _build_round_robin(timeline, of_epochs) if round_robin else _build_owned(timeline, of_epochs, first)
+            )
+    of_scope = [known[id(timeline.index)] for timeline in scope_timelines]
     members = [
-        np.array([number[timeline.consumers[i].label] for i in mine.members.tolist()], np.int64)
-        for timeline, mine in zip(folded, of_scope, strict=True)
+        np.array([number[timeline.consumers[i].label] for i in ownership.members.tolist()], np.int64)
+        for timeline, ownership in zip(scope_timelines, of_scope, strict=True)
     ]
-    offsets = np.cumsum([0, *(len(mine) for mine in members)])
+    offsets = np.cumsum([0, *(len(ownership) for ownership in members)])
     arrays = Ownership(
-        segments=np.cumsum([0, *(len(mine.cuts) for mine in of_scope)]),
-        cuts=_together([mine.cuts for mine in of_scope]),
-        states=np.append(0, np.cumsum(_together([mine.states for mine in of_scope]))),
-        since=_together([mine.since for mine in of_scope]),
-        until=_together([mine.until for mine in of_scope]),
-        first=_together([mine.first + offset for mine, offset in zip(of_scope, offsets, strict=False)]),
-        length=_together([mine.length for mine in of_scope]),
-        members=_together(members),
+        segments=np.cumsum([0, *(len(ownership.cuts) for ownership in of_scope)]),
+        cuts=_concatenate([ownership.cuts for ownership in of_scope]),
+        states=np.append(0, np.cumsum(_concatenate([ownership.states for ownership in of_scope]))),
+        since=_concatenate([ownership.since for ownership in of_scope]),
+        until=_concatenate([ownership.until for ownership in of_scope]),
+        first=_concatenate([ownership.first + offset for ownership, offset in zip(of_scope, offsets, strict=False)]),
+        length=_concatenate([ownership.length for ownership in of_scope]),
+        members=_concatenate(members),
     )
-    return Owners(arrays, names, starts)
+    return PlanOwners(arrays, names, starts)
 
 
-class _OfScope(NamedTuple):
-    """The same of one dispatcher; ``states`` are how many there are in each segment, ``members`` consumer indexes."""
+class _ScopeOwnership(NamedTuple):
+    """The ownership of one dispatcher.
+
+    ``states`` counts the states of each segment; ``members`` are consumer indexes.
+    """
 
     cuts: Ints
     states: Ints
@@ -95,7 +106,7 @@ class _OfScope(NamedTuple):
     members: Ints
 
 
-def _owned(timeline: Timeline, starts: Ints, first: int) -> _OfScope:
+def _build_owned(timeline: Timeline, starts: Ints, first: int) -> _ScopeOwnership:
     index = timeline.index
     segment, since = index.keys >> 32, starts[index.keys & 0xFFFF_FFFF]
     lasting = np.append((segment[1:] != segment[:-1]) | (since[1:] != since[:-1]), True)
@@ -103,28 +114,28 @@ def _owned(timeline: Timeline, starts: Ints, first: int) -> _OfScope:
     instants = np.append(np.unique(starts), NEVER)
     until = np.where(since <= first, since, instants[np.searchsorted(instants[:-1], since, "right")])
     sizes = np.array([len(group) for group in index.groups], np.int64)
-    grouped = len(timeline.consumers) + np.cumsum(sizes) - sizes  # the members of groups stand behind the consumers
+    grouped = len(timeline.consumers) + np.cumsum(sizes) - sizes  # the members of groups follow the consumers
     shared = np.flatnonzero(code < NOBODY)
     position, length = np.maximum(code, 0), (code != NOBODY).astype(np.int64)
     position[shared], length[shared] = grouped[-2 - code[shared]], sizes[-2 - code[shared]]
     members = np.array([*range(len(timeline.consumers)), *(i for group in index.groups for i in group)], np.int64)
-    return _OfScope(
+    return _ScopeOwnership(
         index.cuts, np.bincount(segment, minlength=len(index.cuts)), since, until, position, length, members
     )
 
 
-def _in_turn(timeline: Timeline, starts: Ints) -> _OfScope:
+def _build_round_robin(timeline: Timeline, starts: Ints) -> _ScopeOwnership:
     lasting = np.flatnonzero(np.append(starts[1:] != starts[:-1], True))
-    turns = []
+    members_by_epoch = []
     for epoch in lasting.tolist():
         connected = timeline.list_connected(epoch)
         best = min((consumer.priority for consumer in connected), default=0)
-        turns.append([consumer.index for consumer in connected if consumer.priority == best])
-    length = np.array([len(turn) for turn in turns], np.int64)
-    members = np.array([i for turn in turns for i in turn], np.int64)
+        members_by_epoch.append([consumer.index for consumer in connected if consumer.priority == best])
+    length = np.array([len(turn) for turn in members_by_epoch], np.int64)
+    members = np.array([i for turn in members_by_epoch for i in turn], np.int64)
     one, since = np.array([len(lasting)]), starts[lasting]
-    return _OfScope(np.array([UNKNOWN]), one, since, since, np.cumsum(length) - length, length, members)
+    return _ScopeOwnership(np.array([UNKNOWN]), one, since, since, np.cumsum(length) - length, length, members)
 
 
-def _together(parts: Sequence[Ints]) -> Ints:
+def _concatenate(parts: Sequence[Ints]) -> Ints:
     return np.ascontiguousarray(np.concatenate([np.zeros(0, np.int64), *parts]), np.int64)

@@ -1,7 +1,7 @@
-"""What a plan would have given to whom: one compiled pass over a traffic profile, exact.
+"""Count what each consumer would have received under a plan, in one compiled and exact pass over a traffic profile.
 
-No time passes in it: every consumer counts as always having permits, and a message belongs to the epoch in which it was
-published. Counts of profiles without a common key (``TrafficProfile.part``) may be added up.
+Time is not simulated: every consumer counts as always having permits, and a message belongs to the epoch in which it
+was published. Counts of profiles without a common key (``TrafficProfile.parts``) can be added.
 """
 
 from __future__ import annotations
@@ -24,19 +24,21 @@ from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.whatif.traffic.evaluation_counts import Evaluation, Extent
-from subreplay.whatif.traffic.moved_messages import MOVES, NOTED, moves_of
-from subreplay.whatif.traffic.ownership_arrays import Ownership, owners
+from subreplay.whatif.traffic.moved_messages import MOVES, PIECE_COLUMNS, build_moves
+from subreplay.whatif.traffic.ownership_arrays import Ownership, build_owners
 from subreplay.whatif.traffic.traffic_profile import NO_KEY, TrafficProfile
-from subreplay.whatif.traffic.window_cells import Cells, cells_of, cells_of_each_keyless
+from subreplay.whatif.traffic.window_cells import WindowCells, build_cells, build_keyless_cells
 
 _NEVER_SEEN = NO_KEY - 1
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluator:
-    """Evaluates plans over one profile; what plans have in common is computed once.
+class PlanEvaluator:
+    """Evaluates plans over one profile.
 
-    ``extent``: of all traffic, of which the profile may be a part. Raises ValueError where the profile has messages
+    What plans have in common is computed once.
+
+    ``extent`` covers all traffic, of which the profile may be a part. Raises ValueError if the profile has messages
     outside of it.
     """
 
@@ -49,73 +51,85 @@ class Evaluator:
             raise ValueError(f"messages from {first} to {last} are not within {self.extent}")
 
     def evaluate(self, policy: Policy, timelines: Mapping[Scope, Timeline], *, moves: bool = False) -> Evaluation:
-        """What the plan of ``policy`` and ``timelines`` (one for each scope) would have given to whom.
+        """Count what the plan of ``policy`` and ``timelines`` (one for each scope) would have delivered to each
+        consumer.
 
-        ``moves``: tell of every change what it moved, and how much came in its epoch: in rows of ``MOVES`` that have
-        neither ``before`` nor ``consumer`` stands the rest, of which no keys are counted. Otherwise ``moves`` tells of
-        what nobody got.
+        ``moves``: report what every change moved, and how much traffic its epoch had. In rows of ``MOVES`` without
+        ``before`` and ``consumer`` is the rest, of which no keys are counted. Otherwise only messages without an owner
+        are reported.
         """
         profile, windows = self.profile, self.extent.windows
-        found = owners(policy, timelines, profile.scopes, self.extent.first)
-        cells = self._cells(policy)
+        ownership = build_owners(policy, timelines, profile.scopes, self.extent.first)
+        cells = self._choose_cells(policy)
         slots = np.ascontiguousarray(policy.compute_slots(cells.hash.astype(np.uint32)), np.int64)
-        size = len(found.names) + 1
-        by_window, of_all = _tallies(len(windows) * size), _tallies(size)
-        whole, noted = np.zeros(3, np.int64), np.empty((len(NOTED), len(profile)), np.int64)  # few are written to
-        _add_up(
+        size = len(ownership.names) + 1
+        window_tallies, consumer_tallies = _create_tallies(len(windows) * size), _create_tallies(size)
+        total_counts, pieces = (
+            np.zeros(3, np.int64),
+            np.empty((len(PIECE_COLUMNS), len(profile)), np.int64),
+        )  # only a few rows are written
+        _count_runs(
             cells,
             slots,
-            _Rows(profile.at, profile.entry, profile.size),
-            found.arrays,
+            _MessageRows(profile.at, profile.entry, profile.size),
+            ownership.arrays,
             np.array([policy.routing == "any", moves]),
-            _Counts(by_window, of_all, whole),
-            noted,
+            _Counts(window_tallies, consumer_tallies, total_counts),
+            pieces,
         )
-        told = moves_of(profile, found, noted[:, : whole[2]], every=moves) if whole[2] or moves else MOVES.empty_table()
-        sums = np.ascontiguousarray(by_window.T[:_LAST].reshape(_LAST, len(windows), size))
-        return Evaluation(windows, found.names, sums, of_all.T[[_KEYS, _KEYS + _MOVED]], whole[:2], told)
+        moved_rows = (
+            build_moves(profile, ownership, pieces[:, : total_counts[2]], all_messages=moves)
+            if total_counts[2] or moves
+            else MOVES.empty_table()
+        )
+        sums = np.ascontiguousarray(window_tallies.T[:_LAST].reshape(_LAST, len(windows), size))
+        return Evaluation(
+            windows, ownership.names, sums, consumer_tallies.T[[_KEYS, _KEYS + _MOVED]], total_counts[:2], moved_rows
+        )
 
-    def keyless_alike(self, policy: Policy) -> int:
-        """How many messages without a key a broker of that profile takes for those of one key."""
+    def count_keyless_alike(self, policy: Policy) -> int:
+        """Count the messages without a key that a broker of this profile dispatches as one key."""
         if policy.routing != "slot" or KEYLESS[policy.profile].per_message:
             return 0
         runs = self.profile.runs
         return int((runs.end - runs.begin)[runs.sticky == NO_KEY].sum())
 
-    def _cells(self, policy: Policy) -> Cells:
-        """With the hash by which a broker of that profile dispatches each run."""
+    def _choose_cells(self, policy: Policy) -> WindowCells:
+        """Return the cells with the hash by which a broker of this profile dispatches each run."""
         rule = KEYLESS[policy.profile]
         if policy.routing == "slot" and rule.per_message and len(self.profile.spread):
-            return self._each_keyless
+            return self._keyless_cells
         keyless = self.profile.runs.sticky == NO_KEY
-        return self._of_runs._replace(hash=np.where(keyless, murmur3_32(rule.constant), self._of_runs.hash))
+        return self._run_cells._replace(hash=np.where(keyless, murmur3_32(rule.constant), self._run_cells.hash))
 
     @cached_property
-    def _of_runs(self) -> Cells:
-        return cells_of(self.profile, self.extent)
+    def _run_cells(self) -> WindowCells:
+        return build_cells(self.profile, self.extent)
 
     @cached_property
-    def _each_keyless(self) -> Cells:
-        return cells_of_each_keyless(self.profile, self.extent)
+    def _keyless_cells(self) -> WindowCells:
+        return build_keyless_cells(self.profile, self.extent)
 
 
 @pass_by_reference
-class _Rows(NamedTuple):
+class _MessageRows(NamedTuple):
     at: Ints
     entry: Ints
     size: Ints
 
 
 _MESSAGES, _BYTES, _KEYS, _MOVED, _LAST = 0, 1, 2, 2, 5
-"""Columns of a tally: the counts of what was got, two further on those of what was moved (messages are 3, keys 4), and
-from ``_LAST`` on the key that was counted last, and the one that was counted last as moved.
+"""Columns of a tally.
 
-Runs of one key stand together, so a key is new where it is not the last one. What is counted together lies together:
-a row is as long as a line of the processor's cache.
+First come the counts of received messages, bytes and keys; moved messages are column 3 and moved keys column 4. From
+``_LAST`` on come the key that was counted last, and the key that was counted last as moved.
+
+Runs of one key stand together, so a key is new if it differs from the last one. A row is as long as a cache line of the
+processor.
 """
 
 
-def _tallies(rows: int) -> Ints:
+def _create_tallies(rows: int) -> Ints:
     tallies = np.zeros((rows, 8), np.int64)
     tallies[:, _LAST:] = _NEVER_SEEN
     return tallies
@@ -123,29 +137,38 @@ def _tallies(rows: int) -> Ints:
 
 @pass_by_reference
 class _Counts(NamedTuple):
-    """Tallies by window and consumer, and by consumer; ``whole``: keys and keys moved of all, and how many pieces of
-    runs were noted."""
+    """Tallies by window and consumer, and by consumer, and the counts over everything.
 
-    by_window: Ints
-    of_all: Ints
-    whole: Ints
+    The last array has the keys, the moved keys, and the number of recorded pieces of runs.
+    """
+
+    window_tallies: Ints
+    consumer_tallies: Ints
+    total_counts: Ints
 
 
 @operation
-def _add_up(
-    cells: Cells, slots: Ints, rows: _Rows, owned: Ownership, told: NDArray[np.bool_], counts: _Counts, noted: Ints
-) -> None:  # fmt: skip  # pragma: no cover - compiled
-    """One pass over all runs: for each state that the run's owner is in, all cells that end in it, and then the part
-    of a cell that is cut by the change after it. Pieces of runs of which it is to be told are ``noted``.
+def _count_runs(
+    cells: WindowCells,
+    slots: Ints,
+    rows: _MessageRows,
+    owned: Ownership,
+    flags: NDArray[np.bool_],
+    counts: _Counts,
+    pieces: Ints,
+) -> None:  # pragma: no cover - compiled
+    """Pass over all runs once: for each state of the run's owner, count all cells that end in it.
+
+    A cell that a membership change cuts is counted in parts. Pieces of runs to be reported are written to ``pieces``.
     """
-    by_entry, every = told[0], told[1]
-    size = counts.of_all.shape[0]
-    nobody = size - 1
+    by_entry, reports_all = flags[0], flags[1]
+    size = counts.consumer_tallies.shape[0]
+    no_owner = size - 1
     last_key = last_moved = np.int64(_NEVER_SEEN)
     for run in range(len(cells.key)):
         key, scope, number = cells.key[run], cells.scope[run], cells.hash[run] & MASK_31
         if key != last_key:
-            counts.whole[0] += 1
+            counts.total_counts[0] += 1
             last_key = key
         segment = count_up_to(owned.cuts, slots[run], owned.segments[scope], owned.segments[scope + 1]) - 1
         first_state, past = owned.states[segment], owned.states[segment + 1]
@@ -156,47 +179,47 @@ def _add_up(
             if state + 1 < past and owned.since[state + 1] <= now:
                 state = count_up_to(owned.since, now, state + 1, past) - 1
             bound = owned.since[state + 1] if state + 1 < past else NEVER
-            length, before, in_turn = owned.length[state], nobody, False
-            consumer = _picked(owned, state, number, nobody)
+            length, before, round_robin = owned.length[state], no_owner, False
+            consumer = _pick_consumer(owned, state, number, no_owner)
             if by_entry:
-                in_turn = length > 1
-            if not in_turn and owned.until[state] > owned.since[state] and now < owned.until[state]:
+                round_robin = length > 1
+            if not round_robin and owned.until[state] > owned.since[state] and now < owned.until[state]:
                 bound = min(bound, owned.until[state])
-                before = _picked(owned, state - 1, number, nobody) if state > first_state else nobody
-            moved = before not in (nobody, consumer)
-            noting = consumer == nobody or (moved and every)
+                before = _pick_consumer(owned, state - 1, number, no_owner) if state > first_state else no_owner
+            moved = before not in (no_owner, consumer)
+            reports_piece = consumer == no_owner or (moved and reports_all)
             if moved and key != last_moved:
                 last_moved = key
-                counts.whole[1] += 1
+                counts.total_counts[1] += 1
             start = at
             while cell < past_cell and cells.last[cell] < bound:
                 row, end = cells.window[cell] * size, cells.end[cell]
-                if in_turn:
-                    _deal(counts, row, key, rows, at, end, owned, owned.first[state], length)
+                if round_robin:
+                    _count_round_robin(counts, row, key, rows, at, end, owned, owned.first[state], length)
                 else:
-                    many = cells.size[cell] if at == cells.begin[cell] else _bytes(rows, at, end)
-                    _count(counts, row, consumer, key, end - at, many, moved)
+                    many = cells.size[cell] if at == cells.begin[cell] else _sum_bytes(rows, at, end)
+                    _count_messages(counts, row, consumer, key, end - at, many, moved)
                 cell += 1
                 at = end
             if cell < past_cell and rows.at[at] < bound:
                 row, end = cells.window[cell] * size, at + 1
-                while rows.at[end] < bound:  # the last one of the cell is not
+                while rows.at[end] < bound:  # the last message of the cell ends the loop
                     end += 1
-                if in_turn:
-                    _deal(counts, row, key, rows, at, end, owned, owned.first[state], length)
+                if round_robin:
+                    _count_round_robin(counts, row, key, rows, at, end, owned, owned.first[state], length)
                 else:
-                    _count(counts, row, consumer, key, end - at, _bytes(rows, at, end), moved)
+                    _count_messages(counts, row, consumer, key, end - at, _sum_bytes(rows, at, end), moved)
                 at = end
-            if noting and at > start:
-                piece = counts.whole[2]
-                noted[0, piece], noted[1, piece], noted[2, piece], noted[3, piece] = start, at, scope, key
-                noted[4, piece], noted[5, piece] = before, consumer
-                counts.whole[2] += 1
+            if reports_piece and at > start:
+                piece = counts.total_counts[2]
+                pieces[0, piece], pieces[1, piece], pieces[2, piece], pieces[3, piece] = start, at, scope, key
+                pieces[4, piece], pieces[5, piece] = before, consumer
+                counts.total_counts[2] += 1
 
 
 @hot
-def _bytes(rows: _Rows, begin: int, end: int) -> Any:  # pragma: no cover - compiled
-    """How large some messages are together."""
+def _sum_bytes(rows: _MessageRows, begin: int, end: int) -> Any:  # pragma: no cover - compiled
+    """Return the total size of some messages."""
     total = np.int64(0)
     for i in range(begin, end):
         total += rows.size[i]
@@ -204,59 +227,68 @@ def _bytes(rows: _Rows, begin: int, end: int) -> Any:  # pragma: no cover - comp
 
 
 @hot
-def _deal(
-    counts: _Counts, row: int, key: int, rows: _Rows, begin: int, end: int, owned: Ownership, first: int, length: int
-) -> None:  # fmt: skip  # pragma: no cover - compiled
-    """Messages of a key whose entries go round so many consumers: without a branch, which nobody could foretell."""
+def _count_round_robin(
+    counts: _Counts,
+    row: int,
+    key: int,
+    rows: _MessageRows,
+    begin: int,
+    end: int,
+    owned: Ownership,
+    first: int,
+    length: int,
+) -> None:  # pragma: no cover - compiled
+    """Count messages of a key whose entries are partitioned round robin over consumers, without a branch in the
+    loop."""
     for i in range(begin, end):
-        consumer = owned.members[first + _remainder(rows.entry[i], length)]
-        tally, whole = counts.by_window[row + consumer], counts.of_all[consumer]
+        consumer = owned.members[first + _find_remainder(rows.entry[i], length)]
+        tally, total_counts = counts.window_tallies[row + consumer], counts.consumer_tallies[consumer]
         tally[_MESSAGES] += 1
         tally[_BYTES] += rows.size[i]
         tally[_KEYS] += np.int64(tally[_LAST] != key)
         tally[_LAST] = key
-        whole[_KEYS] += np.int64(whole[_LAST] != key)
-        whole[_LAST] = key
+        total_counts[_KEYS] += np.int64(total_counts[_LAST] != key)
+        total_counts[_LAST] = key
 
 
 @hot
-def _remainder(number: Any, by: Any) -> Any:  # pragma: no cover - compiled
-    """``number % by`` of numbers that are not negative; a division of 32 bits takes a fraction of the time."""
+def _find_remainder(number: Any, by: Any) -> Any:  # pragma: no cover - compiled
+    """Return ``number % by`` of non-negative numbers; a 32-bit division takes a fraction of the time."""
     if (number | by) >> 32 == 0:
         return np.int64(np.uint32(number) % np.uint32(by))
     return number % by
 
 
 @hot
-def _picked(owned: Ownership, state: int, number: int, nobody: int) -> int:  # pragma: no cover - compiled
-    """The consumer of a state that gets messages of a number."""
+def _pick_consumer(owned: Ownership, state: int, number: int, no_owner: int) -> int:  # pragma: no cover - compiled
+    """Return the consumer of a state that receives messages of a number."""
     length = owned.length[state]
     if length == 0:
-        return nobody
+        return no_owner
     return owned.members[owned.first[state] + (number % length if length > 1 else 0)]
 
 
 @hot
-def _count(
+def _count_messages(
     counts: _Counts, row: int, consumer: int, key: int, messages: Any, size: Any, moved: bool
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
-    """Count messages of a key that a consumer gets in the window of a row, and whether they were moved."""
-    tally = counts.by_window[row + consumer]
+    """Count messages of a key that a consumer receives in the window of a row, and whether they were moved."""
+    tally = counts.window_tallies[row + consumer]
     tally[_MESSAGES] += messages
     tally[_BYTES] += size
     if tally[_LAST] != key:
         tally[_LAST] = key
         tally[_KEYS] += 1
-        whole = counts.of_all[consumer]
-        if whole[_LAST] != key:
-            whole[_LAST] = key
-            whole[_KEYS] += 1
+        total_counts = counts.consumer_tallies[consumer]
+        if total_counts[_LAST] != key:
+            total_counts[_LAST] = key
+            total_counts[_KEYS] += 1
     if moved:
         tally[3] += messages
         if tally[_LAST + 1] != key:
             tally[_LAST + 1] = key
             tally[_KEYS + _MOVED] += 1
-            whole = counts.of_all[consumer]
-            if whole[_LAST + 1] != key:
-                whole[_LAST + 1] = key
-                whole[_KEYS + _MOVED] += 1
+            total_counts = counts.consumer_tallies[consumer]
+            if total_counts[_LAST + 1] != key:
+                total_counts[_LAST + 1] = key
+                total_counts[_KEYS + _MOVED] += 1

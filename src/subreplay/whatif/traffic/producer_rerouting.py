@@ -1,13 +1,13 @@
-"""The same traffic on another number of partitions, or sent by producers that choose partitions otherwise.
+"""Move the traffic to another number of partitions, or to producers that choose partitions differently.
 
-A keyed message follows its key by one of the schemes of ``hashing.producer_routing`` (documented rows L-ROUTE-1, 2
-and 4). One without a key goes to each partition in turn
-(``round robin``: ``RoundRobinPartition`` without batching, Kafka before 2.4), or stays with one until a batch's worth
-of bytes was sent there (``sticky``: ``BuiltInPartitioner``, Kafka from 3.3 on). Where a real producer draws by chance,
-a hash of its turn decides, so that the same traffic is always sent alike.
+A keyed message follows its key by one of the schemes of ``hashing.producer_routing`` (documented rows L-ROUTE-1, 2 and
+4). A message without a key goes to each partition in turn (``round robin``: ``RoundRobinPartition`` without batching,
+Kafka before 2.4). Or messages stay with one partition until it received a batch of bytes (``sticky``:
+``BuiltInPartitioner``, Kafka from 3.3 on). Where a real producer draws at random, a hash of the turn decides, so that
+the same traffic is always routed alike.
 
-Messages keep their times, sizes and entry numbers, and each is an entry by itself: how they would have been batched,
-nobody knows.
+Messages keep their times, sizes and entry numbers. Each is an entry of its own, because the batches of other producers
+are unknown.
 """
 
 from __future__ import annotations
@@ -28,104 +28,112 @@ from subreplay.whatif.traffic.traffic_profile import NO_KEY, Runs, TrafficProfil
 
 Keyless = Literal["round robin", "sticky"]
 STICKY_BYTES: Final = 16_384
-"""Kafka's ``batch.size``: so many bytes go to one partition before the next one is chosen."""
+"""Kafka's ``batch.size``: the bytes sent to one partition before the next one is chosen."""
 
 
 @dataclass(frozen=True)
-class ProducerRouting:
-    """How producers choose one of ``partitions`` partitions: by a ``scheme``; or, where ``parts`` say what the recorded
-    ones do, each message by the part that explains its recorded partition. ``doubt``: what the messages say against
-    the scheme."""
+class PartitionRouting:
+    """How producers choose one of ``partitions`` partitions: by a ``scheme``, or by ``parts``.
+
+    ``parts`` describe the recorded producers: each message follows the part that explains its recorded partition.
+    ``counter_evidence`` is evidence in the messages against the scheme.
+    """
 
     partitions: int
     scheme: str
     keyless: Keyless
     parts: tuple[Part, ...] = ()
-    doubt: str = ""
+    counter_evidence: str = ""
 
 
-def rerouted(profile: TrafficProfile, routing: ProducerRouting) -> TrafficProfile:
-    """The same messages where these producers would have put them. A topic has all its partitions, also empty ones."""
+def reroute(profile: TrafficProfile, routing: PartitionRouting) -> TrafficProfile:
+    """Return the messages in the partitions that these producers would have chosen. A topic has all its partitions."""
     topics = sorted({scope.topic for scope in profile.scopes})
     scopes = tuple(Scope(topic, partition) for topic in topics for partition in range(routing.partitions))
     base = np.array([topics.index(scope.topic) for scope in profile.scopes], np.int64) * routing.partitions
     runs = profile.runs
     keyed = runs.routed != NO_KEY
     partition = np.zeros(len(runs), np.int64)
-    partition[keyed] = numbers_of(profile, routing.scheme, routing.parts)[keyed] % routing.partitions
+    partition[keyed] = find_routing_numbers(profile, routing.scheme, routing.parts)[keyed] % routing.partitions
     scope = (base[runs.scope] + partition).astype(np.int32) if len(runs) else runs.scope
     moved = replace(profile, scopes=scopes, runs=replace(runs, sticky=runs.key, scope=scope))
-    return moved if keyed.all() else _in_turn(moved, profile, routing)
+    return moved if keyed.all() else _route_keyless(moved, profile, routing)
 
 
-def numbers_of(profile: TrafficProfile, scheme: str, parts: Sequence[Part] = ()) -> Ints:
-    """The number of each run whose remainder is the partition of its key (``ProducerRouting``); any without a key."""
+def find_routing_numbers(profile: TrafficProfile, scheme: str, parts: Sequence[Part] = ()) -> Ints:
+    """Return, for each run, the number whose remainder is the partition of its key; any number without a key."""
     runs = profile.runs
     if not parts:
-        return _numbers(profile, Way(scheme, bool(get_scheme(scheme).of_bytes) and _set_as_bytes(profile)))
-    now = recorded(profile)
-    found, open_ = _numbers(profile, parts[0].way), np.ones(len(runs), bool)
+        return _hash_routing_keys(profile, Way(scheme, bool(get_scheme(scheme).of_bytes) and _has_bytes_keys(profile)))
+    recorded_partitions = find_recorded_partitions(profile)
+    routing_numbers, unexplained = _hash_routing_keys(profile, parts[0].way), np.ones(len(runs), bool)
     for part in parts:
-        numbers = _numbers(profile, part.way)
-        fits = open_ & (numbers % part.partitions_at(profile.at[runs.begin]) == now)
-        found[fits], open_[fits] = numbers[fits], False
-    return found
+        numbers = _hash_routing_keys(profile, part.way)
+        fits = unexplained & (numbers % part.partitions_at(profile.at[runs.begin]) == recorded_partitions)
+        routing_numbers[fits], unexplained[fits] = numbers[fits], False
+    return routing_numbers
 
 
-def recorded(profile: TrafficProfile) -> Ints:
-    """The partition in which the messages of each run are."""
+def find_recorded_partitions(profile: TrafficProfile) -> Ints:
+    """Return the recorded partition of the messages of each run."""
     return np.array([scope.partition for scope in profile.scopes], np.int64)[profile.runs.scope]
 
 
-def _numbers(profile: TrafficProfile, way: Way) -> Ints:
+def _hash_routing_keys(profile: TrafficProfile, way: Way) -> Ints:
     hashes = to_non_negative(getattr(profile.keys, way.hash), get_scheme(way.scheme).sign)
-    return np.append(hashes, 0)[profile.runs.routed]  # the last is NO_KEY's
+    return np.append(hashes, 0)[profile.runs.routed]  # the last element is for NO_KEY
 
 
-def seen(profile: TrafficProfile) -> Sightings:
-    """Where the messages of each key are; a profile does not tell their producers, nor which keys are not ASCII."""
-    runs = profile.runs.at(profile.runs.routed != NO_KEY)
+def build_sightings(profile: TrafficProfile) -> Sightings:
+    """Return where the messages of each key are.
+
+    A profile does not contain their producers, nor which keys are not ASCII.
+    """
+    runs = profile.runs.select(profile.runs.routed != NO_KEY)
     identity = profile.keys.identity[runs.routed]
     keys = np.unique(identity)
-    every_key = len(keys) <= MOST_KEYS
-    if not every_key:
-        runs = runs.at(identity <= keys[MOST_KEYS - 1])
+    all_keys = len(keys) <= MOST_KEYS
+    if not all_keys:
+        runs = runs.select(identity <= keys[MOST_KEYS - 1])
     partition = np.array([scope.partition for scope in profile.scopes], np.int64)[runs.scope]
-    runs, partition = runs.at(partition >= 0), partition[partition >= 0]
+    runs, partition = runs.select(partition >= 0), partition[partition >= 0]
     hashes = {name: getattr(profile.keys, name)[runs.routed] for name in (*HASHES, *BYTE_KEY_HASHES)}
-    nobody = np.zeros(len(runs), np.int64)
+    no_producer = np.zeros(len(runs), np.int64)
     first, last = profile.at[runs.begin], profile.at[runs.end - 1]
     ascii_ = np.ones(len(runs), bool)
-    return Sightings(nobody, (None,), partition, runs.end - runs.begin, first, last, hashes, ascii_, every_key)
+    return Sightings(no_producer, (None,), partition, runs.end - runs.begin, first, last, hashes, ascii_, all_keys)
 
 
-def relocated(profile: TrafficProfile, routing: ProducerRouting) -> tuple[int, int]:
-    """How many keys would go to another partition than before, and how many messages these have."""
-    runs = profile.runs.at(profile.runs.routed != NO_KEY)
-    after = numbers_of(profile, routing.scheme, routing.parts) % routing.partitions
-    elsewhere = (recorded(profile) != after)[profile.runs.routed != NO_KEY]
+def count_relocated(profile: TrafficProfile, routing: PartitionRouting) -> tuple[int, int]:
+    """Count the keys that would go to another partition than before, and their messages."""
+    runs = profile.runs.select(profile.runs.routed != NO_KEY)
+    after = find_routing_numbers(profile, routing.scheme, routing.parts) % routing.partitions
+    elsewhere = (find_recorded_partitions(profile) != after)[profile.runs.routed != NO_KEY]
     return len(np.unique(runs.routed[elsewhere])), int((runs.end - runs.begin)[elsewhere].sum())
 
 
-def _set_as_bytes(profile: TrafficProfile) -> bool:
-    """Whether keys were set as bytes, whose base64 text is hashed: where that explains more messages' partitions."""
-    runs = profile.runs.at(profile.runs.routed != NO_KEY)
+def _has_bytes_keys(profile: TrafficProfile) -> bool:
+    """Return whether keys were set as bytes, so that their base64 text is hashed: the choice that explains more
+    messages."""
+    runs = profile.runs.select(profile.runs.routed != NO_KEY)
     before = np.array([scope.partition for scope in profile.scopes], np.int64)
     count, lengths = max(int(before.max(initial=0)) + 1, 1), runs.end - runs.begin
     explained = []
     for of_bytes in (False, True):
         fits = np.zeros(len(runs), bool)
-        for how in SCHEMES.values():
-            if how.of_bytes:
-                hashes = getattr(profile.keys, how.of_bytes if of_bytes else how.hash)
-                fits |= to_non_negative(hashes, how.sign)[runs.routed] % count == before[runs.scope]
+        for scheme in SCHEMES.values():
+            if scheme.of_bytes:
+                hashes = getattr(profile.keys, scheme.of_bytes if of_bytes else scheme.hash)
+                fits |= to_non_negative(hashes, scheme.sign)[runs.routed] % count == before[runs.scope]
         explained.append(int(lengths[fits].sum()))
     return explained[1] > explained[0]
 
 
-def _in_turn(moved: TrafficProfile, profile: TrafficProfile, routing: ProducerRouting) -> TrafficProfile:
-    """With the messages that no key sends somewhere dealt out to partitions, in the order in which each producer sent
-    them; their runs are cut by partition."""
+def _route_keyless(moved: TrafficProfile, profile: TrafficProfile, routing: PartitionRouting) -> TrafficProfile:
+    """Route messages without a key to partitions, in the order in which each producer sent them.
+
+    Their runs are cut by partition.
+    """
     runs = moved.runs
     keyless = runs.routed == NO_KEY
     run_of = profile.run_of
@@ -133,47 +141,47 @@ def _in_turn(moved: TrafficProfile, profile: TrafficProfile, routing: ProducerRo
     run = run_of[rows]
     sent = np.lexsort((profile.entry[rows], profile.runs.scope[run], profile.at[rows], runs.producer[run]))
     chosen = np.empty(len(rows), np.int64)
-    _deal(
+    _choose_keyless_partitions(
         runs.producer[run][sent], profile.size[rows][sent], routing.partitions,
         STICKY_BYTES if routing.keyless == "sticky" else 0, chosen,
     )  # fmt: skip
     partition = np.empty(len(rows), np.int64)
     partition[sent] = chosen
     number = run.astype(np.int64) * routing.partitions + partition
-    order = np.argsort(number, kind="stable")  # messages of a run stay in order of time
-    taken = rows[order]
+    order = np.argsort(number, kind="stable")  # messages of a run keep their order of time
+    message_rows = rows[order]
     cut = np.flatnonzero(np.append(True, np.diff(number[order]) != 0))
     lengths = np.diff(cut, append=len(rows))
-    whole = runs.at(~keyless)
-    parts = runs.at(run[order][cut].astype(np.int64))
-    begin = np.append(whole.begin, len(profile) + np.cumsum(lengths) - lengths)
-    end = np.append(whole.end, len(profile) + np.cumsum(lengths))
-    scope = np.append(whole.scope, parts.scope + partition[order][cut].astype(np.int32))
-    together = Runs(
+    keyed_runs = runs.select(~keyless)
+    parts = runs.select(run[order][cut].astype(np.int64))
+    begin = np.append(keyed_runs.begin, len(profile) + np.cumsum(lengths) - lengths)
+    end = np.append(keyed_runs.end, len(profile) + np.cumsum(lengths))
+    scope = np.append(keyed_runs.scope, parts.scope + partition[order][cut].astype(np.int32))
+    all_runs = Runs(
         begin,
         end,
-        np.append(whole.key, parts.key),
-        np.append(whole.sticky, parts.sticky),
-        np.append(whole.routed, parts.routed),
+        np.append(keyed_runs.key, parts.key),
+        np.append(keyed_runs.sticky, parts.sticky),
+        np.append(keyed_runs.routed, parts.routed),
         scope,
-        np.append(whole.producer, parts.producer),
+        np.append(keyed_runs.producer, parts.producer),
     )
-    sent_on = replace(
+    rerouted = replace(
         moved,
-        at=np.append(profile.at, profile.at[taken]),
-        entry=np.append(profile.entry, profile.entry[taken]),
-        size=np.append(profile.size, profile.size[taken]),
-        spread=np.append(profile.spread, profile.spread[taken]) if len(profile.spread) else profile.spread,
+        at=np.append(profile.at, profile.at[message_rows]),
+        entry=np.append(profile.entry, profile.entry[message_rows]),
+        size=np.append(profile.size, profile.size[message_rows]),
+        spread=np.append(profile.spread, profile.spread[message_rows]) if len(profile.spread) else profile.spread,
     )
-    return sent_on.taken(together.at(np.argsort(together.key, kind="stable")))
+    return rerouted.select_runs(all_runs.select(np.argsort(all_runs.key, kind="stable")))
 
 
 @operation
-def _deal(
+def _choose_keyless_partitions(
     producer: NDArray[np.int32], size: Ints, partitions: int, sticky: int, chosen: Ints
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
-    """The partition of each message of each producer: the next one, or, where ``sticky``, another one by a hash once
-    so many bytes were sent to one."""
+    """Choose the partition of each message: the next one, or with ``sticky`` another one by a hash after so many
+    bytes."""
     turn, sent = 0, 0
     for i in range(len(producer)):
         if i == 0 or producer[i] != producer[i - 1]:
@@ -181,12 +189,14 @@ def _deal(
         elif sticky == 0 or sent >= sticky:
             turn, sent = turn + 1, 0
         sent += size[i]
-        chosen[i] = turn % partitions if sticky == 0 else _mixed(np.int64(producer[i]) * 1_000_003 + turn) % partitions
+        chosen[i] = (
+            turn % partitions if sticky == 0 else _mix_bits(np.int64(producer[i]) * 1_000_003 + turn) % partitions
+        )
 
 
 @operation
-def _mixed(number: Any) -> Any:  # pragma: no cover - compiled
-    """A number in place of one drawn by chance (the finish of Murmur3, of 32 bits)."""
+def _mix_bits(number: Any) -> Any:  # pragma: no cover - compiled
+    """Return a pseudo-random number from a number (the finaliser of Murmur3, 32 bits)."""
     mixed = number & 0xFFFFFFFF
     mixed = ((mixed ^ (mixed >> 16)) * 0x85EBCA6B) & 0xFFFFFFFF
     mixed = ((mixed ^ (mixed >> 13)) * 0xC2B2AE35) & 0xFFFFFFFF

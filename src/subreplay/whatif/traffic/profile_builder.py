@@ -1,4 +1,4 @@
-"""From messages to their traffic profile: pure functions over Arrow columns, each distinct key hashed once."""
+"""Build traffic profiles from messages: pure functions over Arrow columns that hash each distinct key once."""
 
 from __future__ import annotations
 
@@ -20,55 +20,61 @@ from subreplay.rows.model.entry_keys import outer_keys, outer_sticky_keys, own_k
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.tables import LOG
 from subreplay.rows.model.words import KeyWords
-from subreplay.whatif.traffic.traffic_profile import NO_KEY, WORD_BITS, Hashes, Indexes, Keys, Runs, TrafficProfile
+from subreplay.whatif.traffic.traffic_profile import NO_KEY, WORD_BITS, Hashes, Indexes, KeyHashes, Runs, TrafficProfile
 
 COLUMNS: Final = ("topic", "partition", "entry", "batch_index", "at", "key", "ordering_key", "batch_key",
                   "batch_ordering_key", "producer", "sequence_id", "size")  # fmt: skip
-"""The columns of ``LOG`` that a profile is made of."""
-OF_TOPIC: Final = COLUMNS[1:]
-"""Those of messages of one topic that is known."""
+"""The columns of ``LOG`` that a profile is built from."""
+COLUMNS_OF_TOPIC: Final = COLUMNS[1:]
+"""The columns of ``COLUMNS`` without the topic."""
 BLOCK: Final = 1 << 21
-"""Messages of a profile that is made at once; of large keys fewer."""
+"""The number of messages of a profile built at once; fewer if keys are large."""
 _SPREADING: Final = next(profile for profile, rule in KEYLESS.items() if rule.per_message)
 _NO_HASHES: Final[Hashes] = np.zeros(0, np.uint32)
 
 
 @dataclass(frozen=True)
-class Profiler:
-    """Makes profiles whose keys are told apart by digests of ``words``; picklable. ``topic`` is that of messages
-    without a column ``topic`` (None: all have it); other columns that they lack are null."""
+class ProfileBuilder:
+    """Builds profiles whose keys are distinguished by the pseudonyms of ``words``.
+
+    Instances are picklable.
+
+    ``topic`` is the topic of messages without a column ``topic`` (None: all have it). Other missing columns are null.
+    """
 
     words: KeyWords
     topic: str | None = ""
 
-    def profiles(self, batches: Iterable[pa.RecordBatch], rows: int = BLOCK) -> Iterator[TrafficProfile]:
-        """Messages (``COLUMNS``) in any order -> profiles of at most ``rows`` of them each, and of one UTC day each."""
-        for together in gathered(batches, rows):
-            days = ints(together, "at") // DAY
+    def build_profiles(self, batches: Iterable[pa.RecordBatch], rows: int = BLOCK) -> Iterator[TrafficProfile]:
+        """Yield profiles of messages (``COLUMNS``, in any order), each of one UTC day and at most ``rows`` messages."""
+        for batch_rows in gathered(batches, rows):
+            days = ints(batch_rows, "at") // DAY
             for day in np.unique(days):
-                yield self.profile(together.filter(pa.array(days == day)) if (days != day).any() else together)
+                yield self.build_profile(
+                    batch_rows.filter(pa.array(days == day)) if (days != day).any() else batch_rows
+                )
 
-    def profile(self, rows: pa.Table) -> TrafficProfile:
-        """The profile of one table of messages (``COLUMNS``)."""
+    def build_profile(self, rows: pa.Table) -> TrafficProfile:
+        """Return the profile of one table of messages (``COLUMNS``)."""
         if not rows.num_rows:
-            return TrafficProfile.empty(self.words.check)
+            return TrafficProfile.make_empty(self.words.check)
         for name in COLUMNS[1:]:
             if name not in rows.column_names:
                 rows = rows.append_column(name, pa.nulls(rows.num_rows, LOG.field(name).type))
-        key, sticky, routed, distinct = _coded(rows)
-        scopes, scope = _scopes(rows, self.topic)
-        producers, producer = _producers(rows, routed)
+        key, sticky, routed, distinct = _encode_keys(rows)
+        scopes, scope = _encode_scopes(rows, self.topic)
+        producers, producer = _encode_producers(rows, routed)
         at = ints(rows, "at")
-        number, runs = _numbered(len(distinct), key, sticky, routed, scope, producer)
-        order = _by_run(number, at, runs)
+        number, runs = _number_runs(len(distinct), key, sticky, routed, scope, producer)
+        order = _order_by_run(number, at, runs)
         number = number[order]
         begin = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
         first = order[begin]
-        spread = _spread(rows, sticky)
+        spread = _compute_spread(rows, sticky)
         return TrafficProfile(
             scopes,
             producers,
-            self._keys(distinct),
+            self._build_keys(distinct),
             Runs(begin, np.append(begin[1:], len(order)),
                  *(codes[first] for codes in (key, sticky, routed, scope, producer))),
             at[order],
@@ -78,30 +84,30 @@ class Profiler:
             self.words.check,
         )  # fmt: skip
 
-    def _keys(self, distinct: pa.Array) -> Keys:
-        keyed, told = self.words.numbers(distinct), np.uint64(64 - WORD_BITS)
+    def _build_keys(self, distinct: pa.Array) -> KeyHashes:
+        pseudonyms, shift = self.words.numbers(distinct), np.uint64(64 - WORD_BITS)
         rest = compute_key_identities(distinct).astype(np.uint64) & np.uint64((1 << 64 - WORD_BITS) - 1)
-        return Keys((keyed << told) | rest, **hash_keys(distinct))
+        return KeyHashes((pseudonyms << shift) | rest, **hash_keys(distinct))
 
 
-def _coded(rows: pa.Table) -> tuple[Indexes, Indexes, Indexes, pa.Array]:
-    """Own, sticky and routing key of each message as indexes in the distinct ones."""
+def _encode_keys(rows: pa.Table) -> tuple[Indexes, Indexes, Indexes, pa.Array]:
+    """Return own, sticky and routing key of each message as indexes in the distinct keys."""
     key = column(rows, "key")
     if rows["ordering_key"].null_count == rows.num_rows and not (ints(rows, "batch_index") >= 0).any():
         coded = key.dictionary_encode()
-        own = _indexes(coded)
-        return own, own, own, coded.dictionary  # all three are the same
+        own_keys_index = _to_indexes(coded)
+        return own_keys_index, own_keys_index, own_keys_index, coded.dictionary  # all three are equal
     columns = pa.chunked_array([own_keys(rows), pc.coalesce(*outer_keys(rows)), key])
     chunks = columns.dictionary_encode().unify_dictionaries().chunks
-    own, sticky, routed = (_indexes(chunk) for chunk in chunks)
-    return own, sticky, routed, chunks[0].dictionary
+    own_keys_index, sticky, routed = (_to_indexes(chunk) for chunk in chunks)
+    return own_keys_index, sticky, routed, chunks[0].dictionary
 
 
-def _indexes(coded: pa.DictionaryArray) -> Indexes:
+def _to_indexes(coded: pa.DictionaryArray) -> Indexes:
     return np.asarray(coded.indices.fill_null(NO_KEY), np.int32)
 
 
-def _scopes(rows: pa.Table, topic: str | None) -> tuple[tuple[Scope, ...], Indexes]:
+def _encode_scopes(rows: pa.Table, topic: str | None) -> tuple[tuple[Scope, ...], Indexes]:
     partitions = ints(rows, "partition")
     if "topic" in rows.column_names:
         topics = column(rows, "topic").dictionary_encode()
@@ -109,24 +115,26 @@ def _scopes(rows: pa.Table, topic: str | None) -> tuple[tuple[Scope, ...], Index
     else:
         number, names = np.zeros(len(partitions), np.int64), [topic or ""]
     low = int(partitions.min())
-    wide = int(partitions.max()) - low + 1
-    coded = pa.array(number * wide + partitions - low).dictionary_encode()
-    scopes = tuple(Scope(names[code // wide], code % wide + low) for code in coded.dictionary.to_pylist())
+    partition_range = int(partitions.max()) - low + 1
+    coded = pa.array(number * partition_range + partitions - low).dictionary_encode()
+    scopes = tuple(
+        Scope(names[code // partition_range], code % partition_range + low) for code in coded.dictionary.to_pylist()
+    )
     return scopes, np.asarray(coded.indices, np.int32)
 
 
-def _producers(rows: pa.Table, routed: Indexes) -> tuple[tuple[str, ...], Indexes]:
-    """The producers of messages whose partition no key chooses."""
+def _encode_producers(rows: pa.Table, routed: Indexes) -> tuple[tuple[str, ...], Indexes]:
+    """Return the producers of messages whose partition is not chosen by a key."""
     producer = np.full(len(routed), NO_KEY, np.int32)
     keyless = np.flatnonzero(routed == NO_KEY)
     if not len(keyless):
         return (), producer
     coded = column(rows, "producer").take(pa.array(keyless)).dictionary_encode()
-    producer[keyless] = _indexes(coded)
+    producer[keyless] = _to_indexes(coded)
     return tuple(coded.dictionary.to_pylist()), producer
 
 
-def _spread(rows: pa.Table, sticky: Indexes) -> Hashes:
+def _compute_spread(rows: pa.Table, sticky: Indexes) -> Hashes:
     keyless = np.flatnonzero(sticky == NO_KEY)
     if not len(keyless):
         return _NO_HASHES
@@ -135,36 +143,36 @@ def _spread(rows: pa.Table, sticky: Indexes) -> Hashes:
     return spread
 
 
-def _numbered(
+def _number_runs(
     distinct: int, key: Indexes, sticky: Indexes, routed: Indexes, scope: Indexes, producer: Indexes
 ) -> tuple[Ints, int]:
-    """The number of each message's run, which rises with its key, and how many there may be."""
-    number, there = (key + 1).astype(np.int64), distinct + 1
+    """Return the number of each message's run, which rises with its key, and an upper bound of the numbers."""
+    number, run_count = (key + 1).astype(np.int64), distinct + 1
     parts = [scope, producer] if sticky is key and routed is key else [sticky, routed, scope, producer]
     for part in parts:
         kinds = int(part.max()) + 2
         if kinds > 1 and (part[0] != part).any():
-            number, there = number * kinds + part + 1, there * kinds
-        if there > 1 << 40:  # few of them occur
-            found, number = np.unique(number, return_inverse=True)
-            there = len(found)
-    if there > max(4 * len(number), 1 << 16):
-        found, number = np.unique(number, return_inverse=True)
-        there = len(found)
-    return number, there
+            number, run_count = number * kinds + part + 1, run_count * kinds
+        if run_count > 1 << 40:  # only few of them occur
+            distinct_numbers, number = np.unique(number, return_inverse=True)
+            run_count = len(distinct_numbers)
+    if run_count > max(4 * len(number), 1 << 16):
+        distinct_numbers, number = np.unique(number, return_inverse=True)
+        run_count = len(distinct_numbers)
+    return number, run_count
 
 
-def _by_run(number: Ints, at: Ints, runs: int) -> Ints:
-    """The messages by run and time; those of one instant stay as they are."""
+def _order_by_run(number: Ints, at: Ints, runs: int) -> Ints:
+    """Return the order of messages by run and time. Messages of one instant keep their order."""
     order: Ints = np.arange(len(at)) if (at[1:] >= at[:-1]).all() else np.argsort(at, kind="stable")
     ordered = np.empty_like(order)
-    _counting_sort(number, order, np.zeros(runs + 1, np.int64), ordered)
+    _sort_by_counting(number, order, np.zeros(runs + 1, np.int64), ordered)
     return ordered
 
 
 @operation
-def _counting_sort(number: Ints, order: Ints, begin: Ints, ordered: Ints) -> None:  # pragma: no cover - compiled
-    """``order``, stably sorted by ``number``; ``begin`` are zeros, one more than there are numbers."""
+def _sort_by_counting(number: Ints, order: Ints, begin: Ints, ordered: Ints) -> None:  # pragma: no cover - compiled
+    """Sort ``order`` by ``number``, stably. ``begin`` has zeros, one more than there are numbers."""
     for i in range(len(number)):
         begin[number[i] + 1] += 1
     for i in range(1, len(begin)):

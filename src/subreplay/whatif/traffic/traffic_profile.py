@@ -1,6 +1,6 @@
-"""The traffic profile: what was published, as few arrays as a what-if needs, without a key in the clear.
+"""The traffic profile: what was published, as the few arrays that a what-if needs, without readable keys.
 
-Messages lie in *runs*: the messages of one key, one sticky key and one topic partition, in order of time. So whatever
+Messages are stored in *runs*: messages of one key, one sticky key and one topic partition, in order of time. What
 depends on keys is looked up once for a run, and a scenario is one pass over the arrays.
 """
 
@@ -22,17 +22,19 @@ from subreplay.rows.model.rows import Scope
 Hashes = NDArray[np.uint32]
 Indexes = NDArray[np.int32]
 NO_KEY = -1
-"""The index of no key, and of a producer that is not told."""
-WORD_BITS = 48  # of an identity: the keyed digest by which reports name the key
+"""The index of no key, and of an unknown producer."""
+WORD_BITS = 48  # bits of an identity that are the pseudonym of the key
 
 
 @dataclass(frozen=True, eq=False)
-class Keys:
-    """Distinct keys, one a row, by what their hashes are; all but ``identity`` decide where a message goes.
+class KeyHashes:
+    """Distinct keys, one a row, as their hashes.
 
-    ``identity`` (64 bits) tells keys apart: the upper 48 bits are the digest keyed with the run's secret, by which
-    reports name the key (``KeyWords.numbers``), the lower 16 are of its FNV hash. ``murmur3`` (32 bits, unsigned)
-    decides the slot. By all of them producers choose partitions (``producer_routing.SCHEMES``).
+    All hashes but ``identity`` decide where a message goes.
+
+    ``identity`` (64 bits) distinguishes keys. Its upper 48 bits are the digest keyed with the run's secret, by which
+    reports name the key (``KeyWords.numbers``); the lower 16 are from its FNV hash. ``murmur3`` (32 bits, unsigned)
+    decides the slot. Producers choose partitions by one of the hashes (``producer_routing.SCHEMES``).
     """
 
     identity: NDArray[np.uint64]
@@ -49,11 +51,11 @@ class Keys:
     def __len__(self) -> int:
         return len(self.identity)
 
-    def words(self, indexes: Indexes | slice = slice(None)) -> list[str]:
-        """The digests by which reports name keys.
+    def name_keys(self, indexes: Indexes | slice = slice(None)) -> list[str]:
+        """Return the pseudonyms by which reports name keys.
 
         >>> nothing = np.zeros(1, np.uint32)
-        >>> Keys(np.array([0xAB0000], np.uint64), *[nothing] * 9).words()
+        >>> KeyHashes(np.array([0xAB0000], np.uint64), *[nothing] * 9).name_keys()
         ['0000000000ab']
         """
         return [f"{number:012x}" for number in (self.identity[indexes] >> np.uint64(64 - WORD_BITS)).tolist()]
@@ -61,13 +63,15 @@ class Keys:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Runs of messages, one a row; those of one key stand together.
+    """Runs of messages, one a row.
+
+    Runs of one key stand together.
 
     Run i has the messages ``begin[i]`` up to ``end[i]`` of the profile, in order of time. ``key`` is the key that the
-    application meant (its ordering key, else its key), ``sticky`` the one by which a broker dispatches the entry
-    (another one where a batch mixes keys, row L-BATCH-3), ``routed`` the one by which a producer chooses a partition:
-    indexes in ``keys``, ``NO_KEY`` for none. ``scope`` is an index in ``scopes``; ``producer`` one in ``producers``,
-    told only where no key chooses the partition.
+    application set (its ordering key, else its key). ``sticky`` is the key by which a broker dispatches the entry,
+    which differs if a batch mixes keys (row L-BATCH-3). ``routed`` is the key by which a producer chooses a partition.
+    All three are indexes in ``keys``; ``NO_KEY`` for none. ``scope`` is an index in ``scopes``. ``producer`` is an
+    index in ``producers``, recorded only if no key chooses the partition.
     """
 
     begin: Ints
@@ -81,13 +85,13 @@ class Runs:
     def __len__(self) -> int:
         return len(self.begin)
 
-    def at(self, rows: Ints | NDArray[np.bool_]) -> Runs:
-        """Some of them."""
+    def select(self, rows: Ints | NDArray[np.bool_]) -> Runs:
+        """Return some of the runs."""
         return Runs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
-class HotKey(NamedTuple):
-    """A key in words, the hash (murmur3) that decides its slot, and how many messages it has."""
+class HottestKey(NamedTuple):
+    """The pseudonym of a key, the hash (murmur3) that decides its slot, and its number of messages."""
 
     word: str
     hash: int
@@ -96,17 +100,17 @@ class HotKey(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TrafficProfile:
-    """What was published to topic partitions, exactly: one element of ``at``, ``entry``, ``size`` a message.
+    """What was published to topic partitions: one element of ``at``, ``entry`` and ``size`` for each message.
 
-    ``at``: when it was published, ns. ``entry``: the number of its entry in its ledger, or its offset; messages of a
-    batch share it. ``size``: bytes, 0 where unknown. ``spread``: the hash by which a broker of ``pulsar-4.0`` spreads
-    messages without a sticky key (of producer and sequence id), 0 for all others; empty where all have one. ``secret``
-    is the digest of nothing under the run's secret (``KeyWords.check``).
+    ``at`` is when it was published, ns. ``entry`` is the number of its entry in its ledger, or its offset; messages of
+    a batch share it. ``size`` is in bytes, 0 if unknown. ``spread`` is the hash by which a broker of ``pulsar-4.0``
+    spreads messages without a sticky key. It is made of producer and sequence id, 0 for all other messages, and empty
+    if all have a key. ``secret`` is the digest of nothing under the run's secret (``KeyWords.check``).
     """
 
     scopes: tuple[Scope, ...]
     producers: tuple[str, ...]
-    keys: Keys
+    keys: KeyHashes
     runs: Runs
     at: Ints
     entry: Ints
@@ -119,129 +123,153 @@ class TrafficProfile:
 
     @cached_property
     def extent(self) -> tuple[int, int]:
-        """When the first and the last message were published (ns); (0, -1) for none."""
+        """When the first and the last message were published (ns); (0, -1) if there are none."""
         return (int(self.at.min()), int(self.at.max())) if len(self) else (0, -1)
 
     @cached_property
     def run_of(self) -> Indexes:
         """The run of each message."""
-        found = np.empty(len(self), np.int32)
+        values_out = np.empty(len(self), np.int32)
         order = np.argsort(self.runs.begin)
-        found[:] = np.repeat(order, (self.runs.end - self.runs.begin)[order])
-        return found
+        values_out[:] = np.repeat(order, (self.runs.end - self.runs.begin)[order])
+        return values_out
 
-    def hottest(self, few: int) -> list[HotKey]:
-        """Its keys that have the most messages, the most first."""
+    def find_hottest(self, count: int) -> list[HottestKey]:
+        """Return the keys with the most messages, in descending order."""
         keyed = self.runs.key != NO_KEY
         lengths = (self.runs.end - self.runs.begin)[keyed]
         messages = np.bincount(self.runs.key[keyed], lengths, len(self.keys)).astype(np.int64)
         order = np.lexsort((self.keys.identity, -messages))
-        first = order[messages[order] > 0][:few].astype(np.int32)  # a key may be of an entry only
-        told = self.keys.words(first), self.keys.murmur3[first].tolist(), messages[first].tolist()
-        return [HotKey(*key) for key in zip(*told, strict=True)]
+        first = order[messages[order] > 0][:count].astype(np.int32)  # a key may belong to an entry only
+        columns = self.keys.name_keys(first), self.keys.murmur3[first].tolist(), messages[first].tolist()
+        return [HottestKey(*key) for key in zip(*columns, strict=True)]
 
     @cached_property
-    def scattered(self) -> bool:
-        """Whether a key by which producers choose a partition has messages in several topic partitions: of keys that
-        are alike it is always told, and of very few others it may be, whose identities are the same."""
+    def has_scattered_keys(self) -> bool:
+        """Whether a key by which producers choose partitions has messages in several topic partitions.
+
+        Equal keys are always recognised. Two different keys with the same identity may be taken for one, which is very
+        rare.
+        """
         keyed = self.runs.routed != NO_KEY
         key, scope = self.runs.routed[keyed], self.runs.scope[keyed]
         one = np.zeros(len(self.keys), np.int32)
         one[key] = scope
         return bool((one[key] != scope).any())
 
-    def parts(self, of: int) -> Iterator[TrafficProfile]:
-        """The runs in ``of`` parts, of which each key is in one, with the keys that they name; all without a key are in
-        the first.
+    def split_by_key(self, of: int) -> Iterator[TrafficProfile]:
+        """Yield the runs in ``of`` parts, with their keys.
 
-        So what is counted of parts may be added up, distinct keys too.
+        Each key is in one part; the first has all runs without a key.
+
+        Counts of parts, including distinct keys, can therefore be added.
         """
         keyed = self.runs.key != NO_KEY
         home = np.zeros(len(self.runs), np.int64)
         home[keyed] = self.keys.identity[self.runs.key[keyed]] % np.uint64(of)
         order = np.argsort(home, kind="stable")
-        for mine in np.split(order, np.searchsorted(home[order], np.arange(1, of))):
-            yield self.taken(self.runs.at(mine))._with_its_keys()
+        for select_values in np.split(order, np.searchsorted(home[order], np.arange(1, of))):
+            yield self.select_runs(self.runs.select(select_values))._drop_unused_keys()
 
-    def _with_its_keys(self) -> TrafficProfile:
-        """The same without keys that no run names."""
+    def _drop_unused_keys(self) -> TrafficProfile:
+        """Return the profile without keys that no run uses."""
         codes = [self.runs.key, self.runs.sticky, self.runs.routed]
-        named = np.zeros(len(self.keys) + 1, np.bool_)  # the last is NO_KEY's
+        named = np.zeros(len(self.keys) + 1, np.bool_)  # the last element is for NO_KEY
         for code in codes:
             named[code] = True
         named[NO_KEY] = False
         number = np.where(named, np.cumsum(named) - 1, NO_KEY).astype(np.int32)
         key, sticky, routed = (number[code] for code in codes)
-        keys = Keys(*(getattr(self.keys, field.name)[named[:-1]] for field in fields(Keys)))
+        keys = KeyHashes(*(getattr(self.keys, field.name)[named[:-1]] for field in fields(KeyHashes)))
         return replace(self, keys=keys, runs=replace(self.runs, key=key, sticky=sticky, routed=routed))
 
-    def taken(self, runs: Runs) -> TrafficProfile:
-        """Some of its runs, with the messages that they have."""
-        packed = _packed(runs)
+    def select_runs(self, runs: Runs) -> TrafficProfile:
+        """Return some of the runs with their messages."""
+        packed = _pack_runs(runs)
 
-        def mine(values: NDArray[Any]) -> NDArray[Any]:
-            return _laid_out([values], [runs], [packed.begin])
+        def select_values(values: NDArray[Any]) -> NDArray[Any]:
+            return _lay_out([values], [runs], [packed.begin])
 
         return replace(
-            self, runs=packed, at=mine(self.at), entry=mine(self.entry), size=mine(self.size), spread=mine(self.spread)
+            self,
+            runs=packed,
+            at=select_values(self.at),
+            entry=select_values(self.entry),
+            size=select_values(self.size),
+            spread=select_values(self.spread),
         )
 
     @classmethod
-    def empty(cls, secret: str = "") -> TrafficProfile:
-        """That of no message."""
+    def make_empty(cls, secret: str = "") -> TrafficProfile:
+        """Return a profile without messages."""
         ints, codes, hashes = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.uint32)
-        keys = Keys(np.zeros(0, np.uint64), *[hashes] * 9)
+        keys = KeyHashes(np.zeros(0, np.uint64), *[hashes] * 9)
         runs = Runs(ints, ints, codes, codes, codes, codes, codes)
         return cls((), (), keys, runs, ints, ints, ints, hashes, secret)
 
 
-def joined(parts: Sequence[TrafficProfile]) -> TrafficProfile:
-    """Profiles of different messages as one. Linear in messages; keys and runs are sorted.
+def join_profiles(parts: Sequence[TrafficProfile]) -> TrafficProfile:
+    """Join profiles of different messages.
 
-    Raises ValueError if they were made under different secrets.
+    The cost is linear in messages; keys and runs are sorted.
+
+    Raises ValueError if they were made with different secrets.
     """
     if not parts:
-        return TrafficProfile.empty()
+        return TrafficProfile.make_empty()
     if len({part.secret for part in parts}) > 1:
-        raise ValueError("profiles made under different secrets cannot be joined: their keys cannot be told apart")
+        raise ValueError(
+            "profiles made with different secrets cannot be joined, because their key pseudonyms differ. "
+            "Use one `keys.secret`."
+        )
     if len(parts) == 1:
         return parts[0]
     identity = np.concatenate([part.keys.identity for part in parts])
     _, first, number = np.unique(identity, return_index=True, return_inverse=True)
-    keys = Keys(*(np.concatenate([getattr(part.keys, field.name) for part in parts])[first] for field in fields(Keys)))
+    keys = KeyHashes(
+        *(np.concatenate([getattr(part.keys, field.name) for part in parts])[first] for field in fields(KeyHashes))
+    )
     scopes = sorted({scope for part in parts for scope in part.scopes}, key=lambda s: (s.topic, s.partition))
     producers = sorted({name for part in parts for name in part.producers})
     index = {scope: i for i, scope in enumerate(scopes)}
     named = {name: i for i, name in enumerate(producers)}
     runs, known = [], 0
     for part in parts:
-        mine = np.append(number[known : known + len(part.keys)], NO_KEY).astype(np.int32)  # the last is NO_KEY's
+        select_values = np.append(number[known : known + len(part.keys)], NO_KEY).astype(
+            np.int32
+        )  # the last element is for NO_KEY
         of_scope = np.array([index[scope] for scope in part.scopes], np.int32)
         of_producer = np.array([*(named[name] for name in part.producers), NO_KEY], np.int32)
         r = part.runs
         runs.append(
             Runs(
-                r.begin, r.end, mine[r.key], mine[r.sticky], mine[r.routed], of_scope[r.scope], of_producer[r.producer]
+                r.begin,
+                r.end,
+                select_values[r.key],
+                select_values[r.sticky],
+                select_values[r.routed],
+                of_scope[r.scope],
+                of_producer[r.producer],
             )
         )
         known += len(part.keys)
-    together = Runs(*(np.concatenate([getattr(r, field.name) for r in runs]) for field in fields(Runs)))
-    order = np.argsort(together.key, kind="stable")
-    packed = _packed(together.at(order))
+    all_runs = Runs(*(np.concatenate([getattr(r, field.name) for r in runs]) for field in fields(Runs)))
+    order = np.argsort(all_runs.key, kind="stable")
+    packed = _pack_runs(all_runs.select(order))
     begin = np.empty_like(packed.begin)
-    begin[order] = packed.begin  # where the messages of each run come to lie
+    begin[order] = packed.begin  # where the messages of each run are placed
     begins = np.split(begin, np.cumsum([len(part.runs) for part in parts])[:-1])
 
-    def laid_out(name: str) -> NDArray[Any]:
-        return _laid_out([getattr(part, name) for part in parts], [part.runs for part in parts], begins)
+    def lay_out_column(name: str) -> NDArray[Any]:
+        return _lay_out([getattr(part, name) for part in parts], [part.runs for part in parts], begins)
 
     with ThreadPoolExecutor() as pool:
-        at, entry, size, spread = pool.map(laid_out, ("at", "entry", "size", "spread"))
+        at, entry, size, spread = pool.map(lay_out_column, ("at", "entry", "size", "spread"))
     return TrafficProfile(
         scopes=tuple(scopes),
         producers=tuple(producers),
         keys=keys,
-        runs=_lengthened(packed, at),
+        runs=_merge_neighbours(packed, at),
         at=at,
         entry=entry,
         size=size,
@@ -250,35 +278,37 @@ def joined(parts: Sequence[TrafficProfile]) -> TrafficProfile:
     )
 
 
-def _packed(runs: Runs) -> Runs:
-    """The runs when their messages lie one run after another."""
+def _pack_runs(runs: Runs) -> Runs:
+    """Return the runs with positions as if their messages followed one another."""
     ends = np.cumsum(runs.end - runs.begin)
     return replace(runs, begin=ends - (runs.end - runs.begin), end=ends)
 
 
-def _laid_out(parts: Sequence[NDArray[Any]], runs: Sequence[Runs], begins: Sequence[Ints]) -> NDArray[Any]:
-    """What several profiles have of their messages, each run where it ``begins``. A part that has nothing is of zeros;
-    where none has any, neither has the whole."""
+def _lay_out(parts: Sequence[NDArray[Any]], runs: Sequence[Runs], begins: Sequence[Ints]) -> NDArray[Any]:
+    """Copy the values of several profiles so that each run begins at its position in ``begins``.
+
+    A part without values contributes zeros. If no part has values, the result is empty.
+    """
     length = sum(int((of.end - of.begin).sum()) for of in runs) if any(map(len, parts)) else 0
-    found = np.zeros(length, parts[0].dtype)
+    values_out = np.zeros(length, parts[0].dtype)
     for values, of, begin in zip(parts, runs, begins, strict=True):
         if len(values):
-            _copy_runs(values, of.begin, of.end, begin, found)
-    return found
+            _copy_runs(values, of.begin, of.end, begin, values_out)
+    return values_out
 
 
 @operation
 def _copy_runs(
-    values: NDArray[Any], begin: Ints, end: Ints, to: Ints, found: NDArray[Any]
+    values: NDArray[Any], begin: Ints, end: Ints, to: Ints, values_out: NDArray[Any]
 ) -> None:  # pragma: no cover - compiled
-    """Each run's ``values`` to where it begins in ``found``."""
+    """Copy each run's ``values`` to where it begins in ``values_out``."""
     for run in range(len(begin)):
         for i in range(begin[run], end[run]):
-            found[to[run] + i - begin[run]] = values[i]
+            values_out[to[run] + i - begin[run]] = values[i]
 
 
-def _lengthened(runs: Runs, at: Ints) -> Runs:
-    """Neighbours that only differ in when they begin, as one run, where the second begins after the first ends."""
+def _merge_neighbours(runs: Runs, at: Ints) -> Runs:
+    """Merge neighbouring runs that differ only in their begin, if the second begins after the first ends."""
     if not len(runs):
         return runs
     same = at[runs.begin[1:]] >= at[runs.end[:-1] - 1]
@@ -286,4 +316,4 @@ def _lengthened(runs: Runs, at: Ints) -> Runs:
         codes = getattr(runs, name)
         same &= codes[1:] == codes[:-1]
     first = np.flatnonzero(np.append(True, ~same))
-    return replace(runs.at(first), end=np.append(runs.begin[first[1:]], runs.end[-1]))
+    return replace(runs.select(first), end=np.append(runs.begin[first[1:]], runs.end[-1]))

@@ -1,6 +1,6 @@
-"""Runs of a profile cut where windows begin: what lies in one cell has one key, one slot and one window.
+"""Cut the runs of a profile at window boundaries, so that a cell has one key, one slot and one window.
 
-Cells are computed once for all plans. Where no change of the members falls into a cell, a plan need not look at its
+Cells are computed once for all plans. If no change of the members falls into a cell, a plan does not look at its
 messages.
 """
 
@@ -19,10 +19,12 @@ from subreplay.whatif.traffic.traffic_profile import NO_KEY, Runs, TrafficProfil
 
 
 @pass_by_reference
-class Cells(NamedTuple):
-    """``key``, ``scope`` and ``hash`` (unsigned) of each run, whose cells are ``first[run]`` up to ``first[run + 1]``.
-    A cell has the messages ``begin`` up to ``end`` of the profile, of ``size`` bytes, the last of them published at
-    ``last`` (ns), in a window, known by its number.
+class WindowCells(NamedTuple):
+    """The cells of runs, as arrays.
+
+    ``key``, ``scope`` and ``hash`` (unsigned) are those of each run, whose cells are ``first[run]`` up to ``first[run +
+    1]``. A cell has the messages ``begin`` up to ``end`` of the profile, of ``size`` bytes. The last one was published
+    at ``last`` (ns). ``window`` is the number of the cell's window.
     """
 
     key: Ints
@@ -36,45 +38,45 @@ class Cells(NamedTuple):
     last: Ints
 
 
-def cells_of(profile: TrafficProfile, extent: Extent) -> Cells:
-    """The cells of a profile; the hash of runs without a sticky key is 0."""
-    hashes = np.append(profile.keys.murmur3, np.uint32(0))[profile.runs.sticky]  # the last is NO_KEY's
-    return _cut(profile, extent, profile.runs, hashes)
+def build_cells(profile: TrafficProfile, extent: Extent) -> WindowCells:
+    """Return the cells of a profile. The hash of runs without a sticky key is 0."""
+    hashes = np.append(profile.keys.murmur3, np.uint32(0))[profile.runs.sticky]  # the last element is for NO_KEY
+    return _cut_runs(profile, extent, profile.runs, hashes)
 
 
-def cells_of_each_keyless(profile: TrafficProfile, extent: Extent) -> Cells:
-    """The same, but each message without a sticky key is a run, with the hash by which it is spread."""
+def build_keyless_cells(profile: TrafficProfile, extent: Extent) -> WindowCells:
+    """Return the cells of a profile with one run for each message without a sticky key, with its spreading hash."""
     runs = profile.runs
     keyless = runs.sticky == NO_KEY
     lengths = np.where(keyless, runs.end - runs.begin, 1)
     run = np.repeat(np.arange(len(runs)), lengths)
     begin = runs.begin[run] + np.arange(len(run)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    found = runs.at(run)
+    key_runs = runs.select(run)
     keyless = keyless[run]
-    single = Runs(begin, np.where(keyless, begin + 1, found.end), *(getattr(found, name) for name in _CODES))
-    murmur3 = np.append(profile.keys.murmur3, np.uint32(0))[found.sticky]
-    return _cut(profile, extent, single, np.where(keyless, profile.spread[begin], murmur3))
+    single = Runs(begin, np.where(keyless, begin + 1, key_runs.end), *(getattr(key_runs, name) for name in _CODES))
+    murmur3 = np.append(profile.keys.murmur3, np.uint32(0))[key_runs.sticky]
+    return _cut_runs(profile, extent, single, np.where(keyless, profile.spread[begin], murmur3))
 
 
 _CODES = ("key", "sticky", "routed", "scope", "producer")
 
 
-def _cut(profile: TrafficProfile, extent: Extent, runs: Runs, hashes: NDArray[np.uint32]) -> Cells:
+def _cut_runs(profile: TrafficProfile, extent: Extent, runs: Runs, hashes: NDArray[np.uint32]) -> WindowCells:
     begin, end = np.ascontiguousarray(runs.begin), np.ascontiguousarray(runs.end)
     first, start = np.zeros(len(runs) + 1, np.int64), extent.first - extent.first % extent.width
-    _count(begin, end, profile.at, start, extent.width, first)
+    _count_cells(begin, end, profile.at, start, extent.width, first)
     first = np.cumsum(first)
-    key, scope, number = runs.key.astype(np.int64), runs.scope.astype(np.int64), hashes.astype(np.int64)
+    key, scope, hash_numbers = runs.key.astype(np.int64), runs.scope.astype(np.int64), hashes.astype(np.int64)
     begins, ends, window, size, last = (np.empty(first[-1], np.int64) for _ in range(5))
-    _fill(begin, end, profile.at, profile.size, start, extent.width, first, begins, ends, window, size, last)
-    return Cells(key, scope, number, first, begins, ends, window, size, last)
+    _fill_cells(begin, end, profile.at, profile.size, start, extent.width, first, begins, ends, window, size, last)
+    return WindowCells(key, scope, hash_numbers, first, begins, ends, window, size, last)
 
 
 @operation
-def _count(
+def _count_cells(
     begin: Ints, end: Ints, at: Ints, start: int, width: int, cells: Ints
 ) -> None:  # pragma: no cover - compiled
-    """How many cells each run has, shifted by one."""
+    """Count the cells of each run, shifted by one."""
     for run in range(len(begin)):
         bound = at[begin[run]] if begin[run] < end[run] else 0
         for i in range(begin[run], end[run]):
@@ -84,7 +86,7 @@ def _count(
 
 
 @operation
-def _fill(
+def _fill_cells(
     begin: Ints, end: Ints, at: Ints, sizes: Ints, start: int, width: int, first: Ints, begins: Ints, ends: Ints,
     window: Ints, size: Ints, last: Ints,
 ) -> None:  # fmt: skip  # pragma: no cover - compiled

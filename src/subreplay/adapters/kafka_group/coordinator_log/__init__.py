@@ -1,2 +1,2 @@
-"""The group coordinator's log: ``files`` of a broker, each ``lines`` of a known shape, their ``times``, and the
-``events`` that they tell."""
+"""Read the group coordinator's log: ``log_files`` of a broker, the ``known_lines``, their ``log_clock``, and the
+``log_events`` in them."""

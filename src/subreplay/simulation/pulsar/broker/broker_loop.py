@@ -1,15 +1,15 @@
-"""The dispatcher's thread: it works off its tasks; timers go off when the caller lets them."""
+"""The dispatcher's thread: it runs its tasks; timers fire when the caller lets them."""
 
 from __future__ import annotations
 
 from subreplay.kernels.inlining import hot, inlined, operation
 from subreplay.simulation.pulsar.broker.broker_records import NEVER
 from subreplay.simulation.pulsar.broker.broker_state import Broker
-from subreplay.simulation.pulsar.broker.broker_tasks import Task, ask_read, ask_retry, pop, push
+from subreplay.simulation.pulsar.broker.broker_tasks import Task, pop_task, push_task, request_read, request_retry
 from subreplay.simulation.pulsar.broker.cursor import NORMAL, REPLAY, cancel_waiting_read
 from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind
 from subreplay.simulation.pulsar.broker.dispatchers.key_shared_draining import dispatch_draining
-from subreplay.simulation.pulsar.broker.dispatchers.key_shared_joined import dispatch_joined, let_joined_go
+from subreplay.simulation.pulsar.broker.dispatchers.key_shared_joined import dispatch_joined, release_joined
 from subreplay.simulation.pulsar.broker.dispatchers.next_read import read_more
 from subreplay.simulation.pulsar.broker.dispatchers.shared import dispatch_shared
 from subreplay.simulation.pulsar.broker.dispatchers.single_active import (
@@ -20,17 +20,17 @@ from subreplay.simulation.pulsar.broker.dispatchers.single_active import (
 
 
 @operation
-def work(b: Broker) -> bool:
-    """Do what there is to do at this instant; False if ``dispatched`` has to be emptied before there is more.
+def run_tasks(b: Broker) -> bool:
+    """Do everything to do at this instant; return False if ``dispatched`` must be emptied first.
 
-    It also stops where a read wants entries that the window does not have (``state.starved``).
+    It also stops where a read needs entries that the window does not contain (``state.starved``).
     """
     while b.state[0].tasks > 0 and not b.state[0].starved:
         if b.state[0].dispatched + b.rule[0].max_read > len(b.dispatched):
             return False
         task = b.tasks[b.state[0].tasks_first & (len(b.tasks) - 1)]
         kind, amount = task.kind, task.amount
-        pop(b)
+        pop_task(b)
         if b.rule[0].individual:
             _perform(b, kind, amount)
         else:
@@ -39,28 +39,28 @@ def work(b: Broker) -> bool:
 
 
 @operation
-def next_timer(b: Broker) -> int:
-    """When the next timer is due, or ``NEVER``."""
+def find_next_timer(b: Broker) -> int:
+    """Return when the next timer is due, or ``NEVER``."""
     state = b.state[0]
     return int(min(state.retry_at, state.unblock_at, state.tick_at, state.switch_at))
 
 
 @operation
 def fire_timer(b: Broker) -> None:
-    """Let the next timer go off at its time; ``work`` does what it asks for."""
+    """Fire the next timer at its time; ``run_tasks`` does what follows."""
     state = b.state[0]
-    due = next_timer(b)
+    due = find_next_timer(b)
     state.now = max(state.now, due)
     if state.unblock_at == due:
         state.unblock_at = NEVER
-        _read_what_is_free(b)
+        _read_unblocked(b)
     elif state.retry_at == due:
         state.retry_at = NEVER
-        push(b, Task.RETRY, 0)
+        push_task(b, Task.RETRY, 0)
     elif state.tick_at == due:
         state.tick_at, state.tick_for = NEVER, -1
         state.last_tick = state.now
-        ask_read(b)
+        request_read(b)
     else:
         state.switch_at = NEVER
         start_over(b)
@@ -71,19 +71,19 @@ def _perform(b: Broker, kind: int, amount: int) -> None:
     state = b.state[0]
     if kind == Task.NORMAL_READ_DONE:
         state.reading = False
-        _go_on(b, _dispatch(b, NORMAL, state.normal))
+        _continue_reading(b, _dispatch(b, NORMAL, state.normal))
     elif kind == Task.REPLAY_READ_DONE:
         state.replaying = False
-        _go_on(b, _dispatch(b, REPLAY, state.replayed))
+        _continue_reading(b, _dispatch(b, REPLAY, state.replayed))
     elif kind == Task.MARK_DELETE_MOVED:
-        if let_joined_go(b):
+        if release_joined(b):
             read_more(b)
     elif b.rule[0].merges_reads and (kind == Task.FLOW or kind == Task.SENT):
         state.permits += amount
-        ask_read(b)
+        request_read(b)
     else:
         state.permits += amount
-        state.read_asked = state.read_asked and kind != Task.READ
+        state.read_requested = state.read_requested and kind != Task.READ
         state.retry_queued = state.retry_queued and kind != Task.RETRY
         read_more(b)
 
@@ -108,12 +108,12 @@ def _dispatch(b: Broker, kind: int, count: int) -> bool:
 
 
 @hot
-def _go_on(b: Broker, more: bool) -> None:
-    """Read again after a read, if it is to be; where nothing was handed out 4.x makes a pause first."""
+def _continue_reading(b: Broker, more: bool) -> None:
+    """Read again after a read if required. If nothing was sent, 4.x pauses first."""
     state = b.state[0]
     if not b.rule[0].retries:
         if more:
-            ask_read(b)
+            request_read(b)
         return
     at_once = state.processed > 0 or state.skip_pause
     if at_once:
@@ -122,15 +122,15 @@ def _go_on(b: Broker, more: bool) -> None:
     if more and at_once:
         read_more(b)
     elif more:
-        ask_retry(b)
+        request_retry(b)
 
 
 @inlined
-def _read_what_is_free(b: Broker) -> None:
-    """Hashes became free: if the same read still waits at the end of the log while entries wait here, give it up."""
+def _read_unblocked(b: Broker) -> None:
+    """Read after hashes became free. Cancel a read that still waits at the end of the log while entries wait here."""
     state = b.state[0]
     if state.unblock_reads != 0 and state.unblock_reads == state.reads and state.waiting > 0:
         cancel_waiting_read(b)
     if not state.retry_queued:
         state.retry_queued = True
-        push(b, Task.RETRY, 0)
+        push_task(b, Task.RETRY, 0)

@@ -1,4 +1,4 @@
-"""The rows that a dispatcher's state is made of: numpy records, read and written by field in Python and in kernels."""
+"""The rows that a dispatcher's state consists of: numpy records, read and written by field in Python and in kernels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 Records: TypeAlias = Any
-"""A record array: ``records[i].field`` reads and writes in place. Nothing can check the names of the fields."""
+"""A record array: ``records[i].field`` reads and writes in place. Type checkers cannot check the field names."""
 
 NEVER = 2**63 - 1
 """The time of a timer that is not set."""
@@ -19,7 +19,7 @@ ENTRY = np.dtype(
         ("slot", "i4"),
         ("messages", "i4"),
         ("unacked", "i4"),  # messages of the batch that are not acknowledged
-        ("holder", "i4"),  # the consumer that has not acknowledged it
+        ("holder", "i4"),  # the consumer that received it and has not acknowledged it
         ("redeliveries", "i4"),
         ("chunk_id", "i4"),
         ("chunks", "i4"),
@@ -37,15 +37,15 @@ CONSUMER = np.dtype(
         ("unacked", "i8"),
         ("average", "f8"),  # messages per entry, sliding
         ("joined_at", "i8"),  # read position at joining, while recently joined; or -1
-        ("waiting", "i8"),  # entries that wait with their hash and would go to it
+        ("waiting", "i8"),  # entries that wait with their hash and belong to it
         ("priority", "i4"),
-        ("listed", "i4"),  # (of the row, not of the consumer) who stands at this index of the dispatcher's list
-        ("joined", "i4"),  # and of the list of the recently joined
+        ("listed", "i4"),  # (of the row, not of the consumer) the consumer at this index of the dispatcher's list
+        ("joined", "i4"),  # and the one in the list of recently joined consumers
         ("connected", "?"),
-        ("blocked", "?"),  # too much is unacknowledged
+        ("blocked", "?"),  # too many messages are unacknowledged
         # of the read under way:
-        ("opened", "i8"),  # number of the read it has its room for
-        ("room", "i8"),  # entries it may still get
+        ("opened", "i8"),  # number of the read that its capacity belongs to
+        ("capacity", "i8"),  # entries that it may still receive
         ("limit", "i8"),  # below this ordinal
         ("queued", "i4"),
         ("handed", "i4"),
@@ -53,7 +53,7 @@ CONSUMER = np.dtype(
         ("sent_messages", "i8"),
         ("sent_unacked", "i8"),
         ("has_entries", "?"),
-        ("held_back", "?"),  # by a blocked hash
+        ("hash_blocked", "?"),  # by a blocked hash
         # of the rejection under way:
         ("rejected", "i8"),
         ("returned", "?"),
@@ -64,7 +64,7 @@ TRACKED_HASH = np.dtype(
     [
         ("hash", "i4"),
         ("waiting", "i4"),  # entries in the replay set
-        ("drainer", "i4"),  # the former consumer it drains from
+        ("drainer", "i4"),  # the previous consumer that it drains from
         ("draining", "i4"),  # unacknowledged entries of the drainer
         ("blocked", "?"),  # the draining kept an entry from its new consumer
         ("blocked_at", "i8"),  # for the first time
@@ -97,14 +97,14 @@ STATE = np.dtype(
         ("writing", "?"),  # the end of a write will read for the new active consumer
         # the replay set
         ("waiting", "i8"),
-        ("first_waiting", "i8"),  # nothing waits before it
+        ("first_waiting", "i8"),  # no entry before it waits
         ("hashed", "i8"),
         ("drains", "i8"),
         # reads
         ("reads", "i8"),
         ("opened", "i8"),  # number of the current distribution of entries
         ("served", "i8"),  # consumers in it
-        ("held_back", "?"),  # a hash is, in it: see ``Broker.stamps``
+        ("hash_blocked", "?"),  # a hash is blocked in it: see ``Broker.stamps``
         ("reading", "?"),  # a normal read is under way, or waits at the end of the log
         ("waits", "?"),  # it waits for an entry to be published
         ("starved", "?"),  # it waits for entries that are published, but not in the window
@@ -115,7 +115,7 @@ STATE = np.dtype(
         ("look_ahead", "?"),  # the next read is not to replay
         ("processed", "i8"),  # entries the last read handed out
         ("skip_pause", "?"),
-        ("read_asked", "?"),  # a read request is queued
+        ("read_requested", "?"),  # a read request is queued
         ("retry_queued", "?"),
         ("normal", "i8"),  # entries of the normal read
         ("replayed", "i8"),  # entries of the replay read
@@ -154,10 +154,11 @@ RANGE = np.dtype(
 )
 
 
-def empty_records(count: int, dtype: np.dtype[Any]) -> Records:
+def create_records(count: int, dtype: np.dtype[Any]) -> Records:
+    """Create ``count`` records of zeros."""
     return np.zeros(count, dtype).view(np.recarray)
 
 
-def copied(records: Records) -> Records:
-    """A copy. numpy copies records one by one; as whole numbers, of which all of ours are made, they go at once."""
+def copy_records(records: Records) -> Records:
+    """Copy records at once as whole numbers, because numpy would copy them one by one."""
     return np.asarray(records).view(np.int64).copy().view(records.dtype).view(np.recarray)

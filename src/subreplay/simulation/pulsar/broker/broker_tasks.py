@@ -1,4 +1,4 @@
-"""What the dispatcher's one thread has still to do, in order."""
+"""The tasks that the dispatcher's one thread still has to do, in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class Task(IntEnum):
 
 
 @hot
-def push(b: Broker, kind: int, amount: int) -> None:
+def push_task(b: Broker, kind: int, amount: int) -> None:
+    """Queue a task."""
     state = b.state[0]
     at = (state.tasks_first + state.tasks) & (len(b.tasks) - 1)
     b.tasks[at].kind = kind
@@ -31,32 +32,33 @@ def push(b: Broker, kind: int, amount: int) -> None:
 
 
 @inlined
-def is_last(b: Broker, kind: int) -> bool:
-    """Whether the task queued last is of that kind."""
+def is_last_task(b: Broker, kind: int) -> bool:
+    """Return whether the task queued last is of that kind."""
     state = b.state[0]
     return bool(state.tasks > 0 and b.tasks[(state.tasks_first + state.tasks - 1) & (len(b.tasks) - 1)].kind == kind)
 
 
 @inlined
-def pop(b: Broker) -> None:
+def pop_task(b: Broker) -> None:
+    """Remove the first task."""
     state = b.state[0]
     state.tasks_first += 1
     state.tasks -= 1
 
 
 @hot
-def ask_read(b: Broker) -> None:
-    """``readMoreEntriesAsync``: 4.x queues one request at a time."""
+def request_read(b: Broker) -> None:
+    """Request a read (``readMoreEntriesAsync``): 4.x queues one request at a time."""
     state = b.state[0]
-    if state.read_asked and b.rule[0].merges_reads:
+    if state.read_requested and b.rule[0].merges_reads:
         return
-    state.read_asked = True
-    push(b, Task.READ, 0)
+    state.read_requested = True
+    push_task(b, Task.READ, 0)
 
 
 @inlined
-def ask_retry(b: Broker) -> None:
-    """``reScheduleReadWithBackoff``: read again after a pause that doubles until entries are handed out."""
+def request_retry(b: Broker) -> None:
+    """Read again after a pause that doubles until entries are sent (``reScheduleReadWithBackoff``)."""
     state, rule = b.state[0], b.rule[0]
     pause = max(state.pause, rule.retry_initial)
     state.pause = min(2 * pause, rule.retry_max)
@@ -67,10 +69,10 @@ def ask_retry(b: Broker) -> None:
 
 
 @inlined
-def ask_unblocked_read(b: Broker) -> None:
-    """``RescheduleReadHandler``: read in a moment, and then give up a read that still waits at the end of the log.
+def request_unblocked_read(b: Broker) -> None:
+    """Read soon, and cancel a read that still waits at the end of the log then (``RescheduleReadHandler``).
 
-    The number of reads so far tells whether it is still the same one; 0 stands for no waiting read.
+    The number of reads so far shows whether it is still the same read; 0 means no waiting read.
     """
     state = b.state[0]
     reads = state.reads if state.reading else 0

@@ -6,19 +6,22 @@ from subreplay.kernels.inlining import inlined
 from subreplay.simulation.pulsar.broker.broker_records import NEVER
 from subreplay.simulation.pulsar.broker.broker_state import Broker
 from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
-from subreplay.simulation.pulsar.broker.replay_set import log_index, put_back
+from subreplay.simulation.pulsar.broker.replay_set import find_log_index, put_back
 
 
 @inlined
-def delays(b: Broker, ordinal: int) -> bool:
-    """Track the entry if it is not due; unless deliveries are strict or exact, it is due up to a tick early."""
-    state, deliver_at = b.state[0], b.log[log_index(b, ordinal)].deliver_at
+def track_if_early(b: Broker, ordinal: int) -> bool:
+    """Track the entry if it is not due, and return whether it was tracked.
+
+    Unless deliveries are strict or exact, it is due up to one tick early.
+    """
+    state, deliver_at = b.state[0], b.log[find_log_index(b, ordinal)].deliver_at
     state.delays = state.delays or deliver_at > 0
-    if deliver_at <= _cutoff(b):
+    if deliver_at <= _find_cutoff(b):
         state.fixed_delay = not state.delays
         return False
-    _insert(b, _bucket(b, deliver_at), ordinal)
-    set_tick(b)
+    _insert(b, _find_bucket(b, deliver_at), ordinal)
+    set_delay_timer(b)
     if deliver_at < state.highest_due - b.rule[0].delay_tick:
         state.fixed_delay = False
     state.highest_due = max(state.highest_due, deliver_at)
@@ -26,7 +29,7 @@ def delays(b: Broker, ordinal: int) -> bool:
 
 
 @inlined
-def put_due_back(b: Broker, most: int) -> None:
+def replay_due_entries(b: Broker, most: int) -> None:
     """Move up to ``most`` entries that are due to the replay set, without their hash."""
     state = b.state[0]
     if state.delayed == 0 or (state.waiting > 0 and b.rule[0].delays_last):
@@ -38,24 +41,25 @@ def put_due_back(b: Broker, most: int) -> None:
     if state.delayed == 0:
         state.highest_due = 0
         state.fixed_delay = True
-    set_tick(b)
+    set_delay_timer(b)
 
 
 @inlined
 def has_due(b: Broker) -> bool:
-    return bool(b.state[0].delayed > 0 and b.delayed[0].due <= _bucket_cutoff(b))
+    """Return whether the first delayed entry is due."""
+    return bool(b.state[0].delayed > 0 and b.delayed[0].due <= _find_bucket_cutoff(b))
 
 
 @inlined
-def pauses_everything(b: Broker) -> bool:
-    """Where all delays are alike, what comes next is due later still: no read until the first is due."""
+def is_paused_by_delays(b: Broker) -> bool:
+    """Return whether reads pause until the first entry is due: with equal delays, later entries are due later still."""
     state, most = b.state[0], b.rule[0].fixed_delay_look_ahead
     return 0 < most <= state.delayed and state.fixed_delay and not has_due(b)
 
 
 @inlined
-def set_tick(b: Broker) -> None:
-    """Set the timer to the first due time, at most once a tick. What is due already waits for a consumer instead."""
+def set_delay_timer(b: Broker) -> None:
+    """Set the timer to the first due time, at most once a tick. Entries that are due already wait for a consumer."""
     state = b.state[0]
     if state.delayed == 0:
         state.tick_at, state.tick_for = NEVER, -1
@@ -66,14 +70,16 @@ def set_tick(b: Broker) -> None:
     state.tick_at, state.tick_for = NEVER, -1
     if due >= state.now:
         state.tick_for = due
-        turn = _turn_after(b, max(due, state.last_tick + b.rule[0].delay_tick))
+        turn = _find_wheel_turn(b, max(due, state.last_tick + b.rule[0].delay_tick))
         state.tick_at = due if b.rule[0].exact_delays else turn
 
 
 @inlined
-def _turn_after(b: Broker, at: int) -> int:
-    """When the broker's timer looks after what was set for ``at`` (netty's ``HashedWheelTimer``): with the first turn
-    of its wheel after that. The wheel turns once a tick, from when the first timer is set."""
+def _find_wheel_turn(b: Broker, at: int) -> int:
+    """Return when the broker's timer checks what was set for ``at``: the next turn of its wheel.
+
+    The wheel (netty's ``HashedWheelTimer``) turns once a tick, from when the first timer is set.
+    """
     state, tick = b.state[0], b.rule[0].delay_tick
     if state.wheel_start == NEVER:
         state.wheel_start = state.now
@@ -82,18 +88,19 @@ def _turn_after(b: Broker, at: int) -> int:
 
 @inlined
 def forget_delayed(b: Broker) -> None:
+    """Forget all delayed entries."""
     b.state[0].delayed = 0
 
 
 @inlined
-def _cutoff(b: Broker) -> int:
+def _find_cutoff(b: Broker) -> int:
     rule = b.rule[0]
     return int(b.state[0].now if rule.delay_strict or rule.exact_delays else b.state[0].now + rule.delay_tick)
 
 
 @inlined
-def _width(b: Broker) -> int:
-    """4.2 rounds due times to the greatest power of two of milliseconds that is not over a tick."""
+def _find_bucket_width(b: Broker) -> int:
+    """Return the bucket width: 4.2 rounds due times to the largest power of two of milliseconds up to one tick."""
     width = 1
     while 2 * width <= b.rule[0].delay_tick // MILLISECOND:
         width *= 2
@@ -101,22 +108,22 @@ def _width(b: Broker) -> int:
 
 
 @inlined
-def _bucket(b: Broker, deliver_at: int) -> int:
-    """The due time that stands for the entry's bucket: rounded down, or up where deliveries are strict."""
-    width = _width(b)
+def _find_bucket(b: Broker, deliver_at: int) -> int:
+    """Return the due time of the entry's bucket: rounded down, or up if deliveries are strict."""
+    width = _find_bucket_width(b)
     up = width - 1 if b.rule[0].delay_strict else 0
     return (deliver_at + up) // width * width
 
 
 @inlined
-def _bucket_cutoff(b: Broker) -> int:
+def _find_bucket_cutoff(b: Broker) -> int:
     if b.rule[0].delay_strict or not b.rule[0].delay_buckets:
-        return _cutoff(b)
-    return _cutoff(b) - _width(b) + MILLISECOND
+        return _find_cutoff(b)
+    return _find_cutoff(b) - _find_bucket_width(b) + MILLISECOND
 
 
 @inlined
-def _before(b: Broker, one: int, two: int) -> bool:
+def _is_before(b: Broker, one: int, two: int) -> bool:
     first, second = b.delayed[one], b.delayed[two]
     return bool(first.due < second.due or (first.due == second.due and first.ordinal < second.ordinal))
 
@@ -134,7 +141,7 @@ def _insert(b: Broker, due: int, ordinal: int) -> None:
     b.delayed[at].due = due
     b.delayed[at].ordinal = ordinal
     b.state[0].delayed += 1
-    while at > 0 and _before(b, at, (at - 1) // 2):
+    while at > 0 and _is_before(b, at, (at - 1) // 2):
         _swap(b, at, (at - 1) // 2)
         at = (at - 1) // 2
 
@@ -146,9 +153,9 @@ def _remove_first(b: Broker) -> None:
     _swap(b, 0, state.delayed)
     at, child = 0, 1
     while child < state.delayed:
-        if child + 1 < state.delayed and _before(b, child + 1, child):
+        if child + 1 < state.delayed and _is_before(b, child + 1, child):
             child += 1
-        if not _before(b, child, at):
+        if not _is_before(b, child, at):
             break
         _swap(b, child, at)
         at, child = child, 2 * child + 1

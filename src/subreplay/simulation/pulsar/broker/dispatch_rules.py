@@ -1,4 +1,4 @@
-"""What differs between the brokers' dispatchers, as data, and what an operator may set.
+"""The differences between the brokers' dispatchers, as data, and the settings of an operator.
 
 The dispatchers are ``PersistentDispatcherMultipleConsumers``, ``PersistentStickyKeyDispatcherMultipleConsumers`` and
 ``PersistentDispatcherSingleActiveConsumer`` (Pulsar 2.10.4, 3.2.3, 4.0.8, 4.2.4).
@@ -23,16 +23,16 @@ from subreplay.hashing.profiles import (
 )
 
 MILLISECOND = 1_000_000
-"""In ns, the kernel's unit of time."""
+"""A millisecond in ns, the kernels' unit of time."""
 
 
 class DispatcherKind(IntEnum):
-    """How a subscription hands out entries."""
+    """How a subscription sends entries."""
 
     SINGLE_ACTIVE = 0  # Exclusive, Failover
     SHARED = 1
-    KEY_SHARED_JOINED = 2  # a newcomer waits for its position
-    KEY_SHARED_DRAINING = 3  # a hash waits for its former consumer
+    KEY_SHARED_JOINED = 2  # a new consumer waits for its position
+    KEY_SHARED_DRAINING = 3  # a hash waits for its previous consumer
 
 
 class Purge(IntEnum):
@@ -45,23 +45,30 @@ class Purge(IntEnum):
 
 @dataclass(frozen=True)
 class DispatchRule:
-    """One profile's dispatcher.
+    """The dispatcher of one profile.
 
-    ``merges_reads``: requests for a read are queued, one at a time; otherwise each is served, those of a leaver and of
-    a redelivery at once. ``retries``: a read that sent nothing is retried after a growing pause; otherwise at once.
-    ``turn_in_entries``: a Shared consumer's turn is counted in entries, rounded up; otherwise in messages, rounded
-    down. ``unblocks_late``: whether a blocked consumer may go on is asked before its acknowledged messages are
-    subtracted, so one acknowledgement later. ``looks_ahead_at_end``: a blocked Key_Shared read looks ahead even where
-    no entry is left, and then waits there although others could be replayed. ``loses_chunk_permits``: chunks that go
-    to the consumer of their message are charged to the permits of another one. ``loses_entries``: a read with chunks
-    that finds no consumer is forgotten until the subscription is read anew. ``exact_delays``: delayed entries come when
-    they are due; otherwise when the broker's timer turns, or up to a tick early. ``delay_buckets``: they are due
-    by bucket. ``delays_last``: what is due is replayed when nothing else waits; otherwise in the order of the log.
-    ``binds_chunks``: all chunks of a message go to one Shared consumer. ``counts_leavers``: what a leaver held counts
-    as redelivered; so does each further delivery of what was negatively acknowledged once, and a request for
-    everything counts nothing else. ``always_flows``: a redelivery asks for a read even if the consumer had no parked
-    permits. ``batch_index_acks``: messages of a batch can be acknowledged one by one; a broker setting, here by its
-    default, to be changed with ``dataclasses.replace``.
+    * ``merges_reads``: requests for a read are queued, one at a time. Otherwise each is served, and those of a leaving
+      consumer and of a redelivery at once.
+    * ``retries``: a read that sent nothing is retried after a growing pause; otherwise at once.
+    * ``turn_in_entries``: the turn of a Shared consumer is counted in entries, rounded up; otherwise in messages,
+      rounded down.
+    * ``unblocks_late``: a blocked consumer is checked before its acknowledged messages are subtracted, so it continues
+      one acknowledgement later.
+    * ``look_ahead_at_end``: a blocked Key_Shared read looks ahead even if no entry is left, and then waits there
+      although others could be replayed.
+    * ``loses_chunk_permits``: chunks that go to the consumer of their message are charged to the permits of another
+      one.
+    * ``loses_entries``: a read with chunks that finds no consumer is forgotten until the subscription is read anew.
+    * ``exact_delays``: delayed entries are delivered when they are due; otherwise when the broker's timer turns, or up
+      to a tick early.
+    * ``delay_buckets``: delayed entries are due by bucket.
+    * ``delays_last``: due entries are replayed when nothing else waits; otherwise in log order.
+    * ``binds_chunks``: all chunks of a message go to one Shared consumer.
+    * ``counts_leavers``: entries of a leaving consumer count as redelivered. So does each further delivery of an entry
+      that was negatively acknowledged once, and a request for everything counts nothing else.
+    * ``always_flows``: a redelivery requests a read even if the consumer has no parked permits.
+    * ``batch_index_acks``: messages of a batch can be acknowledged one by one. This is a broker setting with its
+      default here; change it with ``dataclasses.replace``.
     """
 
     key_shared: DispatcherKind
@@ -70,7 +77,7 @@ class DispatchRule:
     retries: bool
     turn_in_entries: bool
     unblocks_late: bool
-    looks_ahead_at_end: bool
+    look_ahead_at_end: bool
     loses_chunk_permits: bool
     loses_entries: bool
     exact_delays: bool
@@ -89,7 +96,7 @@ _3_2 = DispatchRule(
     retries=False,
     turn_in_entries=False,
     unblocks_late=True,
-    looks_ahead_at_end=True,
+    look_ahead_at_end=True,
     loses_chunk_permits=True,
     loses_entries=True,
     exact_delays=False,
@@ -101,8 +108,11 @@ _3_2 = DispatchRule(
     batch_index_acks=False,
 )
 _2_10 = replace(_3_2, unblocks_late=False, delays_last=True, binds_chunks=False, counts_leavers=True)
-"""2.10.4; chunks are bound to a consumer since 2.11 (apache/pulsar#16202). Not modelled: until 3.2.3 a Key_Shared
-replay read also reads entries that are kept back (apache/pulsar#22245), and then asks again, after 100 ms in 2.10."""
+"""2.10.4. Chunks are bound to a consumer since 2.11 (apache/pulsar#16202).
+
+Not modelled: until 3.2.3 a Key_Shared replay read also reads blocked entries (apache/pulsar#22245), and then requests
+another read, after 100 ms in 2.10.
+"""
 _4_0 = DispatchRule(
     key_shared=DispatcherKind.KEY_SHARED_DRAINING,
     purge=Purge.ON_READ,
@@ -110,7 +120,7 @@ _4_0 = DispatchRule(
     retries=True,
     turn_in_entries=True,
     unblocks_late=False,
-    looks_ahead_at_end=True,
+    look_ahead_at_end=True,
     loses_chunk_permits=True,
     loses_entries=True,
     exact_delays=False,
@@ -128,7 +138,7 @@ _4_2 = DispatchRule(
     retries=True,
     turn_in_entries=True,
     unblocks_late=False,
-    looks_ahead_at_end=False,
+    look_ahead_at_end=False,
     loses_chunk_permits=False,
     loses_entries=False,
     exact_delays=False,
@@ -149,13 +159,17 @@ RULES: Mapping[str, DispatchRule] = ProfileTable(
         PULSAR_4_2: _4_2,
     }
 )
-"""By profile. The documents describe the Key_Shared of joined positions (row P-KS-ORD-1), so they follow 3.2, but for
-delays (row L-DELAY-1)."""
+"""Rules by profile.
+
+The documents describe the Key_Shared of joined positions (row P-KS-ORD-1).
+
+They therefore follow 3.2, except for delays (row L-DELAY-1).
+"""
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What an operator may set; the defaults are the broker's own (``ServiceConfiguration``). Times are in ns."""
+class DispatchSettings:
+    """The settings of an operator. The defaults are the broker's own (``ServiceConfiguration``). Times are in ns."""
 
     max_read: int = 100
     max_turn: int = 20
@@ -174,11 +188,11 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("max_read", "max_turn", "delay_tick"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"dispatch: {name} must be at least 1, got {getattr(self, name)}")
+                raise ConfigError(f"dispatch: {name} must be at least 1, but is {getattr(self, name)}.")
 
 
-DEFAULTS = Settings()
-_OF_BROKER: Mapping[str, tuple[str, int]] = {
+DEFAULTS = DispatchSettings()
+_SETTINGS_BY_BROKER_NAME: Mapping[str, tuple[str, int]] = {
     "dispatcherMaxReadBatchSize": ("max_read", 1),
     "dispatcherMaxRoundRobinBatchSize": ("max_turn", 1),
     "maxUnackedMessagesPerConsumer": ("max_unacked_per_consumer", 1),
@@ -193,27 +207,29 @@ _OF_BROKER: Mapping[str, tuple[str, int]] = {
     "delayedDeliveryFixedDelayDetectionLookahead": ("fixed_delay_look_ahead", 1),
     "activeConsumerFailoverDelayTimeMillis": ("failover_delay", MILLISECOND),
 }
-"""The broker's names of settings (``broker.conf``) and their units, in ns where they are times."""
+"""The broker's names of settings (``broker.conf``) and their units, in ns for times."""
 
 
-def settings_of(broker: Mapping[str, object]) -> Settings:
-    """The settings of a broker, by its own names; those that no dispatcher looks at are ignored.
+def parse_settings(broker: Mapping[str, object]) -> DispatchSettings:
+    """Read the settings of a broker by its own names.
 
-    Raises ConfigError where one is no whole number from 0, or true or false.
+    Settings that no dispatcher uses are ignored.
+
+    Raises ConfigError if a value is not a whole number of at least 0, or not true or false.
     """
     changed: dict[str, Any] = {}
-    for name, (field, unit) in _OF_BROKER.items():
+    for name, (field, unit) in _SETTINGS_BY_BROKER_NAME.items():
         value = broker.get(name)
         if value is None:
             continue
         is_flag = isinstance(getattr(DEFAULTS, field), bool)
         if not isinstance(value, int) or isinstance(value, bool) is not is_flag or value < 0:
-            wanted = "true or false" if is_flag else "a whole number from 0"
-            raise ConfigError(f"{name} must be {wanted}, got {value!r}")
+            wanted = "true or false" if is_flag else "a whole number of at least 0"
+            raise ConfigError(f"{name} must be {wanted}, but is {value!r}.")
         changed[field] = value if is_flag else value * unit
     return replace(DEFAULTS, **changed)
 
 
-def dispatch_rule(profile: str) -> DispatchRule:
-    """The rule of a profile; raises ConfigError if there is none."""
+def find_dispatch_rule(profile: str) -> DispatchRule:
+    """Return the rule of a profile. Raises ConfigError if there is none."""
     return get_rule("dispatch", RULES, profile)

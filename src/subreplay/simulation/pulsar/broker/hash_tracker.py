@@ -1,6 +1,6 @@
-"""What is known of a sticky hash while it matters: how many of its entries wait, and from whom it drains.
+"""What is known about a sticky hash while it matters: its waiting entries, and the consumer that it drains from.
 
-An open hash table with linear probing; a hash leaves it when nothing is known of it any more.
+It is an open hash table with linear probing. A hash is removed when nothing is known about it any more.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from subreplay.simulation.pulsar.broker.broker_state import Broker
 
 
 @inlined
-def find(b: Broker, hash_: int) -> int:
-    """Where ``hash_`` stands in ``b.tracker``, or -1."""
+def find_hash(b: Broker, hash_: int) -> int:
+    """Return the position of ``hash_`` in ``b.tracker``, or -1."""
     mask = len(b.tracker) - 1
     at = hash_ & mask
     while b.tracker[at].hash != hash_:
@@ -23,8 +23,8 @@ def find(b: Broker, hash_: int) -> int:
 
 
 @hot
-def claim(b: Broker, hash_: int) -> int:
-    """Where ``hash_`` stands in ``b.tracker``, entered if it was not there."""
+def claim_hash(b: Broker, hash_: int) -> int:
+    """Return the position of ``hash_`` in ``b.tracker``; add it if it is not there."""
     mask = len(b.tracker) - 1
     at = hash_ & mask
     while b.tracker[at].hash != hash_:
@@ -36,8 +36,8 @@ def claim(b: Broker, hash_: int) -> int:
 
 
 @inlined
-def release(b: Broker, at: int) -> None:
-    """Take the hash at ``at`` out of ``b.tracker`` if nothing is known of it; those displaced by it move up."""
+def release_hash(b: Broker, at: int) -> None:
+    """Remove the hash at ``at`` if nothing is known about it; displaced hashes move up."""
     if b.tracker[at].waiting > 0 or b.tracker[at].drainer != NOBODY:
         return
     mask = len(b.tracker) - 1

@@ -1,4 +1,4 @@
-"""Which consumer a slot belongs to: the policy's range table, as arrays."""
+"""The owners of slots: the policy's range table, as arrays."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import numpy as np
 from subreplay.hashing.murmur3 import MASK_31
 from subreplay.kernels.inlining import hot
 from subreplay.rows.model.range_table import NOBODY, RangeTable
-from subreplay.simulation.pulsar.broker.broker_records import RANGE, empty_records
+from subreplay.simulation.pulsar.broker.broker_records import RANGE, create_records
 from subreplay.simulation.pulsar.broker.broker_state import BUCKETS, Broker
 
 
-def with_table(broker: Broker, table: RangeTable) -> Broker:
-    """``broker`` with the owners of ``table``."""
-    ranges = empty_records(len(table), RANGE)
+def replace_table(broker: Broker, table: RangeTable) -> Broker:
+    """Return ``broker`` with the owners of ``table``."""
+    ranges = create_records(len(table), RANGE)
     ranges.start, ranges.end, ranges.owner = table.starts, table.ends, np.maximum(table.owners, NOBODY)
     sizes = np.array([len(group) for group in table.groups], np.int64)
     shared = table.owners < NOBODY
@@ -28,8 +28,9 @@ def with_table(broker: Broker, table: RangeTable) -> Broker:
 
 
 @hot
-def owner_of(b: Broker, slot: int, hash_: int) -> int:
-    """The consumer that owns ``slot``, or -1; ``hash_`` picks among consumers that share a point of the ring."""
+def find_owner(b: Broker, slot: int, hash_: int) -> int:
+    """Return the consumer that owns ``slot``, or -1. ``hash_`` picks one of the consumers that share a point of the
+    ring."""
     at = b.buckets[slot >> b.state[0].shift]
     while at < len(b.ranges) and b.ranges[at].end < slot:
         at += 1

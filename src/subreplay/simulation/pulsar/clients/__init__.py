@@ -1,9 +1,10 @@
-"""The consumers' side of a prediction: what a client library and an application do with what the broker sends.
+"""The consumers in a prediction: what a client library and an application do with what the broker sends.
 
-``state`` holds the clients and the messages they have, as arrays. ``receiving`` fills receiver queues, ``permits`` asks
-for more, ``chunk_assembly`` waits for whole messages, and ``application`` works on one message at a time.
-``acknowledging`` and ``redelivering`` tell the broker what became of it. ``in_flight`` has the rows of messages that
-a client holds, ``heap`` the timers, ``intake`` what reaches the log, and ``blocking`` records who waits for whom.
+``client_state`` has the clients and their messages as arrays. ``receiver_queues`` fills receiver queues,
+``client_permits`` requests more messages, ``chunk_assembly`` waits for whole messages, and ``application`` processes
+one message at a time. ``acknowledgements`` and ``redeliveries`` send the results to the broker. ``in_flight`` has the
+rows of messages that a client has received, ``event_heap`` the timers, ``log_intake`` what is appended to the log, and
+``recorded_waits`` which consumer waits for which.
 
-Nothing here decides who gets an entry; that is the broker's part.
+Nothing here decides which consumer receives an entry; the broker does.
 """

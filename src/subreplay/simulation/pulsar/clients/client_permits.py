@@ -1,4 +1,4 @@
-"""Permits as a client gives them: its receiver queue's at the start, half of it when half was used (row D-FLOW-1)."""
+"""Permits that clients grant: a full receiver queue at the start, half of it when half was used (row D-FLOW-1)."""
 
 from __future__ import annotations
 
@@ -9,38 +9,41 @@ from subreplay.simulation.pulsar.clients.client_state import NONE, Clients
 
 
 @hot
-def give_back(b: Broker, c: Clients, consumer: int, messages: int) -> None:
-    """Messages left the receiver queue. Without a queue an idle application asks for one message, beyond the permits
-    that the last batch overdrew; the chunks of a message come so one by one."""
-    it = c.clients[consumer]
-    it.taken += messages
-    if it.queue_size == 0:
-        of = b.consumers[consumer]
-        missing = 1 - of.permits - of.parked
-        if missing > 0 and it.current == NONE and it.first == NONE and of.connected:
-            ask(b, c, consumer, missing)
-    elif it.taken >= it.refill:
-        ask(b, c, consumer, it.taken)
-        it.taken = 0
+def return_permits(b: Broker, c: Clients, consumer: int, messages: int) -> None:
+    """Return permits for messages that left the receiver queue.
+
+    Without a queue, an idle application requests one message, beyond the permits that the last batch overdrew. The
+    chunks of a message are then requested one by one.
+    """
+    client = c.clients[consumer]
+    client.taken += messages
+    if client.queue_size == 0:
+        consumer_row = b.consumers[consumer]
+        missing = 1 - consumer_row.permits - consumer_row.parked
+        if missing > 0 and client.current == NONE and client.first == NONE and consumer_row.connected:
+            request_permits(b, c, consumer, missing)
+    elif client.taken >= client.refill:
+        request_permits(b, c, consumer, client.taken)
+        client.taken = 0
 
 
 @operation
-def ask(b: Broker, c: Clients, consumer: int, permits: int) -> None:
-    """Ask for so many messages more."""
+def request_permits(b: Broker, c: Clients, consumer: int, permits: int) -> None:
+    """Request more messages."""
     if c.totals[0].persistent:
         flow(b, consumer, permits)
     else:
         b.consumers[consumer].permits += permits
-    follow_permits(b, c, consumer)
+    track_permits(b, c, consumer)
 
 
 @hot
-def follow_permits(b: Broker, c: Clients, consumer: int) -> None:
-    """Count how long the consumer can be sent nothing."""
-    it, of, now = c.clients[consumer], b.consumers[consumer], b.state[0].now
-    exhausted = of.permits <= 0 or of.blocked
-    if exhausted and it.exhausted_since == NONE:
-        it.exhausted_since = now
-    elif not exhausted and it.exhausted_since != NONE:
-        it.exhausted += now - it.exhausted_since
-        it.exhausted_since = NONE
+def track_permits(b: Broker, c: Clients, consumer: int) -> None:
+    """Measure how long the consumer cannot receive anything."""
+    client, consumer_row, now = c.clients[consumer], b.consumers[consumer], b.state[0].now
+    exhausted = consumer_row.permits <= 0 or consumer_row.blocked
+    if exhausted and client.exhausted_since == NONE:
+        client.exhausted_since = now
+    elif not exhausted and client.exhausted_since != NONE:
+        client.exhausted += now - client.exhausted_since
+        client.exhausted_since = NONE

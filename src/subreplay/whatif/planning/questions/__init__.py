@@ -1,2 +1,5 @@
-"""The questions that plans answer, over traffic and policies: ``shaping`` (ranges, partitions, policy), ``sizing``
-(consumers, capacity) and ``changing`` (rollout, upgrade, static). Each answer is an ``Answer``."""
+"""The questions that plans answer, over traffic and policies.
+
+``layout_questions`` has ranges, partitions and policy; ``size_questions`` has consumers and capacity;
+``change_questions`` has rollout, upgrade and static membership. Each answer is an ``Answer``.
+"""

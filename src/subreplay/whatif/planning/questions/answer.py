@@ -1,4 +1,4 @@
-"""What every answer says: what to take, what it achieves, what nothing can beat, and what was assumed."""
+"""The parts of every answer: the recommended setup, what it achieves, the lower bound, and the assumptions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Unit = Literal["consumers", "messages", "bytes", "ns", "share", "times", "rebala
 
 @dataclass(frozen=True)
 class Setup:
-    """A policy by name, under a profile and with options."""
+    """A policy by name, with a profile and options."""
 
     policy: str
     profile: str
@@ -24,7 +24,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class RunnerUp:
-    """The next best, and what it achieves."""
+    """The second best choice, and what it achieves."""
 
     name: str
     value: float
@@ -32,7 +32,7 @@ class RunnerUp:
 
 @dataclass(frozen=True)
 class Finalist:
-    """What is replayed over the same traffic, to see the plan at work; members None: as recorded."""
+    """A setup that is replayed over the same traffic to check the plan. ``members`` None: as recorded."""
 
     name: str
     setup: Setup
@@ -40,11 +40,12 @@ class Finalist:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """An answer: of ``value`` and ``bound`` the smaller is the better; None where there is nothing to measure.
+class PlanAnswer:
+    """The answer to a planning question.
 
-    ``measured`` says what they are. ``found`` are all the figures behind them, as the question's own data; ``fragile``
-    says how the plan does where it was not made for.
+    Smaller is better for ``value`` and ``bound``; they are None if there is nothing to measure. ``measured`` says what
+    they are. ``figures`` has all figures behind them, in the type of the question. ``sensitivity`` says how the plan
+    does under conditions that it was not made for.
     """
 
     question: Question
@@ -55,14 +56,16 @@ class Answer:
     bound: float | None
     runner_up: RunnerUp | None
     assumed: tuple[str, ...]
-    found: Any
+    figures: Any
     finalists: tuple[Finalist, ...] = ()
-    fragile: Any = None
+    sensitivity: Any = None
 
     @property
     def gap(self) -> float | None:
-        """How far the answer is above its bound, as a part of the bound; None where one of them is not known, or the
-        bound is 0 and the answer is not."""
+        """How far the answer is above its bound, as a part of the bound.
+
+        None if one of them is not known, or if the bound is 0 and the answer is not.
+        """
         if self.value is None or self.bound is None:
             return None
         if self.value == self.bound:
@@ -70,6 +73,6 @@ class Answer:
         return self.value / self.bound - 1 if self.bound else None
 
 
-def stay(names: tuple[str, ...]) -> tuple[PlannedMember, ...]:
-    """Consumers that are there all the time."""
+def build_permanent_members(names: tuple[str, ...]) -> tuple[PlannedMember, ...]:
+    """Return consumers that are connected all the time."""
     return tuple(PlannedMember(name, 0, None) for name in names)

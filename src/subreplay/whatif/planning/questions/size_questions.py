@@ -1,4 +1,4 @@
-"""How many consumers, and how busy they are."""
+"""Answer the questions about size: how many consumers are needed, and how busy they are."""
 
 from __future__ import annotations
 
@@ -10,39 +10,44 @@ import numpy as np
 
 from subreplay.rows.model.columns import Ints
 from subreplay.simulation.pulsar.service_model import Service
-from subreplay.whatif.planning.capacity import Fit, drawn_work
+from subreplay.whatif.planning.capacity import ServiceFit, draw_work
 from subreplay.whatif.planning.consumer_count import (
-    NEVER_ENOUGH,
-    Ceiling,
-    Drain,
-    Fewest,
-    Latency,
+    NO_COUNT,
+    ConsumerCount,
+    DrainTime,
+    LatencyLimit,
     Limit,
-    Utilisation,
-    ceiling,
-    fewest,
+    ScalingLimit,
+    UtilisationLimit,
+    find_consumer_count,
+    find_scaling_limit,
 )
-from subreplay.whatif.planning.growing_membership import growing
-from subreplay.whatif.planning.loads import Loads
-from subreplay.whatif.planning.planning_traffic import Traffic
-from subreplay.whatif.planning.questions.answer import Answer, Finalist, RunnerUp, Setup, stay
-from subreplay.whatif.planning.questions.policy_loads import NAMED, Served, names
-from subreplay.whatif.planning.sensitivity import OneLost, OtherTraffic, one_lost, under_traffic
+from subreplay.whatif.planning.growing_membership import iterate_growth
+from subreplay.whatif.planning.loads import WorkLoads
+from subreplay.whatif.planning.planning_traffic import PlanTraffic
+from subreplay.whatif.planning.questions.answer import Finalist, PlanAnswer, RunnerUp, Setup, build_permanent_members
+from subreplay.whatif.planning.questions.policy_loads import NAMES_ASSUMED, PolicyLoads, name_consumers
+from subreplay.whatif.planning.sensitivity import ConsumerLoss, TrafficChange, find_worst_loss, measure_under_traffic
 
-NO_QUEUE = "A consumer works on one message at a time; every window counts by its own work, whatever it left behind."
+NO_QUEUE = (
+    "A consumer processes one message at a time. Each window counts only its own work, not the backlog before it."
+)
 MOST_REPLAYED = 100
-"""Consumers of a finalist that is replayed."""
-_QUEUED = {
-    "latency": "A consumer works on one message at a time, and is never without permits: the replay of the finalists "
-    "has receiver queues and held back keys, too.",
-    "drain": "The backlog has the keys of the traffic, which goes on arriving at its mean rate.",
+"""The largest number of consumers of a finalist that is replayed."""
+_QUEUE_ASSUMPTIONS = {
+    "latency": "A consumer processes one message at a time and always has permits. The replay of the finalists also "
+    "has receiver queues and blocked keys.",
+    "drain": "The backlog has the keys of the traffic, and traffic continues at its mean rate.",
 }
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What consumers are to keep: a utilisation in a share of the windows, a latency (ns) of a share of the messages,
-    or that a backlog of messages is gone within a time (ns)."""
+class SizingTarget:
+    """What the consumers must achieve.
+
+    A utilisation in a share of the windows, a latency (ns) of a share of the messages, or the time (ns) to drain a
+    backlog of messages.
+    """
 
     kind: Literal["utilisation", "latency", "drain"]
     most: float
@@ -52,11 +57,11 @@ class Wanted:
 
 @dataclass(frozen=True)
 class ConsumerFigures:
-    """What each policy needs, where the hottest key is the limit, and what it is called."""
+    """What each policy needs, where the hottest key is the limit, and the name of that key."""
 
-    wanted: Wanted
-    policies: tuple[Fewest, ...]
-    ceiling: Ceiling
+    wanted: SizingTarget
+    policies: tuple[ConsumerCount, ...]
+    ceiling: ScalingLimit
     hottest: str
 
 
@@ -64,143 +69,152 @@ class ConsumerFigures:
 class Fragility:
     """How the planned consumers do under other traffic, and without one of them."""
 
-    traffic: tuple[OtherTraffic, ...]
-    lost: OneLost | None
+    traffic: tuple[TrafficChange, ...]
+    lost: ConsumerLoss | None
 
 
 @dataclass(frozen=True)
-class _Tried:
-    """A policy that was tried; ``scaled`` is its limit under so many times the work."""
+class _TriedPolicy:
+    """A policy that was tried. ``scaled`` returns its limit for a multiple of the work."""
 
-    served: Served
+    served: PolicyLoads
     scaled: Callable[[float], Limit]
-    fewest: Fewest
+    fewest: ConsumerCount
 
     @property
     def rank(self) -> tuple[bool, int]:
-        return self.fewest.consumers == NEVER_ENOUGH, self.fewest.consumers
+        return self.fewest.consumers == NO_COUNT, self.fewest.consumers
 
     @property
     def finalist(self) -> Finalist:
-        many = self.fewest.consumers
-        return Finalist(f"{many:,} under {self.fewest.policy}", self.served.setup, stay(names(many)))
+        count = self.fewest.consumers
+        return Finalist(
+            f"{count:,} under {self.fewest.policy}", self.served.setup, build_permanent_members(name_consumers(count))
+        )
 
 
-def consumers(
-    traffic: Traffic,
+def answer_consumers(
+    traffic: PlanTraffic,
     service: Service,
     factor: float,
     setups: Sequence[Setup],
-    wanted: Wanted,
+    wanted: SizingTarget,
     most: int,
     vary: float,
     ordered: bool,
-) -> Answer:
-    """The fewest consumers, of up to ``most``, that keep what is ``wanted``, by policy. ``traffic`` is in ns of work.
+) -> PlanAnswer:
+    """Answer the smallest number of consumers, up to ``most``, that achieves the target, by policy.
 
-    ``ordered``: the order of keys has to be kept, so policies that do not are shown and not taken. ``vary``: by which
-    part more and less traffic is tried.
+    ``traffic`` is in ns of work. ``ordered``: policies that do not keep the order of keys are shown but not chosen.
+    ``vary`` is the part by which more and less traffic is tried.
     """
     tried = []
     for setup in setups:
-        served = Served.of(traffic, setup)
-        scaled = _limits(served, traffic, service, factor, wanted)
-        tried.append(_Tried(served, scaled, fewest(scaled(1.0), served.candidate, most)))
+        served = PolicyLoads.prepare(traffic, setup)
+        scaled = _build_limits(served, traffic, service, factor, wanted)
+        tried.append(_TriedPolicy(served, scaled, find_consumer_count(scaled(1.0), served.candidate, most)))
     fit = [one for one in tried if one.fewest.consumers and (one.served.policy.ordered or not ordered)]
     fit.sort(key=lambda one: one.rank)
     best = fit[0] if fit else None
-    hottest = traffic.of_keys
-    where = ceiling(hottest, divisible=hottest.things - 1)
-    figures = ConsumerFigures(wanted, tuple(one.fewest for one in tried), where, traffic.key_word(where.thing))
-    order = ("Only policies that keep the order of keys, as the subscription's does, are taken.",) if ordered else ()
-    waits = NO_QUEUE if wanted.kind == "utilisation" else _QUEUED[wanted.kind]
-    return Answer(
+    hottest = traffic.key_loads
+    scaling_limit = find_scaling_limit(hottest, divisible=hottest.things - 1)
+    figures = ConsumerFigures(
+        wanted, tuple(one.fewest for one in tried), scaling_limit, traffic.name_key(scaling_limit.thing)
+    )
+    order_assumption = (
+        ("Only policies that keep the order of keys are considered, because the subscription keeps it.",)
+        if ordered
+        else ()
+    )
+    waiting_assumption = NO_QUEUE if wanted.kind == "utilisation" else _QUEUE_ASSUMPTIONS[wanted.kind]
+    return PlanAnswer(
         question="consumers",
-        best=best.finalist.name if best else f"none of up to {most:,} consumers is enough",
-        measured="the fewest consumers",
+        best=best.finalist.name if best else f"no number of consumers up to {most:,} is enough",
+        measured="the smallest number of consumers",
         value=float(best.fewest.consumers) if best else None,
         unit="consumers",
         bound=float(best.fewest.bound) if best else None,
         runner_up=RunnerUp(fit[1].fewest.policy, float(fit[1].fewest.consumers)) if len(fit) > 1 else None,
-        assumed=(NAMED, *order, waits),
-        found=figures,
+        assumed=(NAMES_ASSUMED, *order_assumption, waiting_assumption),
+        figures=figures,
         finalists=tuple(one.finalist for one in fit[:2] if one.fewest.consumers <= MOST_REPLAYED),
-        fragile=None if best is None else _fragility(best.fewest, best.served, best.scaled, vary),
+        sensitivity=None if best is None else _measure_fragility(best.fewest, best.served, best.scaled, vary),
     )
 
 
-def _fragility(one: Fewest, served: Served, scaled: Callable[[float], Limit], vary: float) -> Fragility:
+def _measure_fragility(
+    one: ConsumerCount, served: PolicyLoads, scaled: Callable[[float], Limit], vary: float
+) -> Fragility:
     members = served.members
     if members is None:
-        without = scaled(1.0).measured(None, one.consumers - 1) if one.consumers > 1 else None
-        lost = None if without is None else OneLost(one.consumers - 1, without, without <= scaled(1.0).most)
-        return Fragility(under_traffic(scaled, None, one.consumers, (vary, -vary)), lost)
+        without = scaled(1.0).measure(None, one.consumers - 1) if one.consumers > 1 else None
+        lost = None if without is None else ConsumerLoss(one.consumers - 1, without, without <= scaled(1.0).most)
+        return Fragility(measure_under_traffic(scaled, None, one.consumers, (vary, -vary)), lost)
     membership = members()
     for number in range(one.consumers):
-        membership.change((), (number,))
+        membership.change_members((), (number,))
     return Fragility(
-        under_traffic(scaled, membership.owners(), one.consumers, (vary, -vary)),
-        one_lost(scaled(1.0), served.loads, membership, one.consumers),
+        measure_under_traffic(scaled, membership.find_owners(), one.consumers, (vary, -vary)),
+        find_worst_loss(scaled(1.0), served.loads, membership, one.consumers),
     )
 
 
-def _limits(
-    served: Served, traffic: Traffic, service: Service, factor: float, wanted: Wanted
+def _build_limits(
+    served: PolicyLoads, traffic: PlanTraffic, service: Service, factor: float, wanted: SizingTarget
 ) -> Callable[[float], Limit]:
-    """The limit under so many times the work."""
+    """Return a function that builds the limit for a multiple of the work."""
     if wanted.kind == "utilisation":
-        return lambda times: Utilisation(_times(served.loads, times), wanted.most, wanted.share)
+        return lambda times: UtilisationLimit(_scale_loads(served.loads, times), wanted.most, wanted.share)
     if wanted.kind == "drain":
         span, messages = traffic.span, len(traffic.profile)
-        return lambda times: Drain(_times(served.loads, times), span, messages, wanted.backlog, wanted.most)
-    order = traffic.in_time
-    at, thing = traffic.profile.at[order], served.thing[order]
-    work = drawn_work(service, traffic.profile.size[order], factor)
-    return lambda times: Latency(at, thing, _scaled(work, times), wanted.most, wanted.share)
+        return lambda times: DrainTime(_scale_loads(served.loads, times), span, messages, wanted.backlog, wanted.most)
+    order_assumption = traffic.time_order
+    at, thing = traffic.profile.at[order_assumption], served.thing[order_assumption]
+    work = draw_work(service, traffic.profile.size[order_assumption], factor)
+    return lambda times: LatencyLimit(at, thing, _scale_work(work, times), wanted.most, wanted.share)
 
 
-def _times(loads: Loads, times: float) -> Loads:
-    return loads if times == 1 else replace(loads, work=_scaled(loads.work, times))
+def _scale_loads(loads: WorkLoads, times: float) -> WorkLoads:
+    return loads if times == 1 else replace(loads, work=_scale_work(loads.work, times))
 
 
-def _scaled(work: Ints, times: float) -> Ints:
+def _scale_work(work: Ints, times: float) -> Ints:
     return work if times == 1 else np.asarray(np.rint(work * times), np.int64)
 
 
 @dataclass(frozen=True)
 class CapacityFigures:
-    """Utilisation of each consumer, of all windows together and in its worst, under one policy; the service model as
-    fitted, where it was."""
+    """Utilisation of each consumer, over all windows and in its worst one, and the fitted service model."""
 
     mean: tuple[float, ...]
     worst: tuple[float, ...]
-    fit: Fit | None
+    fit: ServiceFit | None
 
 
-def capacity(traffic: Traffic, setup: Setup, consumers: int, fitted: Fit | None) -> Answer:
-    """How busy so many consumers are; ``traffic`` is in ns of work."""
-    served = Served.of(traffic, setup)
+def answer_capacity(traffic: PlanTraffic, setup: Setup, consumers: int, fitted: ServiceFit | None) -> PlanAnswer:
+    """Answer how busy a number of consumers is. ``traffic`` is in ns of work."""
+    served = PolicyLoads.prepare(traffic, setup)
     if served.members is None:
         loads = np.tile(-(-served.loads.by_window // consumers), (consumers, 1))
         hottest = 0.0
     else:
-        owners = next(growing(served.members(), consumers))
-        loads = served.loads.of_owners(owners, consumers)
+        owners = next(iterate_growth(served.members(), consumers))
+        loads = served.loads.sum_by_owner(owners, consumers)
         hottest = float(served.loads.hottest.max())
-    even = float(served.loads.by_window.max()) / consumers
-    return Answer(
+    fair_share = float(served.loads.by_window.max()) / consumers
+    return PlanAnswer(
         question="capacity",
         best=f"{consumers:,} consumers under {setup.policy}",
         measured="the busiest consumer's utilisation in its worst window",
         value=float(loads.max()) / traffic.width,
         unit="share",
-        bound=max(even, hottest) / traffic.width,
+        bound=max(fair_share, hottest) / traffic.width,
         runner_up=None,
-        assumed=(NAMED, NO_QUEUE),
-        found=CapacityFigures(
+        assumed=(NAMES_ASSUMED, NO_QUEUE),
+        figures=CapacityFigures(
             tuple((loads.sum(axis=1) / (traffic.width * loads.shape[1])).tolist()),
             tuple((loads.max(axis=1) / traffic.width).tolist()),
             fitted,
         ),
-        finalists=(Finalist(f"{consumers:,} consumers", setup, stay(names(consumers))),),
+        finalists=(Finalist(f"{consumers:,} consumers", setup, build_permanent_members(name_consumers(consumers))),),
     )

@@ -1,10 +1,10 @@
-"""What a dispatcher does with the entries of one read, by subscription type.
+"""The dispatchers: what happens to the entries of one read, by subscription type.
 
-``reading`` decides what to read next: waiting entries first, then new ones. ``shared`` deals them out in turn
-(``turns``), and keeps the chunks of one message together (``chunks``). ``single_active`` gives all to one consumer, for
-Exclusive and Failover. ``key_shared_joined`` is Key_Shared of 3.x and ``key_shared_draining`` Key_Shared of 4.x, which
-differ in how they keep order after a change of members. ``sending`` hands entries to a consumer and charges its
-permits.
+``next_read`` decides what to read next: waiting entries first, then new ones. ``shared`` sends entries round robin
+(``shared_turns``), and keeps the chunks of one message together (``chunk_dispatch``). ``single_active`` sends all
+entries to one consumer, for Exclusive and Failover. ``key_shared_joined`` is Key_Shared of 3.x and
+``key_shared_draining`` Key_Shared of 4.x; they differ in how they keep order after a change of members.
+``entry_delivery`` sends entries to a consumer and charges its permits.
 
-The lists these work on (cursor, delayed entries, entries to come again) are in ``simulation.pulsar.broker``.
+The lists that they use (cursor, delayed entries, replay set) are in ``simulation.pulsar.broker``.
 """

@@ -1,4 +1,4 @@
-"""Shared, a read with chunks: all chunks of a message go to one consumer (``SharedConsumerAssignor``)."""
+"""Dispatch a read with chunks under Shared: all chunks of a message go to one consumer (``SharedConsumerAssignor``)."""
 
 from __future__ import annotations
 
@@ -6,85 +6,90 @@ from subreplay.kernels.inlining import inlined
 from subreplay.rows.model.range_table import NOBODY
 from subreplay.simulation.pulsar.broker.broker_records import NO_CHUNK
 from subreplay.simulation.pulsar.broker.broker_state import Broker
-from subreplay.simulation.pulsar.broker.broker_tasks import Task, push
-from subreplay.simulation.pulsar.broker.consumer_permits import member
+from subreplay.simulation.pulsar.broker.broker_tasks import Task, push_task
+from subreplay.simulation.pulsar.broker.consumer_permits import find_member
 from subreplay.simulation.pulsar.broker.cursor import NORMAL, REPLAY
-from subreplay.simulation.pulsar.broker.dispatchers.entry_delivery import finish, hand
-from subreplay.simulation.pulsar.broker.dispatchers.shared_turns import next_consumer
-from subreplay.simulation.pulsar.broker.replay_set import log_index, put_back
+from subreplay.simulation.pulsar.broker.dispatchers.entry_delivery import charge_sent, send_entry
+from subreplay.simulation.pulsar.broker.dispatchers.shared_turns import choose_next_consumer
+from subreplay.simulation.pulsar.broker.replay_set import find_log_index, put_back
 
 
 @inlined
 def dispatch_chunked(b: Broker, kind: int, count: int) -> bool:
-    """Hand out a read in which entries are chunks; tells whether to read again.
+    """Send the entries of a read that contains chunks; return whether to read again.
 
-    A consumer gets entries until its permits are used. The first chunk of a message binds it to the consumer of the
-    moment, until its last chunk; a later chunk of an unbound message waits, as do those whose consumer has no permits.
+    A consumer receives entries until its permits are used. The first chunk of a message binds the message to the
+    current consumer until its last chunk. A later chunk of an unbound message waits, and so do chunks whose consumer
+    has no permits.
     """
     for at in range(b.state[0].members):
-        it = b.consumers[member(b, at)]
-        it.room = it.permits
-        it.queued = 0
-    consumer = _with_room(b)
+        consumer_row = b.consumers[find_member(b, at)]
+        consumer_row.capacity = consumer_row.permits
+        consumer_row.queued = 0
+    consumer = _find_free_consumer(b)
     if consumer == NOBODY:
         if not b.rule[0].loses_entries:
-            _put_back(b, kind, 0, count)
+            _put_all_back(b, kind, 0, count)
         return True
-    overflow = _assign(b, kind, count, consumer)
+    overflow = _assign_entries(b, kind, count, consumer)
     sent = False
     for at in range(b.state[0].members):
-        b.state[0].processed += b.consumers[member(b, at)].queued
-        sent = finish(b, member(b, at)) > 0 or sent
+        b.state[0].processed += b.consumers[find_member(b, at)].queued
+        sent = charge_sent(b, find_member(b, at)) > 0 or sent
     if sent:
-        push(b, Task.SENT, 0)
-    if not b.rule[0].retries:  # of 3.x, which reads the same again and again: only an event can change what comes of it
+        push_task(b, Task.SENT, 0)
+    if not b.rule[0].retries:  # 3.x would read the same again and again; only an event can change the result
         return not sent and kind == NORMAL
     return not sent or overflow
 
 
 @inlined
-def _assign(b: Broker, kind: int, count: int, consumer: int) -> bool:
-    """Tells whether an entry was put back because more were assigned to its consumer than it has permits."""
+def _assign_entries(b: Broker, kind: int, count: int, consumer: int) -> bool:
+    """Assign the entries; return whether one was put back because its consumer was assigned more than its permits."""
     overflow = False
-    room = b.consumers[consumer].room
+    capacity = b.consumers[consumer].capacity
     for at in range(count):
         ordinal = b.reads[kind, at]
-        if room <= 0:
-            b.consumers[consumer].room = room
-            consumer = _with_room(b)
+        if capacity <= 0:
+            b.consumers[consumer].capacity = capacity
+            consumer = _find_free_consumer(b)
             if consumer == NOBODY:
-                _put_back(b, kind, at, count)
+                _put_all_back(b, kind, at, count)
                 break
-            room = b.consumers[consumer].permits
+            capacity = b.consumers[consumer].permits
         receiver = consumer
-        if b.log[log_index(b, ordinal)].chunked != NO_CHUNK:
-            receiver = _bound_to(b, ordinal, consumer, room)
+        if b.log[find_log_index(b, ordinal)].chunked != NO_CHUNK:
+            receiver = _find_bound_consumer(b, ordinal, consumer, capacity)
         if receiver == NOBODY:
             put_back(b, ordinal, True)
             continue
-        room -= 1
-        it = b.consumers[receiver]
-        it.queued += 1
-        if it.queued <= it.permits:
-            hand(b, receiver, ordinal, kind == REPLAY)
+        capacity -= 1
+        consumer_row = b.consumers[receiver]
+        consumer_row.queued += 1
+        if consumer_row.queued <= consumer_row.permits:
+            send_entry(b, receiver, ordinal, kind == REPLAY)
         else:
             overflow = put_back(b, ordinal, True) or overflow
     return overflow
 
 
 @inlined
-def _with_room(b: Broker) -> int:
+def _find_free_consumer(b: Broker) -> int:
+    """Return the next consumer with capacity, or -1."""
     for _ in range(b.state[0].members):
-        consumer = next_consumer(b)
-        if consumer == NOBODY or b.consumers[consumer].room > 0:
+        consumer = choose_next_consumer(b)
+        if consumer == NOBODY or b.consumers[consumer].capacity > 0:
             return consumer
     return NOBODY
 
 
 @inlined
-def _bound_to(b: Broker, ordinal: int, current: int, room: int) -> int:
-    """The consumer of the chunk's message, or -1 if it has to wait; ``room`` is what the current consumer has left."""
-    state, entry = b.state[0], b.log[log_index(b, ordinal)]
+def _find_bound_consumer(b: Broker, ordinal: int, current: int, capacity: int) -> int:
+    """Return the consumer of the chunk's message, or -1 if it must wait.
+
+    ``capacity`` is what the current consumer has left.
+    """
+    state, entry = b.state[0], b.log[find_log_index(b, ordinal)]
     pin = 0
     while pin < state.pins and b.pins[pin].chunked != entry.chunked:
         pin += 1
@@ -94,18 +99,21 @@ def _bound_to(b: Broker, ordinal: int, current: int, room: int) -> int:
         _bind(b, entry.chunked, current)
         pin = state.pins - 1
     consumer = b.pins[pin].consumer
-    it = b.consumers[consumer]
-    if not it.connected or it.room <= 0:
+    consumer_row = b.consumers[consumer]
+    if not consumer_row.connected or consumer_row.capacity <= 0:
         return NOBODY
     if entry.chunk_id == entry.chunks - 1:
         _unbind(b, pin)
-    it.room = room - 1 if b.rule[0].loses_chunk_permits else it.room - 1
+    consumer_row.capacity = capacity - 1 if b.rule[0].loses_chunk_permits else consumer_row.capacity - 1
     return int(consumer)
 
 
 @inlined
 def _bind(b: Broker, chunked: int, consumer: int) -> None:
-    """Messages that never become complete stay bound; where there is no room left the oldest one is given up."""
+    """Bind a message to a consumer.
+
+    Incomplete messages stay bound; if there is no space left, unbind the oldest one.
+    """
     state = b.state[0]
     if state.pins == len(b.pins):
         _unbind(b, 0)
@@ -124,6 +132,6 @@ def _unbind(b: Broker, pin: int) -> None:
 
 
 @inlined
-def _put_back(b: Broker, kind: int, start: int, stop: int) -> None:
+def _put_all_back(b: Broker, kind: int, start: int, stop: int) -> None:
     for at in range(start, stop):
         put_back(b, b.reads[kind, at], True)

@@ -1,7 +1,6 @@
-"""Exclusive and Failover: one consumer is active and gets everything (``PersistentDispatcherSingleActiveConsumer``).
+"""Exclusive and Failover: one active consumer receives everything (``PersistentDispatcherSingleActiveConsumer``).
 
-A switch, a rejected message: in either case the subscription is read again from mark-delete. Redeliveries are not
-counted.
+After a switch or a rejected message, the subscription is read again from mark-delete. Redeliveries are not counted.
 """
 
 from __future__ import annotations
@@ -10,24 +9,25 @@ from subreplay.kernels.inlining import inlined
 from subreplay.rows.model.range_table import NOBODY
 from subreplay.simulation.pulsar.broker.broker_records import NEVER
 from subreplay.simulation.pulsar.broker.broker_state import Broker
-from subreplay.simulation.pulsar.broker.broker_tasks import Task, push
+from subreplay.simulation.pulsar.broker.broker_tasks import Task, push_task
 from subreplay.simulation.pulsar.broker.cursor import NORMAL, cancel_waiting_read, read_entries, rewind
-from subreplay.simulation.pulsar.broker.dispatchers.entry_delivery import finish, hand
+from subreplay.simulation.pulsar.broker.dispatchers.entry_delivery import charge_sent, send_entry
 
 BY_RULE = -1
-"""The delay of a switch is the broker's setting."""
+"""The switch takes the delay of the broker's setting."""
 
 
 @inlined
 def activate(b: Broker, consumer: int, delay: int, writing: bool) -> None:
-    """Make ``consumer`` the active one (-1: nobody is left). A Failover consumer begins after a delay, even the first;
-    changes in the meantime do not prolong it.
+    """Make ``consumer`` the active one (-1: none).
 
-    Whom the switch finds at work, it does not wait for (``scheduleReadOnActiveConsumer``). A read whose entries are on
-    their way ends, sees the change and starts over: ``delay`` 0. The end of a write, if ``writing``, reads on for the
-    new consumer at once, or with its first permits; the subscription is read anew after the delay all the same. Here
-    neither takes time, so they have to be told; a delay (ns) that is not ``BY_RULE`` is how long the broker's timer
-    took.
+    A Failover consumer begins after a delay, even the first one.
+
+    Further changes do not prolong the delay. A switch does not wait for running work
+    (``scheduleReadOnActiveConsumer``). A read whose entries are on their way ends, sees the change and starts over:
+    ``delay`` 0. If a write is running (``writing``), its end reads for the new consumer at once, or with its first
+    permits; the subscription is still read anew after the delay. Reads and writes take no time here, so callers pass
+    these facts. A delay (ns) other than ``BY_RULE`` is how long the broker's timer took.
     """
     state, rule = b.state[0], b.rule[0]
     if consumer == state.active:
@@ -48,13 +48,14 @@ def activate(b: Broker, consumer: int, delay: int, writing: bool) -> None:
 
 @inlined
 def start_over(b: Broker) -> None:
+    """Read again from mark-delete."""
     rewind(b)
     read_for_active(b)
 
 
 @inlined
 def read_for_active(b: Broker) -> None:
-    """Start a read, if there is an active consumer with permits and no read yet."""
+    """Start a read if there is an active consumer with permits and no read is running."""
     state = b.state[0]
     if state.active == NOBODY or state.reading:
         return
@@ -65,8 +66,8 @@ def read_for_active(b: Broker) -> None:
 
 
 @inlined
-def flow_of_single(b: Broker, consumer: int) -> None:
-    """Permits came; while a switch is pending they are only kept, unless a write is about to end."""
+def handle_single_flow(b: Broker, consumer: int) -> None:
+    """Handle new permits. While a switch is pending they are only stored, unless a write is about to end."""
     state = b.state[0]
     if consumer == state.active and (state.switch_at == NEVER or state.writing):
         state.writing = False
@@ -75,7 +76,7 @@ def flow_of_single(b: Broker, consumer: int) -> None:
 
 @inlined
 def reject_everything(b: Broker, consumer: int) -> None:
-    """Any rejection by the active consumer: everything after mark-delete comes again."""
+    """Redeliver everything after mark-delete, after any rejection by the active consumer."""
     if consumer != b.state[0].active or b.state[0].switch_at != NEVER:
         return
     cancel_waiting_read(b)
@@ -84,12 +85,12 @@ def reject_everything(b: Broker, consumer: int) -> None:
 
 @inlined
 def dispatch_to_active(b: Broker, count: int) -> None:
-    """Hand all entries of a read to the active consumer; if it is not the one they were read for, start over."""
+    """Send all entries of a read to the active consumer. If they were read for another one, start over."""
     state = b.state[0]
     if state.active == NOBODY or state.reader != state.active:
         start_over(b)
         return
     for at in range(count):
-        hand(b, state.active, b.reads[NORMAL, at], False)
-    finish(b, state.active)
-    push(b, Task.SENT, 0)
+        send_entry(b, state.active, b.reads[NORMAL, at], False)
+    charge_sent(b, state.active)
+    push_task(b, Task.SENT, 0)

@@ -1,0 +1,153 @@
+"""Decode offset commits, most of ``__consumer_offsets``, column by column over the bytes of Arrow columns.
+
+A record that deviates in any comparison is left to the decoder of single records, which knows the reason. So the layout
+is written twice, and tests compare both decoders.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from subreplay.hashing.arrow_bytes import get_data_and_offsets
+from subreplay.rows.model.columns import Ints
+from subreplay.rows.model.contracts import ENTRY, FIRST_TIME, LAST_TIME, PARTITION
+
+Flags = NDArray[np.bool_]
+_MAX_WIDTH: Final = 8
+
+
+class BinaryCells:
+    """The bytes of a binary column, with the begin and end of each row."""
+
+    def __init__(self, values: pa.Array) -> None:
+        self.bytes, offsets = get_data_and_offsets(values)
+        self.begin, self.end = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
+        padding = np.zeros(max(0, _MAX_WIDTH - len(self.bytes)), np.uint8)
+        self.padded = np.concatenate([self.bytes, padding]) if len(padding) else self.bytes
+
+    def integers(self, at: Ints, kind: str) -> Ints:
+        """Read the big-endian number of numpy type ``kind`` at each index; 0 where it does not fit."""
+        width = np.dtype(kind).itemsize
+        every = np.ndarray((len(self.padded) - width + 1,), kind, self.padded, strides=(1,))  # at each byte
+        inside = (at >= 0) & (at + width <= len(self.bytes))
+        return np.where(inside, every[np.where(inside, at, 0)], 0).astype(np.int64)
+
+    def varints(self, at: Ints) -> tuple[Ints, Ints]:
+        """Read the unsigned varint of at most two bytes at each index, and its width; 0 and 2 where it is longer."""
+        first, second = self.integers(at, ">u1"), self.integers(at + 1, ">u1")
+        long = first >= 0x80
+        value = np.where(long, (first & 0x7F) | (second << 7), first)
+        return np.where(long & (second >= 0x80), 0, value), np.where(long, 2, 1)
+
+    def strings(self, *slices: tuple[Ints, Ints]) -> list[pa.Array]:
+        """Read some slices of each row, in order, as columns of bytes.
+
+        Rows and slices are in order in the buffer. So the slices and the gaps between them form one column, of which
+        every other element is selected.
+        """
+        bounds = np.stack([bound for begin, length in slices for bound in (begin, begin + length)], axis=1).ravel()
+        if not len(bounds):
+            return [pa.array([], pa.large_binary()) for _ in slices]
+        buffers = [None, pa.py_buffer(np.ascontiguousarray(bounds)), pa.py_buffer(self.padded)]
+        pieces = pa.Array.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
+        step = 2 * len(slices)
+        return [pieces.take(pa.array(np.arange(2 * i, len(bounds) - 1, step))) for i in range(len(slices))]
+
+
+class DecodedCommits(NamedTuple):
+    """The commits of some rows: ``columns`` of the rows where ``usual`` is true, in order."""
+
+    usual: Flags
+    columns: dict[str, pa.Array]
+
+
+def read_key_versions(keys: BinaryCells) -> Ints:
+    """Read the version of each key, which is the type of its record; -1 where there is none."""
+    return np.where(keys.end - keys.begin >= 2, keys.integers(keys.begin, ">i2"), -1)
+
+
+def decode_commits(key: pa.Array, value: pa.Array) -> DecodedCommits:
+    """Decode offset commits. ``key`` and ``value`` are of such records only; a null value is a tombstone."""
+    keys, values = BinaryCells(key), BinaryCells(value)
+    gone = np.asarray(value.is_null().to_numpy(zero_copy_only=False), np.bool_)
+    group = keys.begin + 4, keys.integers(keys.begin + 2, ">i2")
+    topic_at = group[0] + group[1]
+    topic = topic_at + 2, keys.integers(topic_at, ">i2")
+    last = topic[0] + topic[1]
+    partition = keys.integers(last, ">i4")
+    usual = (group[1] > 0) & (topic[1] > 0) & (last + 4 == keys.end)
+    usual &= (partition >= 0) & (partition <= PARTITION.most)
+
+    version = values.integers(values.begin, ">i2")
+    offset = values.integers(values.begin + 2, ">i8")
+    has_epoch, compact = version >= 3, version == 4
+    epoch = np.where(has_epoch, values.integers(values.begin + 10, ">i4"), -1)
+    length_at = values.begin + np.where(has_epoch, 14, 10)
+    length_plus_1, width = values.varints(length_at)
+    size = np.where(compact, length_plus_1 - 1, values.integers(length_at, ">i2"))
+    note = length_at + np.where(compact, width, 2), size
+    after = note[0] + size
+    at = values.integers(after, ">i8")
+    expires = np.where(version == 1, values.integers(after + 8, ">i8"), -1)
+    tags = np.where(compact, values.integers(after + 8, ">u1"), 0)  # their number
+    end = after + 8 + np.where(version == 1, 8, 0) + compact
+    whole = (version >= 0) & (version <= 4) & (values.end - values.begin >= 2) & (size >= 0) & (end == values.end)
+    whole &= (tags == 0) & (offset >= 0) & (offset <= ENTRY.most + 1)
+    whole &= _is_legal_time(at) & (_is_legal_time(expires) | (expires < 0))
+    usual &= whole | gone
+
+    texts = {
+        **dict(zip(("group", "topic"), _read_usual_slices(keys, usual, group, topic), strict=True)),
+        "metadata": _read_usual_slices(values, usual & ~gone, note)[0],
+    }
+    good = {name: _is_text(column) for name, column in texts.items()}
+    usual &= np.logical_and.reduce(list(good.values()))
+    kept = pa.array(usual)
+    present = usual & ~gone
+    columns = {name: column.filter(kept).cast(pa.string()) for name, column in texts.items()}
+    columns["metadata"] = pc.if_else(pa.array(gone[usual]), pa.scalar(None, pa.string()), columns["metadata"])
+    columns["partition"] = pa.array(partition[usual].astype(np.int32))
+    columns["tombstone"] = pa.array(gone[usual])
+    for name, numbers, known in (
+        ("offset", offset, present),
+        ("leader_epoch", epoch, present & (epoch >= 0)),
+        ("committed_at", at * 1_000, present),
+        ("expires_at", expires * 1_000, present & (expires >= 0)),
+    ):
+        columns[name] = pa.array(numbers[usual], mask=~known[usual])
+    return DecodedCommits(usual, columns)
+
+
+def _is_legal_time(millis: Ints) -> Flags:
+    return (millis >= FIRST_TIME // 1_000) & (millis <= LAST_TIME // 1_000)
+
+
+def _read_usual_slices(cells: BinaryCells, usual: Flags, *slices: tuple[Ints, Ints]) -> list[pa.Array]:
+    """Read the slices of usual rows; those of the others are empty."""
+    return cells.strings(
+        *[(np.where(usual, begin, cells.begin), np.where(usual, length, 0)) for begin, length in slices]
+    )
+
+
+def _is_text(values: pa.Array) -> Flags:
+    """Check whether each value is UTF-8."""
+    try:
+        values.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        distinct = values.dictionary_encode()
+        good = np.array([_is_utf8(text) for text in distinct.dictionary.to_pylist()], np.bool_)
+        return np.asarray(good[np.asarray(distinct.indices)])
+    return np.ones(len(values), np.bool_)
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
