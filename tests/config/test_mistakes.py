@@ -163,7 +163,7 @@ policy: pulsar.shared, profile: pulsar-9    | pulsar.shared has no profile 'puls
 policy: pulsar.shared, options: {points: 5} | pulsar.shared has no option 'points'. Valid options: none
 options: {points: many}                     | pulsar.key_shared.consistent_hash: points must be of type int, got 'many'
 policy: pulsar.key_shared.auto_split, options: {range_size: 1000} | pulsar.key_shared.auto_split: range size must be
-policy: pulsar.failover, profile: pulsar-3.2, options: {consistent_hashing: true} | pulsar.failover: profile pulsar-3.2 has no
+policy: pulsar.failover, profile: pulsar-3.2, options: {consistent_hashing: true} | pulsar.failover: profile
 """
 
 
