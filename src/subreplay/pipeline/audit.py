@@ -20,7 +20,7 @@ from subreplay.audit.passes.beginning import beginnings
 from subreplay.audit.passes.loads import LOADS_OF_RUN
 from subreplay.audit.rules.assignments import find_assignment_findings
 from subreplay.audit.rules.registry import Code
-from subreplay.audit.sessions import add_unknown_consumers
+from subreplay.audit.sessions import Sessions, add_unknown_consumers
 from subreplay.audit.terms import Terms
 from subreplay.config.run import RECORDED
 from subreplay.engine.interface import Dataset, Output
@@ -36,6 +36,7 @@ from subreplay.rows.model.partitioner_words import WARNING, sentences
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.tables import AUDITED, STATE, VIOLATIONS
 from subreplay.semantics.timelines.recorded_ownership import find_abandonment_time
+from subreplay.semantics.timelines.timeline import Timeline, compute_once_per_index
 
 
 def fold(source: Source) -> Judge:
@@ -54,16 +55,17 @@ def fold(source: Source) -> Judge:
             scope: add_unknown_consumers(scope, mine, found.unknown_consumers) for scope, mine in source.events.items()
         }
         timelines = measured_plan(source, RECORDED, policy, events).timelines
-        others = {scope: Dispatcher.of(timeline) for scope, timeline in timelines.items()}
+        others = {scope: Dispatcher(timelines[scope], of) for scope, of in _sessions(timelines).items()}
     told = found.group.ownership
     dispatchers = {
-        scope: Dispatcher.of(
-            timeline,
+        scope: Dispatcher(
+            folded.timelines[scope],
+            sessions,
             None,
             others.get(scope),
             find_abandonment_time(policy, told.get(scope, ()), source.events.get(scope, ())),
         )
-        for scope, timeline in folded.timelines.items()
+        for scope, sessions in _sessions(folded.timelines).items()
     }
     # a night that goes on from another knows what was before it
     goes_on = source.before is not None
@@ -86,6 +88,11 @@ def fold(source: Source) -> Judge:
         basis=nights.basis(config),
         dates=source.dates,
     )
+
+
+def _sessions(timelines: Mapping[Scope, Timeline]) -> dict[Scope, Sessions]:
+    """Who was connected when, of each dispatcher; those of the same events share it."""
+    return dict(zip(timelines, compute_once_per_index(timelines.values(), Sessions.of), strict=True))
 
 
 def _terms(source: Source) -> Terms:

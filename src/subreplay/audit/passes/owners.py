@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +42,56 @@ class Owners:
     ends: Ints  # how: an ``Ending``
     wrong: Flags
     in_transition: Flags
+
+
+def owners_of(
+    policy: Policy,
+    dispatchers: Sequence[Dispatcher],
+    number: Ints,
+    slots: Ints,
+    hashes: NDArray[np.uint32],
+    at: Ints,
+    seq: Ints,
+    names: pa.Array,
+    instances: pa.Array,
+) -> Owners:
+    """``owners_at`` of deliveries, each of the dispatcher of a ``number``; those of alike dispatchers are looked up
+    together."""
+    parts = alike(dispatchers, number)
+    if len(parts) == 1:
+        return owners_at(policy, parts[0][0], slots, hashes, at, seq, names, instances)
+    found = [
+        owners_at(
+            policy, dispatcher, slots[rows], hashes[rows], at[rows], seq[rows], names.take(pa.array(rows)),
+            instances.take(pa.array(rows)),
+        )
+        for dispatcher, rows in parts
+    ]  # fmt: skip
+    back = np.argsort(np.concatenate([rows for _, rows in parts]))
+    columns = ([getattr(part, field.name) for part in found] for field in fields(Owners))
+    return Owners(*(_joined(each, back) for each in columns))
+
+
+def alike(dispatchers: Sequence[Dispatcher], number: Ints) -> list[tuple[Dispatcher, Ints]]:
+    """Rows of dispatchers, each of the one of a ``number``: those of alike dispatchers together, at least one part of
+    them."""
+    known: dict[tuple[int, int], int] = {}
+    first = [known.setdefault((id(each.sessions), id(each.timeline.index)), i) for i, each in enumerate(dispatchers)]
+    if len(known) == 1:
+        return [(dispatchers[0], np.arange(len(number)))]
+    of = np.array(first)[number]
+    order = np.argsort(of, kind="stable")
+    kinds, starts = np.unique(of[order], return_index=True)
+    if not len(kinds):
+        return [(dispatchers[0], order)]
+    return [(dispatchers[kind], rows) for kind, rows in zip(kinds.tolist(), np.split(order, starts[1:]), strict=True)]
+
+
+def _joined(parts: list[Any], order: Ints) -> Any:
+    """Columns one after the other, as Arrow's or numpy's, in another order."""
+    if isinstance(parts[0], pa.Array):
+        return pa.concat_arrays(parts).take(pa.array(order))
+    return np.concatenate(parts)[order]
 
 
 def owners_at(
