@@ -10,7 +10,7 @@ import pytest
 
 from subreplay.audit.codes import Code
 from subreplay.audit.context import Dispatcher
-from subreplay.audit.passes.scoped_rows import ScopedRows
+from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.audit.selectors import (
     FEWEST_MISSED,
     MOST_COMPARED,

@@ -28,7 +28,6 @@ from subreplay.audit.passes.facts import position_facts
 from subreplay.audit.passes.instants import DispatcherState, begin_instants
 from subreplay.audit.passes.loads import Given, Span
 from subreplay.audit.passes.positions import PositionState, ScopeLog
-from subreplay.audit.passes.scoped_rows import ScopedRows, in_scope_order, scoped
 from subreplay.audit.passes.timed import (
     Labels,
     checkpoint_as_judged,
@@ -41,6 +40,7 @@ from subreplay.audit.rules.commits import NONE, judge_commits
 from subreplay.audit.rules.liveness import finish_watch, make_limits, make_watch, note_commits
 from subreplay.audit.rules.registry import find_rule_statuses
 from subreplay.audit.rules.undelivered import judge_undelivered
+from subreplay.audit.scoped_rows import ScopedRows, order_by_scope, split_scopes
 from subreplay.audit.selectors import OwnerFits, add_fits
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
 from subreplay.rows.model.rows import RuleStatus, Scope
@@ -94,7 +94,7 @@ class Judge(Context):
         """``LOG`` rows sorted by topic, partition, ledger, entry, batch index, kind, time -> ``FACTS`` rows."""
         last: _Log | None = None
         for rows in whole_entries(batches):
-            scopes, some = scoped(rows)
+            scopes, some = split_scopes(rows)
             logs = [_Log(scope, self.dispatcher(scope), Checkpoint(words=self.words)) for scope in scopes]
             if last is not None and last.scope == scopes[0]:
                 logs[0] = last
@@ -109,7 +109,7 @@ class Judge(Context):
         """``FACTS`` of rows of some logs, of which all but the last one are complete."""
         found: list[tuple[pa.Table, Ints]] = []
         some = _without_checkpoints([log.checkpoint for log in logs], some)
-        there, mine = some.some()
+        there, mine = some.drop_empty()
         if there:
             for number in there:
                 logs[number].state = logs[number].state or self._position_state(logs[number])
@@ -126,7 +126,7 @@ class Judge(Context):
             if end.num_rows:
                 found.append((end, np.full(end.num_rows, number)))
         if found:
-            yield from in_scope_order(found)
+            yield from order_by_scope(found)
 
     def _end_of(self, log: _Log) -> pa.Table:
         """Rows that tell the second pass, and the next night, what is carried of a log."""
@@ -158,7 +158,7 @@ class Judge(Context):
         for batch in batches:
             if not batch.num_rows:
                 continue
-            scopes, some = scoped(pa.Table.from_batches([batch]))
+            scopes, some = split_scopes(pa.Table.from_batches([batch]))
             goes_on = last is not None and last.scope == scopes[0]
             if last is not None and not goes_on:
                 yield from self._end_of_time(last, given)
@@ -182,7 +182,7 @@ class Judge(Context):
     def _judged(self, timed: Sequence[_Timed], some: ScopedRows, given: Given | None) -> Iterator[pa.RecordBatch]:
         """Judge rows of dispatchers, all of the rows of which there are, but for the first and the last one."""
         some = _without_checkpoints([each.checkpoint for each in timed], some)
-        there, some = some.some()
+        there, some = some.drop_empty()
         if not there:
             return
         mine = _Together([timed[number] for number in there])
@@ -205,14 +205,14 @@ class Judge(Context):
             if rows.rows.num_rows:
                 self._judge(mine, rows, given, found)
         if found:
-            yield from in_scope_order(found)
+            yield from order_by_scope(found)
 
     def _judge(
         self, mine: _Together, some: ScopedRows, given: Given | None, judged: list[tuple[pa.Table, Ints]]
     ) -> None:
         """Judge deliveries, or messages that were never delivered, of some dispatchers; ``judged`` gets the rows and
         the number of the dispatcher of each."""
-        there, rows = some.some()
+        there, rows = some.drop_empty()
         timed = [mine.timed[number] for number in there]
         found, waits_for = self._found(timed, rows)
         if waits_for is not None:  # whatever else cannot be decided, it did not come

@@ -14,7 +14,7 @@ import numpy as np
 
 from subreplay.audit.codes import Code
 from subreplay.audit.context import Dispatcher
-from subreplay.audit.passes.scoped_rows import ScopedRows
+from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.errors import ConfigError
 from subreplay.hashing.profiles import KEYLESS

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from subreplay.audit.passes.scoped_rows import ScopedRows
+from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.rows.model.columns import ints
 
 _SEVERAL = np.iinfo(np.int64).max

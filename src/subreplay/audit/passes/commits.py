@@ -15,9 +15,9 @@ from subreplay.audit.passes.beginning import joined_earlier
 from subreplay.audit.passes.keys import numbers
 from subreplay.audit.passes.owners import owners_of
 from subreplay.audit.passes.positions import ScopeLog
-from subreplay.audit.passes.scoped_rows import ScopedRows
 from subreplay.audit.rejects import rejected_exemptions
 from subreplay.audit.rules.commits import KINDS, NONE
+from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.rows.model.columns import UNKNOWN, column, flags
 from subreplay.rows.model.tables import COMMIT, COMMIT_REFUSED, FACTS

@@ -39,13 +39,13 @@ from subreplay.audit.passes.positions import (
     read_positions,
 )
 from subreplay.audit.passes.repeats import Deliveries, deliveries_once
-from subreplay.audit.passes.scoped_rows import ScopedRows
 from subreplay.audit.rejects import rejected_exemptions
 from subreplay.audit.rules import publication, redelivery
 from subreplay.audit.rules.commits import NONE
 from subreplay.audit.rules.dead_letters import judge_by_policy
 from subreplay.audit.rules.flow import compute_earliest_time, find_early
 from subreplay.audit.rules.partitions import find_misrouted_keys
+from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.kernels.compiled import compiled
@@ -612,9 +612,7 @@ class _Batch:
             "topic": pa.array([scope.topic for scope in scopes]).take(pa.array(of_log)),
             "partition": self.of_logs((scope.partition for scope in scopes), of_log),
             "ordinal": self.ordinals[position],
-            "key": self.context.words.words(self.keys.shown).take(
-                pa.array(message, mask=message < 0)
-            ),
+            "key": self.context.words.words(self.keys.shown).take(pa.array(message, mask=message < 0)),
             "key_id": _of(self.keys.key_id, message, -1),
             "slot": _of(self.keys.slots, message, -1),
             "hash": _of(self.keys.hashes, message, 0).astype(np.int64),

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from subreplay.audit.context import Dispatcher
+from subreplay.audit.context import Dispatcher, group_alike_dispatchers
 from subreplay.audit.deliveries import Ending, Flags
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
@@ -55,9 +55,11 @@ def owners_of(
     names: pa.Array,
     instances: pa.Array,
 ) -> Owners:
-    """``owners_at`` of deliveries, each of the dispatcher of a ``number``; those of alike dispatchers are looked up
-    together."""
-    parts = alike(dispatchers, number)
+    """Find the owners of deliveries of several dispatchers; ``number`` is the dispatcher of each delivery.
+
+    Dispatchers with the same timeline are looked up together.
+    """
+    parts = group_alike_dispatchers(dispatchers, number)
     if len(parts) == 1:
         return owners_at(policy, parts[0][0], slots, hashes, at, seq, names, instances)
     found = [
@@ -69,26 +71,11 @@ def owners_of(
     ]  # fmt: skip
     back = np.argsort(np.concatenate([rows for _, rows in parts]))
     columns = ([getattr(part, field.name) for part in found] for field in fields(Owners))
-    return Owners(*(_joined(each, back) for each in columns))
+    return Owners(*(_concatenate(each, back) for each in columns))
 
 
-def alike(dispatchers: Sequence[Dispatcher], number: Ints) -> list[tuple[Dispatcher, Ints]]:
-    """Rows of dispatchers, each of the one of a ``number``: those of alike dispatchers together, at least one part of
-    them."""
-    known: dict[tuple[int, int], int] = {}
-    first = [known.setdefault((id(each.sessions), id(each.timeline.index)), i) for i, each in enumerate(dispatchers)]
-    if len(known) == 1:
-        return [(dispatchers[0], np.arange(len(number)))]
-    of = np.array(first)[number]
-    order = np.argsort(of, kind="stable")
-    kinds, starts = np.unique(of[order], return_index=True)
-    if not len(kinds):
-        return [(dispatchers[0], order)]
-    return [(dispatchers[kind], rows) for kind, rows in zip(kinds.tolist(), np.split(order, starts[1:]), strict=True)]
-
-
-def _joined(parts: list[Any], order: Ints) -> Any:
-    """Columns one after the other, as Arrow's or numpy's, in another order."""
+def _concatenate(parts: list[Any], order: Ints) -> Any:
+    """Concatenate Arrow or numpy columns, and put the rows into an order."""
     if isinstance(parts[0], pa.Array):
         return pa.concat_arrays(parts).take(pa.array(order))
     return np.concatenate(parts)[order]

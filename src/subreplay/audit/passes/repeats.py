@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from subreplay.audit.deliveries import Flags
 from subreplay.audit.passes.keys import numbers
-from subreplay.audit.passes.scoped_rows import ScopedRows
+from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
 
 _SAME_EVENT: Final = ("ledger", "entry", "batch_index", "at", "seq", "redelivery_count")

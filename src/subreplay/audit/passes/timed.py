@@ -34,10 +34,10 @@ from subreplay.audit.deliveries import (
     Found,
 )
 from subreplay.audit.passes.instants import Conditions, DispatcherState, read_instants, recall_instants
-from subreplay.audit.passes.scoped_rows import ScopedRows
-from subreplay.audit.rules.liveness import find_end_of_data, make_limits, find_obligations
+from subreplay.audit.rules.liveness import find_end_of_data, find_obligations, make_limits
 from subreplay.audit.rules.registry import BY_ROW
 from subreplay.audit.rules.undelivered import find_settled_time
+from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, flags, ints
 from subreplay.rows.model.tables import JUDGED
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.audit.codes import EVERY, Code, Rule
-from subreplay.audit.context import UNKNOWN_SIZE, Context, Dispatcher
+from subreplay.audit.context import UNKNOWN_SIZE, Context, Dispatcher, group_alike_dispatchers
 from subreplay.audit.deliveries import (
     AT,
     BLOCKER_COUNT,
@@ -40,8 +40,7 @@ from subreplay.audit.deliveries import (
     Flags,
 )  # fmt: skip
 from subreplay.audit.needs import Need
-from subreplay.audit.passes.owners import alike
-from subreplay.audit.passes.scoped_rows import ScopedRows
+from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.kernels.inlining import hot, inlined, operation
 from subreplay.kernels.lazy_kernel import pass_by_reference
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, ints
@@ -214,7 +213,7 @@ def find_obligations(context: Context, dispatchers: Sequence[Dispatcher], some: 
     if context.policy.routing == "any" or not len(late):
         return Obligations(due, owner, since)
     every_hash = ints(rows, "hash").astype(np.uint32)
-    for dispatcher, mine in alike(dispatchers, some.numbers[late]):
+    for dispatcher, mine in group_alike_dispatchers(dispatchers, some.numbers[late]):
         timeline, of = dispatcher.timeline, late[mine]
         epoch = np.asarray(timeline.find_epochs(due[of], np.zeros(len(of), np.int64)), np.int32)
         of, epoch = of[epoch != d[EPOCH, of]], epoch[epoch != d[EPOCH, of]]

@@ -1,5 +1,7 @@
-"""Rows of several topic partitions that a pass works on together: what costs the same for many rows as for few is done
-once for all of them."""
+"""Rows of several topic partitions that a pass processes together.
+
+Many Arrow and numpy calls cost the same for many rows as for few, so they are made once for all topic partitions.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,7 @@ from subreplay.rows.model.rows import Scope
 
 @dataclass(frozen=True, eq=False)
 class ScopedRows:
-    """Rows of topic partitions, one after the other: those of the i-th begin at ``bounds[i]`` and end at
-    ``bounds[i + 1]``."""
+    """Rows of several topic partitions in order: those of the i-th are ``bounds[i]`` to ``bounds[i + 1]``."""
 
     rows: pa.Table
     bounds: Ints
@@ -29,30 +30,30 @@ class ScopedRows:
         return np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
 
     def part(self, number: int) -> slice:
-        """Where the rows of a topic partition are."""
+        """Return the positions of the rows of a topic partition."""
         return slice(int(self.bounds[number]), int(self.bounds[number + 1]))
 
     def of(self, number: int) -> pa.Table:
-        """The rows of a topic partition."""
+        """Return the rows of a topic partition."""
         begin, end = self.bounds[number : number + 2].tolist()
         return self.rows.slice(begin, end - begin)
 
     def filter(self, kept: Flags) -> ScopedRows:
-        """Some of the rows, in one chunk."""
+        """Return the selected rows, in one chunk."""
         return ScopedRows(self.rows.filter(pa.array(kept)).combine_chunks(), self.bounds_of(kept))
 
     def bounds_of(self, kept: Flags) -> Ints:
-        """The bounds of some of the rows."""
+        """Return the bounds of the selected rows."""
         return np.append(0, np.cumsum(kept))[self.bounds]
 
-    def some(self) -> tuple[list[int], ScopedRows]:
-        """The numbers of the topic partitions that have rows, and the rows as of these alone."""
+    def drop_empty(self) -> tuple[list[int], ScopedRows]:
+        """Return the numbers of the topic partitions with rows, and the rows of only these."""
         there = np.flatnonzero(np.diff(self.bounds))
         return there.tolist(), ScopedRows(self.rows, np.append(self.bounds[there], self.bounds[-1]))
 
 
-def scoped(rows: pa.Table) -> tuple[list[Scope], ScopedRows]:
-    """Rows sorted by topic partition, and whose they are."""
+def split_scopes(rows: pa.Table) -> tuple[list[Scope], ScopedRows]:
+    """Split rows that are sorted by topic partition; return the topic partitions and their rows."""
     topics, partitions = column(rows, "topic"), column(rows, "partition").to_numpy()
     starts = np.zeros(1, np.int64)
     if topics[0] != topics[-1] or partitions[0] != partitions[-1]:
@@ -62,16 +63,18 @@ def scoped(rows: pa.Table) -> tuple[list[Scope], ScopedRows]:
     return [Scope(topic, partition) for topic, partition in named], ScopedRows(rows, np.append(starts, rows.num_rows))
 
 
-def by_scope(batches: Iterator[pa.Table]) -> Iterator[tuple[Scope, pa.Table]]:
-    """Sorted rows, cut where the topic partition changes."""
+def iterate_scopes(batches: Iterator[pa.Table]) -> Iterator[tuple[Scope, pa.Table]]:
+    """Yield the rows of each topic partition of sorted tables."""
     for rows in batches:
-        scopes, found = scoped(rows)
+        scopes, found = split_scopes(rows)
         yield from ((scope, found.of(number)) for number, scope in enumerate(scopes))
 
 
-def in_scope_order(parts: Sequence[tuple[pa.Table, Ints]]) -> Iterator[pa.RecordBatch]:
-    """Tables and the numbers of the topic partitions of their rows -> all rows, those of each topic partition
-    together, in the order of the tables."""
+def order_by_scope(parts: Sequence[tuple[pa.Table, Ints]]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of tables by topic partition, and within one in the order of the tables.
+
+    ``parts`` are tables with the number of the topic partition of each row.
+    """
     rows = pa.concat_tables([table for table, _ in parts])
     numbers = np.concatenate([of_rows for _, of_rows in parts])
     if (numbers[1:] < numbers[:-1]).any():
