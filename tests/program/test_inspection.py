@@ -80,11 +80,11 @@ def test_tasks_sum_up_what_one_does(tasks: int, rows: int) -> None:
     some = pa.concat_tables([records(), records(5)])
     engine = InProcess(Cuts(tasks, rows))
     parts = [some.slice(begin, rows) for begin in range(0, len(some), rows)]
-    dataset = engine.parts(parts, pa.Table.to_batches, some.schema)
+    dataset = engine.read_parts(parts, pa.Table.to_batches, some.schema)
     step = table_overview.OverviewStep("messages", "orders", some.schema, {"from": "kafka-table.spark", "columns": {
         "key": {"column": "key", "as": "utf8"}, "timestamp": {"column": "timestamp", "as": "epoch_ms"}}})  # fmt: skip
     found = table_overview.combine_sums(
-        {name: each.table() for name, each in dataset.split(step, table_overview.OVERVIEW_SCHEMAS).items()}
+        {name: each.to_table() for name, each in dataset.split(step, table_overview.OVERVIEW_SCHEMAS).items()}
     )
     assert (found.rows, found.valid, found.copies, found.keys, found.partitions) == (65, 65, 5, 7, 3)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from subreplay.engine.spark import pulsar_source
-from subreplay.engine.spark.pulsar_source import SEEN, PulsarMessages, batches, require_client
+from subreplay.engine.spark.pulsar_source import CLIENT_COLUMNS, PulsarMessages, batches, require_client
 from subreplay.errors import EnvironmentFailed
 from subreplay.rows.model.tables import MESSAGES
 
@@ -74,9 +74,9 @@ def test_a_message_becomes_a_row_of_table_messages(pulsar: None) -> None:
 
 
 def test_its_columns_are_those_of_messages_with_all_that_must_be_there() -> None:
-    assert {field.name for field in MESSAGES if not field.nullable} <= set(SEEN.names)
-    assert all(MESSAGES.field(field.name) == field for field in SEEN)
-    assert PulsarMessages({}).schema().fieldNames() == SEEN.names
+    assert {field.name for field in MESSAGES if not field.make_nullable} <= set(CLIENT_COLUMNS.names)
+    assert all(MESSAGES.field(field.name) == field for field in CLIENT_COLUMNS)
+    assert PulsarMessages({}).schema().fieldNames() == CLIENT_COLUMNS.names
 
 
 def test_without_the_client_one_sentence_says_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:

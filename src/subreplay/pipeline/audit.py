@@ -117,9 +117,9 @@ def judge(source: Source, judge: Judge) -> Judged:
     config, tables = source.config, source.tables
     spans, findings_only = (source.span, source.report_span), config.output.audited == "findings"
     adding = replace(judge, spans=spans, findings_only=findings_only)
-    audited = tables.new("audited", AUDITED, source.where)
+    audited = tables.begin_write("audited", AUDITED, source.where)
     outputs: dict[str, Output] = {**judging.OUTPUTS, "audited": audited}
-    state = None if config.date is None else tables.new("state", STATE, source.where)
+    state = None if config.date is None else tables.begin_write("state", STATE, source.where)
     if state is not None:
         outputs["state"] = state
     found = source.sorted_log().split(JudgeRows(adding, config.subscription.name), outputs)
@@ -130,7 +130,7 @@ def judge(source: Source, judge: Judge) -> Judged:
     if loads.few is not None:
         tables.put("loads", loads.few, source.where)
     else:
-        new = tables.new("loads", LOADS_OF_RUN, source.where)
+        new = tables.begin_write("loads", LOADS_OF_RUN, source.where)
         write_rows(loads.rows, new)
         tables.commit(new)
     return Judged(found["findings"], loads)
@@ -154,10 +154,10 @@ def explain(source: Source, judge: Judge, judged: Judged) -> Counted:
     assigned = find_assignment_findings(judge.policy, source.statistics.group, judge.dates)
     ranges = topic_findings.find_range_violations(judge, subscription, since, assigned)
     counting = FindingCounting(source.span, source.width, config.report.worst, MOST_TOLD)
-    new = source.tables.new("violations", VIOLATIONS, source.where)
+    new = source.tables.begin_write("violations", VIOLATIONS, source.where)
     outputs = {**explaining.OUTPUTS, "violations": new}
     words = judged.findings.split(FindingExplainer(explainer, counting), outputs)
-    others = source.engine.together([source.engine.of(ranges), *_of_messages(source, judge, since)])
+    others = source.engine.concat([source.engine.create_dataset(ranges), *_of_messages(source, judge, since)])
     more = others.split(OtherFindingCounter(counting), outputs)
     source.tables.commit(new)
     first = first_findings(source.engine, [words["first"], more["first"]], counting)
@@ -197,7 +197,7 @@ class Again(NamedTuple):
 
     def counts(self, width: int) -> pa.Table:
         """Its findings, counted by window of ``width`` ns (``sums.COUNTS``)."""
-        counted = self.rows.map(partial(_counted, self.applicable, width), sums.COUNTS).table()
+        counted = self.rows.map(partial(_counted, self.applicable, width), sums.COUNTS).to_table()
         return added(sums.make_count_adder(), counted)
 
 
