@@ -17,7 +17,7 @@ import pytest
 
 from subreplay.adapters import Options
 from subreplay.audit.needs import Need
-from subreplay.engine.spark.pulsar_source import batches, connect
+from subreplay.engine.spark.pulsar_source import connect, read_batches
 from subreplay.rows.model.tables import MESSAGES
 from tests.support import pulsar_broker
 from tests.support.groups import audit_ingested
@@ -55,7 +55,7 @@ def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 def test_the_log_names_the_killed_consumer_and_receipts_agree(pulsar: Broker) -> None:
     client = connect({"service_url": pulsar.address})
-    seen = pa.Table.from_batches(batches(client, TOPIC, None, time.time_ns() // 1_000_000))
+    seen = pa.Table.from_batches(read_batches(client, TOPIC, None, time.time_ns() // 1_000_000))
     client.close()
     assert [key.decode() for key in seen["key"].to_pylist()] == [key for key, _ in RECORDS]
     told = read_at_once("pulsar-broker-log", pulsar.log.parent, Options(**MINE))

@@ -171,7 +171,7 @@ def test_p_ks_ch_1_a_consumer_has_a_hundred_points_named_from_one():
 def test_p_ks_ch_1_a_key_goes_clockwise_to_the_next_point():
     timeline = fold(CONSISTENT_HASH, "+orders-aggregator-pod-2345-consumer +other")
     assert owner(timeline, 1003084738) == "orders-aggregator-pod-2345-consumer"  # on the point
-    first_point = timeline.to_table(2).rows()[0]
+    first_point = timeline.table(2).rows()[0]
     assert owner(timeline, MASK_31) == timeline.consumers[first_point[2]].name  # past the last point the ring closes
 
 
@@ -226,13 +226,13 @@ def test_p_ks_st_2_such_a_consumer_is_rejected_as_if_it_had_never_connected(newc
     assert str(timeline.epochs[3].rejected) == reason
     assert timeline.epochs[3].rejected.kind == "ConsumerAssignException"
     assert timeline.list_connected(3) == timeline.list_connected(2)
-    assert timeline.to_table(3).rows() == timeline.to_table(2).rows()
+    assert timeline.table(3).rows() == timeline.table(2).rows()
 
 
 @pytest.mark.row("P-KS-ST-2")
 def test_p_ks_st_2_slots_nobody_asked_for_have_no_owner_and_are_listed():
     timeline = fold(STICKY, "+C1[0-99] +C2[200-65535]")
-    assert timeline.to_table(2).gaps(STICKY.space) == [(100, 199)]
+    assert timeline.table(2).gaps(STICKY.space) == [(100, 199)]
     assert owner(timeline, 150) is None
 
 
@@ -248,7 +248,7 @@ def test_auto_split_refuses_a_newcomer_when_every_range_is_one_slot():
     policy = make_policy("pulsar.key_shared.auto_split", "documented", range_size=4)
     timeline = fold(policy, "+A +B +C +D +E")
     assert str(timeline.epochs[5].rejected) == "No more range can assigned to new consumer, assigned consumers 4"
-    assert timeline.to_table(4).slots_per_owner() == {0: 1, 1: 1, 2: 1, 3: 1}
+    assert timeline.table(4).slots_per_owner() == {0: 1, 1: 1, 2: 1, 3: 1}
 
 
 def test_a_dead_consumer_gives_way_to_the_newcomer():

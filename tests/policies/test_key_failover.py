@@ -37,7 +37,7 @@ def test_p_kf_1_every_consumer_has_one_range_and_together_they_have_all(history)
 @pytest.mark.row("P-KF-1")
 def test_p_kf_1_without_any_traffic_ranges_stay_even():
     timeline = fold(make_policy("pulsar.key_failover", "documented"), "+A +B +C +D +E +F +G +H")
-    assert set(timeline.to_table(8).slots_per_owner().values()) == {8192}
+    assert set(timeline.table(8).slots_per_owner().values()) == {8192}
 
 
 @pytest.mark.row("P-KF-2")

@@ -178,7 +178,7 @@ def test_a_what_if_takes_messages_in_any_columns(spark: SparkSession, here: Path
         ("audit", {"windows": {"widht": "1s"}}, ConfigError, "unknown key windows.widht; did you mean 'width'?"),
         ("audit", {"date": "today"}, ConfigError, "subreplay.audit: date: not a day; write YYYY-MM-DD"),
         ("audit", {"subscription": 7}, ConfigError, "audit: subscription: a mapping of keys is needed, not int"),
-        ("audit", {"messages": "a path"}, ConfigError, "messages: give a pyspark DataFrame, or a mapping .*, not str"),
+        ("audit", {"messages": "a path"}, ConfigError, "messages is of type str; pass a pyspark DataFrame"),
         ("audit", {"deliveries": None}, InputError, "deliveries: no frame is given; it is needed here"),
         ("audit", {"columns": {"messages": {"kee": "k"}}}, ConfigError, "messages.columns: unknown name 'kee'"),
         ("audit", {"columns": {"key": "nothing"}}, InputError, "messages: .*nothing"),

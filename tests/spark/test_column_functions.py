@@ -59,12 +59,10 @@ def test_text_is_hashed_as_its_bytes(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("profile", ["documented", "pulsar-3.2", "pulsar-4.0", "pulsar-4.2"])
 def test_slots_are_those_of_the_profile(spark: SparkSession, keys: DataFrame, profile: str) -> None:
-    ring = of_keys(lambda key: RING_SLOTS[profile].compute_slot(murmur3_32(key)))
-    assert_df_equality(
-        keys.select("key", functions.compute_slot("key", profile).alias("f")), expected(spark, "long", ring)
-    )
-    split = of_keys(lambda key: make_range_rule(profile, 1024).compute_slot(murmur3_32(key)))
-    found = keys.select("key", functions.compute_slot("key", profile, AUTO_SPLIT, range_size=1024).alias("f"))
+    ring = of_keys(lambda key: RING_SLOTS[profile].slot(murmur3_32(key)))
+    assert_df_equality(keys.select("key", functions.slot("key", profile).alias("f")), expected(spark, "long", ring))
+    split = of_keys(lambda key: make_range_rule(profile, 1024).slot(murmur3_32(key)))
+    found = keys.select("key", functions.slot("key", profile, AUTO_SPLIT, range_size=1024).alias("f"))
     assert_df_equality(found, expected(spark, "long", split))
 
 
@@ -79,15 +77,15 @@ def test_a_partition_is_the_one_that_kafka_picks(spark: SparkSession, keys: Data
     ("wrong", "why"),
     [
         (
-            lambda: functions.compute_slot("key", "pulsar-9"),
+            lambda: functions.slot("key", "pulsar-9"),
             "has no profile 'pulsar-9'; it has: documented, pulsar-2.10",
         ),
         (
-            lambda: functions.compute_slot("key", "pulsar-4.0", "pulsar.failover"),
+            lambda: functions.slot("key", "pulsar-4.0", "pulsar.failover"),
             "pulsar.failover has no slots, because it routes by",
         ),
         (
-            lambda: functions.compute_slot("key", "pulsar-4.0", range=3),
+            lambda: functions.slot("key", "pulsar-4.0", range=3),
             "has no option 'range'; its options: allow_out_of_order",
         ),
         (lambda: functions.kafka_partition("key", 0), "a topic has at least one partition, not 0"),
@@ -186,8 +184,8 @@ def test_sql_knows_them_too(spark: SparkSession, keys: DataFrame, members: DataF
     wanted = keys.select(
         "key",
         functions.murmur3("key").alias("m"),
-        functions.compute_slot("key", "pulsar-3.2").alias("s"),
-        functions.compute_slot("key", "pulsar-4.0", AUTO_SPLIT).alias("a"),
+        functions.slot("key", "pulsar-3.2").alias("s"),
+        functions.slot("key", "pulsar-4.0", AUTO_SPLIT).alias("a"),
         functions.kafka_partition("key", 7).alias("p"),
         functions.owner("key", F.lit(at), owners).alias("o"),
     )
