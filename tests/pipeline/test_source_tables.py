@@ -86,7 +86,7 @@ def test_mapped_tables_are_judged_as_our_own_and_what_they_lack_is_said(tmp_path
     assert (theirs.code, theirs.report["verdict"]) == (own.code, own.report["verdict"]) == (1, "invalid")
     lacking = {"PRODUCER_ORDER", "DUP_PUBLISH"}
     assert {theirs.status[code] for code in lacking} == {"not applicable"}
-    assert "the messages do not tell their producers" in theirs.notes["DUP_PUBLISH"]
+    assert "the messages do not record their producers" in theirs.notes["DUP_PUBLISH"]
     counts = {rule["code"]: rule["count"] for rule in own.report["codes"]}
     assert {rule["code"]: rule["count"] for rule in theirs.report["codes"]} == counts
     assert [row["valid"] for row in theirs.report["inputs"]] == [row["valid"] for row in own.report["inputs"]]

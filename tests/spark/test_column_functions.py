@@ -59,9 +59,9 @@ def test_text_is_hashed_as_its_bytes(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("profile", ["documented", "pulsar-3.2", "pulsar-4.0", "pulsar-4.2"])
 def test_slots_are_those_of_the_profile(spark: SparkSession, keys: DataFrame, profile: str) -> None:
-    ring = of_keys(lambda key: RING_SLOTS[profile].slot(murmur3_32(key)))
+    ring = of_keys(lambda key: RING_SLOTS[profile].compute_slot(murmur3_32(key)))
     assert_df_equality(keys.select("key", functions.slot("key", profile).alias("f")), expected(spark, "long", ring))
-    split = of_keys(lambda key: make_range_rule(profile, 1024).slot(murmur3_32(key)))
+    split = of_keys(lambda key: make_range_rule(profile, 1024).compute_slot(murmur3_32(key)))
     found = keys.select("key", functions.slot("key", profile, AUTO_SPLIT, range_size=1024).alias("f"))
     assert_df_equality(found, expected(spark, "long", split))
 

@@ -33,7 +33,7 @@ def replaced(spark: SparkSession, rows: int, root: str, name: str, form: str, **
 
 def put(spark: SparkSession, rows: int, root: str, name: str, form: str, **where: str) -> None:
     """As rows that the driver has are written on a disk of this machine."""
-    delta_files.replace(f"{root}/{name}", name, pa.table({"id": pa.array(range(rows), pa.int64())}), where)
+    delta_files.replace_rows(f"{root}/{name}", name, pa.table({"id": pa.array(range(rows), pa.int64())}), where)
 
 
 DELTA_4_0 = pyspark.__version__.startswith("4.0.")
@@ -99,8 +99,8 @@ def test_both_ways_of_writing_leave_the_same_table(spark: SparkSession, tmp_path
     runs = [RUN | {"date": day} for day in ("2026-11-20", "2026-11-21")]
     for where in runs:
         frame_tables.replace_rows(frame_tables.create_frame(spark, rows), str(at_first), "found", "delta", **where)
-        delta_files.replace(f"{at_first}/found", "found", rows, where)
-        delta_files.replace(f"{later}/found", "found", rows, where)
+        delta_files.replace_rows(f"{at_first}/found", "found", rows, where)
+        delta_files.replace_rows(f"{later}/found", "found", rows, where)
         frame_tables.replace_rows(frame_tables.create_frame(spark, rows), str(later), "found", "delta", **where)
     assert "delta-rs" in (later / "found/_delta_log" / f"{0:020}.json").read_text()
     given = [frame_tables.create_frame(spark, add_values(rows, where)) for where in runs]
