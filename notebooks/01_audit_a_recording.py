@@ -15,7 +15,7 @@ from pathlib import Path
 
 from subreplay.adapters import Options
 from subreplay.config import run as config
-from subreplay.engine.spark import lake
+from subreplay.engine.spark import frame_tables
 from subreplay.engine.spark.engine import SparkEngine
 from subreplay.engine.spark.session import open_session
 from subreplay.pipeline import explain, ingest, sources, story
@@ -97,7 +97,7 @@ display(spark.createDataFrame([(c.code, c.status, c.count, c.title) for c in res
 
 
 def table(name):
-    return lake.read(spark, run.output.tables, name, "delta")
+    return frame_tables.read_table(spark, run.output.tables, name, "delta")
 
 
 display(table("violations").select("code", "verdict", "explanation", "cause"))
@@ -134,7 +134,7 @@ display(table("scenarios").select("name", "policy", "consumers", "max_share", "s
 
 # COMMAND ----------
 
-key = read.tables["messages"].table()["key"][0].as_py().decode()
+key = read.tables["messages"].to_table()["key"][0].as_py().decode()
 for line in explain.explain_key(run, key, lambda: engine):
     print(line)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from subreplay.adapters import Options
 from subreplay.audit.explain.position import Position
 from subreplay.config import run as config
-from subreplay.engine.spark import lake
+from subreplay.engine.spark import frame_tables
 from subreplay.engine.spark.engine import SparkEngine
 from subreplay.engine.spark.session import open_session
 from subreplay.pipeline import ingest, sources, story, trace
@@ -52,12 +52,12 @@ engine = SparkEngine(spark)
 with as_file(files("subreplay.demo") / "recording") as recording:
     read = sources.read(engine, "pulsar-recording", recording, Options())
 
-recorded = read.tables["deliveries"].table()
+recorded = read.tables["deliveries"].to_table()
 deliveries = recorded.to_pylist()
 moved, again = deliveries[2_000], dict(deliveries[3_000])
 moved["consumer"] = "c2" if moved["consumer"] != "c2" else "c3"
 again |= {"delivered_at": again["acked_at"] + timedelta(seconds=1), "acked_at": None, "received_at": None}
-broken = engine.of(pa.Table.from_pylist([*deliveries, again], recorded.schema))
+broken = engine.create_dataset(pa.Table.from_pylist([*deliveries, again], recorded.schema))
 read = sources.Read({**read.tables, "deliveries": broken}, read.rejected, read.told)
 ingest.write(engine, read, f"{folder}/input", "delta", "the bundled recording, with two faults")
 
@@ -94,7 +94,7 @@ print(f"{result.verdict}: {result.report.headline}")
 
 
 def table(name):
-    return lake.read(spark, run.output.tables, name, "delta")
+    return frame_tables.read_table(spark, run.output.tables, name, "delta")
 
 
 failing = table("violations_by_window").select("window_start", "tumbling", "code", "consumer", "cause", "count")
@@ -147,7 +147,7 @@ for line in trace.trace_message(engine, run, message, last=50):
 # COMMAND ----------
 
 position = (moved["ledger"], moved["entry"])
-messages = read.tables["messages"].select(["ledger", "entry", "key"]).table().to_pylist()
+messages = read.tables["messages"].select(["ledger", "entry", "key"]).to_table().to_pylist()
 key = next(row["key"].decode() for row in messages if (row["ledger"], row["entry"]) == position)
 for line in trace.trace_key(engine, run, key, last=20):
     print(line)

@@ -69,15 +69,15 @@ def line(*spans, **more):
     return json.dumps(export(*spans, **more), separators=(",", ":"))
 
 
-def tell_from(folder):
+def make_reader(folder):
     """A function of lines: what they tell as one file of a folder."""
 
-    def tell(*lines, selection=None):
+    def read_lines(*lines, selection=None):
         path = folder / "traces.jsonl"
         path.write_bytes(b"".join((one if isinstance(one, bytes) else one.encode()) + b"\n" for one in lines))
         return spans(path, selection)
 
-    return tell
+    return read_lines
 
 
 def rows(found):

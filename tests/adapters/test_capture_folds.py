@@ -52,9 +52,9 @@ def pulsar_events(draw: st.DrawFn) -> dict[str, Any]:
     if kind == "receive":
         key = draw(st.sampled_from([b"k", b"k", b"k", b"other"]))
         return received(number, draw(st.integers(0, 4)), **place, key=key, size=draw(st.sampled_from([3, 3, 3, None])))
-    told = TOPIC + part if draw(st.booleans()) else None
+    topic = TOPIC + part if draw(st.booleans()) else None
     failed = draw(st.sampled_from([None, None, None, "Timeout: "]))
-    return about(kind, number, draw(st.integers(0, 4)), **place | {"topic": told}, error=failed)
+    return about(kind, number, draw(st.integers(0, 4)), **place | {"topic": topic}, error=failed)
 
 
 @st.composite
@@ -84,11 +84,11 @@ def files(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
 @examples(40)
 @given(files(), st.integers(1, 3), st.integers(1, 9), st.integers(1, 12))
 def test_streams_tell_what_all_events_at_once_tell(
-    told: list[list[dict[str, Any]]], tasks: int, rows: int, at_once: int
+    files: list[list[dict[str, Any]]], tasks: int, rows: int, at_once: int
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for number, events in enumerate(told):
+        for number, events in enumerate(files):
             pq.write_table(pa.Table.from_pylist(events, schema=MARKED), folder / f"{number}.parquet")
         with patch.object(capture_stream, "whole_groups", partial(whole_groups, rows=at_once)):
             source_reading.assert_same_tables_or_error("capture", folder, NO_OPTIONS, Cuts(tasks, rows), KEYS)

@@ -55,13 +55,13 @@ OPTIONS = st.sampled_from([Options(), Options(subscription="billing"), Options(t
 @examples(30)
 @given(FILES, OPTIONS, st.integers(1, 3), st.integers(1, 9), st.integers(1, 12))
 def test_streams_tell_what_all_spans_at_once_tell(
-    told: list[list[str]], options: Options, tasks: int, rows: int, at_once: int
+    files: list[list[str]], options: Options, tasks: int, rows: int, at_once: int
 ) -> None:
     with (
         tempfile.TemporaryDirectory() as name,
         patch.object(span_stream, "whole_groups", partial(whole_groups, rows=at_once)),
     ):
         folder = Path(name)
-        for number, some in enumerate(told):
+        for number, some in enumerate(files):
             (folder / f"{number}.jsonl").write_text("".join(f"{each}\n" for each in some))
         source_reading.assert_same_tables_or_error("otlp-spans", folder, options, Cuts(tasks, rows), KEYS)

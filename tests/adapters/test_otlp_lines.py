@@ -8,36 +8,36 @@ import pytest
 from subreplay.adapters.input_files import read_line_batches
 from subreplay.adapters.otlp.otlp_json import parse_lines
 from subreplay.errors import InputError
-from tests.adapters.otlp_exports import BEGIN, balanced, export, kafka, line, nanos, only, rows, tell_from
+from tests.adapters.otlp_exports import BEGIN, balanced, export, kafka, line, make_reader, nanos, only, rows
 from tests.support.spans import spans
 
 
 @pytest.fixture
-def told(tmp_path):
+def read_lines(tmp_path):
     """What lines tell, as one file."""
-    return tell_from(tmp_path)
+    return make_reader(tmp_path)
 
 
-def test_numbers_may_be_numbers(told):
+def test_numbers_may_be_numbers(read_lines):
     text = line(kafka(41)).replace('"intValue":"41"', '"intValue":41')
     text = text.replace(f'"startTimeUnixNano":"{BEGIN}"', f'"startTimeUnixNano": {BEGIN}')
-    row = only(told(text))
+    row = only(read_lines(text))
     assert (row["entry"], nanos(row["received_at"])) == (41, BEGIN)
 
 
-def test_a_text_that_looks_like_a_number_of_a_field_is_left_alone(told):
+def test_a_text_that_looks_like_a_number_of_a_field_is_left_alone(read_lines):
     odd = kafka(values={"messaging.client_id": '"intValue":5'})
     text = line(odd, kafka()).replace('"intValue":"7"', '"intValue":7')
-    assert {row["consumer"] for row in rows(told(text))} == {'"intValue":5', "consumer-billing-1"}
+    assert {row["consumer"] for row in rows(read_lines(text))} == {'"intValue":5', "consumer-billing-1"}
 
 
-def test_the_spans_of_one_resource_are_an_export(told):
+def test_the_spans_of_one_resource_are_an_export(read_lines):
     (one,) = export(kafka())["resourceSpans"]
-    assert len(rows(told(json.dumps(one)))) == 1
+    assert len(rows(read_lines(json.dumps(one)))) == 1
 
 
-def test_text_around_exports_is_skipped(told):
-    found = told(
+def test_text_around_exports_is_skipped(read_lines):
+    found = read_lines(
         "Nov 22, 2026 1:23:45 AM io.opentelemetry.exporter export",
         "INFO: " + line(kafka(1)),
         "2026-11-22T01:23:45.123456789Z stdout F " + line(kafka(2)),
@@ -68,8 +68,8 @@ def test_text_around_exports_is_skipped(told):
         ('{"resourceSpans":[],"x":' + "[" * 100_000, "complete JSON export"),
     ],
 )
-def test_a_broken_line_is_rejected_alone(told, bad, rule):
-    found = told(line(kafka(1)), bad, line(kafka(2)))
+def test_a_broken_line_is_rejected_alone(read_lines, bad, rule):
+    found = read_lines(line(kafka(1)), bad, line(kafka(2)))
     assert [row["entry"] for row in rows(found)] == [1, 2]
     (rejected,) = found.rejected
     assert (rejected.file, rejected.row) == ("traces.jsonl", 2)
@@ -78,9 +78,9 @@ def test_a_broken_line_is_rejected_alone(told, bad, rule):
     assert balanced(found)
 
 
-def test_a_line_cut_in_two_is_rejected_twice(told):
+def test_a_line_cut_in_two_is_rejected_twice(read_lines):
     text = line(kafka(1), kafka(2))
-    found = told(line(kafka(0)), text[:300], text[300:], line(kafka(3)))
+    found = read_lines(line(kafka(0)), text[:300], text[300:], line(kafka(3)))
     assert [row["entry"] for row in rows(found)] == [0, 3]
     assert [rejected.row for rejected in found.rejected] == [2, 3]
 

@@ -17,13 +17,13 @@ from tests.adapters.otlp_exports import (
     counts,
     kafka,
     line,
+    make_reader,
     nanos,
     only,
     pulsar,
     rows,
     span,
     stable,
-    tell_from,
 )
 from tests.support.source_reading import read_at_once
 from tests.support.spans import spans
@@ -33,9 +33,9 @@ ORDERS = "persistent://public/default/orders"
 
 
 @pytest.fixture
-def told(tmp_path):
+def read_lines(tmp_path):
     """What lines tell, as one file."""
-    return tell_from(tmp_path)
+    return make_reader(tmp_path)
 
 
 # The samples of the real components
@@ -64,9 +64,9 @@ def test_the_agents_pulsar_spans_tell_batches_and_partitions():
     found = spans(SAMPLES / "pulsar_client_shared_2.jsonl.gz")
     with gzip.open(SAMPLES / "pulsar_client_shared_2.jsonl.gz", "rt") as file:
         ids = {id_ for id_ in file.read().split('"') if id_.startswith("3:")}
-    told = {(row["entry"], row["batch_index"]) for row in rows(found)}
-    assert len(ids) == len(told) == 80
-    assert {tuple(map(int, f"{id_}:-1".split(":")[1:4:2])) for id_ in ids} == told
+    places = {(row["entry"], row["batch_index"]) for row in rows(found)}
+    assert len(ids) == len(places) == 80
+    assert {tuple(map(int, f"{id_}:-1".split(":")[1:4:2])) for id_ in ids} == places
     assert {(row["subscription"], row["topic"], row["partition"]) for row in rows(found)} == {("otel4", ORDERS, 0)}
 
 
@@ -81,8 +81,8 @@ def test_spans_without_a_subscription_need_one():
 
 
 @pytest.mark.parametrize("convention", [kafka, stable])
-def test_both_generations_of_the_conventions_are_read(told, convention):
-    row = only(told(line(convention(41, begin=BEGIN + 1_234))))
+def test_both_generations_of_the_conventions_are_read(read_lines, convention):
+    row = only(read_lines(line(convention(41, begin=BEGIN + 1_234))))
     place = {"topic": "orders", "partition": 3, "ledger": 0, "entry": 41, "batch_index": -1}
     assert {name: row[name] for name in place} == place
     assert (row["subscription"], row["consumer"], row["instance"]) == ("billing", "consumer-billing-1", None)
@@ -100,8 +100,8 @@ def test_both_generations_of_the_conventions_are_read(told, convention):
         (None, None, None),  # the consumer was closed before
     ],
 )
-def test_a_pulsar_process_span_ends_as_its_message_did(told, acknowledgment, outcome, kind):
-    row = only(told(line(pulsar("3:14:0", acknowledgment, end=BEGIN + 5_000_123))))
+def test_a_pulsar_process_span_ends_as_its_message_did(read_lines, acknowledgment, outcome, kind):
+    row = only(read_lines(line(pulsar("3:14:0", acknowledgment, end=BEGIN + 5_000_123))))
     assert (row["outcome"], row["ack_type"]) == (outcome, kind)
     ends = [row["acked_at"] and nanos(row["acked_at"], row["acked_nanos"]),
             row["nacked_at"] and nanos(row["nacked_at"], row["nacked_nanos"])]  # fmt: skip
@@ -120,15 +120,15 @@ def test_a_pulsar_process_span_ends_as_its_message_did(told, acknowledgment, out
         ("9223372036854775807:14:0", (0, 2**63 - 1, 14, -1)),
     ],
 )
-def test_a_message_id_is_a_place(told, message, place):
-    row = only(told(line(pulsar(message))))
+def test_a_message_id_is_a_place(read_lines, message, place):
+    row = only(read_lines(line(pulsar(message))))
     assert (row["partition"], row["ledger"], row["entry"], row["batch_index"]) == place
     assert row["topic"] == ORDERS
 
 
-def test_a_receive_span_ends_when_the_application_has_the_message(told):
+def test_a_receive_span_ends_when_the_application_has_the_message(read_lines):
     receive = {"messaging.operation.name": "receive", "messaging.pulsar.acknowledgment.type": None}
-    row = only(told(line(pulsar(values=receive, end=BEGIN + 9_000))))
+    row = only(read_lines(line(pulsar(values=receive, end=BEGIN + 9_000))))
     assert nanos(row["received_at"]) == BEGIN + 9_000
     assert row["acked_at"] is None
 
@@ -141,64 +141,66 @@ def test_a_receive_span_ends_when_the_application_has_the_message(told):
         ({"instance": None, "host.name": "h", "process.pid": 12}, "h/12"),
     ],
 )
-def test_a_consumer_without_an_id_is_its_process(told, resource, consumer):
-    row = only(told(line(pulsar(), **resource)))
+def test_a_consumer_without_an_id_is_its_process(read_lines, resource, consumer):
+    row = only(read_lines(line(pulsar(), **resource)))
     assert (row["consumer"], row["instance"]) == (consumer, None)
 
 
-def test_processes_with_one_client_id_are_told_apart(told):
-    found = told(line(kafka(1), instance="a"), line(kafka(2), instance="b"), line(pulsar(), instance="a"))
+def test_processes_with_one_client_id_are_told_apart(read_lines):
+    found = read_lines(line(kafka(1), instance="a"), line(kafka(2), instance="b"), line(pulsar(), instance="a"))
     assert {(row["consumer"], row["instance"]) for row in rows(found)} == {
         ("consumer-billing-1", "a"), ("consumer-billing-1", "b"), ("a", None),
     }  # fmt: skip
 
 
-def test_a_consumer_without_any_identity_is_rejected(told):
-    found = told(line(pulsar(), instance=None, **{"host.name": "h"}), line(pulsar()))
+def test_a_consumer_without_any_identity_is_rejected(read_lines):
+    found = read_lines(line(pulsar(), instance=None, **{"host.name": "h"}), line(pulsar()))
     (rejected,) = found.rejected
     assert (rejected.row, rejected.reasons[0].column) == (1, "service_instance")
     assert "service.instance.id" in rejected.reasons[0].remedy
     assert balanced(found)
 
 
-def test_receipts_are_numbered_in_their_order(told):
-    found = told(line(kafka(1, begin=BEGIN + 20), kafka(2, begin=BEGIN + 10)))
+def test_receipts_are_numbered_in_their_order(read_lines):
+    found = read_lines(line(kafka(1, begin=BEGIN + 20), kafka(2, begin=BEGIN + 10)))
     assert [(row["seq"], row["entry"]) for row in rows(found)] == [(0, 2), (1, 1)]
 
 
 # What is counted and not judged
 
 
-def test_spans_of_others_are_counted(told):
+def test_spans_of_others_are_counted(read_lines):
     send = kafka(values={"messaging.operation": "publish"})
     web = span({"http.request.method": "GET"})
     rabbit = kafka(values={"messaging.system": "rabbitmq"})
-    found = told(line(send, web, rabbit, kafka()))
+    found = read_lines(line(send, web, rabbit, kafka()))
     assert counts(found) == {"spans": 4, "deliveries": 1, "others": 3}
 
 
-def test_other_topics_and_subscriptions_are_counted_however_wrong(told):
+def test_other_topics_and_subscriptions_are_counted_however_wrong(read_lines):
     elsewhere = kafka(values={"messaging.destination.name": "parcels", "messaging.kafka.message.offset": "none"})
     audit = kafka(values={"messaging.kafka.consumer.group": "audit"})
-    found = told(line(kafka(), elsewhere, audit), selection=SpanSelection(topics=["orders"], subscriptions=["billing"]))
+    found = read_lines(
+        line(kafka(), elsewhere, audit), selection=SpanSelection(topics=["orders"], subscriptions=["billing"])
+    )
     assert counts(found) == {"spans": 3, "deliveries": 1, "others": 2}
     assert balanced(found)
 
 
-def test_a_topic_is_wanted_with_all_its_partitions(told):
-    found = told(line(pulsar()), selection=SpanSelection(topics=[ORDERS]))
+def test_a_topic_is_wanted_with_all_its_partitions(read_lines):
+    found = read_lines(line(pulsar()), selection=SpanSelection(topics=[ORDERS]))
     assert counts(found) == {"spans": 1, "deliveries": 1}
 
 
 @pytest.mark.parametrize("operation", ["receive", "process"])
-def test_a_span_of_many_messages_is_no_delivery_of_one(told, operation):
+def test_a_span_of_many_messages_is_no_delivery_of_one(read_lines, operation):
     names = {"messaging.operation": operation, "messaging.kafka.message.offset": None}
     batch = kafka(values=names | {"messaging.batch.message_count": 20}, links=[{"traceId": "0a", "spanId": "0b"}] * 20)
-    assert counts(told(line(batch, kafka()))) == {"spans": 2, "deliveries": 1, "batches": 1}
+    assert counts(read_lines(line(batch, kafka()))) == {"spans": 2, "deliveries": 1, "batches": 1}
 
 
-def test_a_process_span_without_a_place_is_rejected(told):
-    found = told(line(kafka(values={"messaging.kafka.message.offset": None}), kafka()))
+def test_a_process_span_without_a_place_is_rejected(read_lines):
+    found = read_lines(line(kafka(values={"messaging.kafka.message.offset": None}), kafka()))
     assert counts(found) == {"spans": 2, "deliveries": 1, "quarantined": 1}
     assert found.rejected[0].reasons[0].column == "offset"
 
@@ -213,19 +215,19 @@ def test_a_copied_file_changes_nothing(tmp_path):
     assert balanced(found)
 
 
-def test_one_span_with_two_contents_is_rejected(told):
+def test_one_span_with_two_contents_is_rejected(read_lines):
     one = kafka(1)
     other = one | {"attributes": kafka(2)["attributes"]}
-    found = told(line(one), line(other))
+    found = read_lines(line(one), line(other))
     assert counts(found) == {"spans": 2, "deliveries": 1, "quarantined": 1}
     assert found.rejected[0].reasons[0].column == "span_id"
 
 
-def test_what_two_libraries_tell_is_one_delivery(told):
+def test_what_two_libraries_tell_is_one_delivery(read_lines):
     """Pulsar's own tracing beside the agent's, which names no subscription with the default conventions."""
     agents = {"messaging.operation.name": "receive", "messaging.pulsar.acknowledgment.type": None}
     unnamed = agents | {"messaging.destination.subscription.name": None}
-    found = told(
+    found = read_lines(
         line(pulsar("3:1:0"), pulsar("3:2:0"), scope="org.apache.pulsar.client"),
         line(pulsar("3:1:0", values=agents), pulsar("3:2:0", values=unnamed), scope="io.opentelemetry.pulsar-2.8"),
     )
@@ -233,10 +235,10 @@ def test_what_two_libraries_tell_is_one_delivery(told):
     assert {row["outcome"] for row in rows(found)} == {"acked"}
 
 
-def test_what_one_library_tells_alone_is_a_delivery(told):
+def test_what_one_library_tells_alone_is_a_delivery(read_lines):
     """Pulsar's own span never ends where its message is never acknowledged; the agent's does."""
     agents = {"messaging.operation.name": "receive", "messaging.pulsar.acknowledgment.type": None}
-    found = told(
+    found = read_lines(
         line(pulsar("3:1:0"), scope="org.apache.pulsar.client"),
         line(pulsar("3:1:0", values=agents), pulsar("3:2:0", values=agents), scope="io.opentelemetry.pulsar-2.8"),
     )
@@ -244,8 +246,8 @@ def test_what_one_library_tells_alone_is_a_delivery(told):
     assert counts(found) == {"spans": 3, "deliveries": 2, "duplicates": 1}
 
 
-def test_a_redelivery_is_another_delivery(told):
-    found = told(line(pulsar("3:1:0", "negative_acknowledge"), pulsar("3:1:0", begin=BEGIN + 10**9)))
+def test_a_redelivery_is_another_delivery(read_lines):
+    found = read_lines(line(pulsar("3:1:0", "negative_acknowledge"), pulsar("3:1:0", begin=BEGIN + 10**9)))
     assert [row["outcome"] for row in rows(found)] == ["redelivered", "acked"]
     assert rows(found)[1]["received_at"] - rows(found)[0]["received_at"] == timedelta(seconds=1)
 
@@ -266,8 +268,8 @@ def test_a_redelivery_is_another_delivery(told):
         ({"messaging.kafka.consumer.group": ""}, "subscription"),
     ],
 )
-def test_a_kafka_value_that_does_not_fit_is_rejected(told, values, column):
-    found = told(line(kafka(values=values), kafka()))
+def test_a_kafka_value_that_does_not_fit_is_rejected(read_lines, values, column):
+    found = read_lines(line(kafka(values=values), kafka()))
     (rejected,) = found.rejected
     assert [reason.column for reason in rejected.reasons] == [column]
     assert all(rejected.reasons[0])
@@ -287,21 +289,21 @@ def test_a_kafka_value_that_does_not_fit_is_rejected(told, values, column):
         ("3:14:0:1048575", "batch index"),
     ],
 )
-def test_a_message_id_that_does_not_fit_is_rejected(told, message, rule):
-    found = told(line(pulsar(message), pulsar()))
+def test_a_message_id_that_does_not_fit_is_rejected(read_lines, message, rule):
+    found = read_lines(line(pulsar(message), pulsar()))
     ((reason,),) = (rejected.reasons for rejected in found.rejected)
     assert reason.column == "message_id"
     assert rule in reason.rule
 
 
 @pytest.mark.parametrize("time", ["0", "1795308471", "soon", "-5", None])
-def test_a_time_that_is_none_is_rejected(told, time):
-    found = told(line(kafka() | {"startTimeUnixNano": time}, kafka()))
+def test_a_time_that_is_none_is_rejected(read_lines, time):
+    found = read_lines(line(kafka() | {"startTimeUnixNano": time}, kafka()))
     assert [reason.column for reason in found.rejected[0].reasons] == ["begin"]
 
 
-def test_an_unknown_acknowledgment_is_rejected(told):
-    found = told(line(pulsar("3:1:0", "forgotten"), pulsar()))
+def test_an_unknown_acknowledgment_is_rejected(read_lines):
+    found = read_lines(line(pulsar("3:1:0", "forgotten"), pulsar()))
     assert found.rejected[0].reasons[0].column == "acknowledgment"
 
 

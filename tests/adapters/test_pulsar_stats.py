@@ -14,7 +14,7 @@ from subreplay.rows.model.tables import MEMBERSHIP
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.membership import build_dispatcher_events
 from subreplay.semantics.timelines.timeline import Timeline
-from tests.adapters.topic_polls import AT, SECOND, consumer, nanos, poll, rows, story, tell_from
+from tests.adapters.topic_polls import AT, SECOND, consumer, make_reader, nanos, poll, rows, story
 
 DATA = Path(__file__).parents[1] / "data"
 POLLS = DATA / "topic_stats"
@@ -53,10 +53,10 @@ def truth(name):
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_every_session_is_found_with_its_join(name):
-    told = {(row["consumer"], row["address"]): row for row in rows(polled(name), "sessions")}
-    assert told.keys() == {(who, address) for who, address, *_ in truth(name)}
+    sessions = {(row["consumer"], row["address"]): row for row in rows(polled(name), "sessions")}
+    assert sessions.keys() == {(who, address) for who, address, *_ in truth(name)}
     for who, address, joined, _ in truth(name):
-        assert abs(nanos(told[who, address], "connected_since") - joined) < 0.2 * SECOND
+        assert abs(nanos(sessions[who, address], "connected_since") - joined) < 0.2 * SECOND
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -93,8 +93,8 @@ def test_the_ranges_are_those_of_the_range_table(name):
                        if other["first_seen"] <= row[time] <= other["last_seen"])  # fmt: skip
             who = {(each.name, each.instance): each.index for each in timeline.consumers}
             mine = timeline.table(epoch).by_owner()[who[row["consumer"], row["address"]]]
-            told = [(start, min(end, last)) for start, end in mine if start <= last]
-            assert RangeTable.of({0: seen}).merged().by_owner()[0] == told
+            expected = [(start, min(end, last)) for start, end in mine if start <= last]
+            assert RangeTable.of({0: seen}).merged().by_owner()[0] == expected
             compared += 1
     assert compared >= 14
 
@@ -134,9 +134,9 @@ def test_a_second_subscription_is_another(name):
 
 
 @pytest.fixture
-def told(tmp_path):
+def read_polls(tmp_path):
     """What polls tell, as one file."""
-    return tell_from(tmp_path)
+    return make_reader(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -146,17 +146,19 @@ def told(tmp_path):
         "2026-11-22 01:24:59.0-0000", str((AT - SECOND) // 10**9),
     ],
 )  # fmt: skip
-def test_a_join_is_when_it_connected(told, since):
-    assert story(told(poll(AT, consumer(since=since)))) == [("join", "c1", -1)]
+def test_a_join_is_when_it_connected(read_polls, since):
+    assert story(read_polls(poll(AT, consumer(since=since)))) == [("join", "c1", -1)]
 
 
-def test_a_join_keeps_its_nanoseconds(told):
-    (row,) = rows(told(poll(AT, consumer(since="2026-11-22T01:24:59.123456789Z"))))
+def test_a_join_keeps_its_nanoseconds(read_polls):
+    (row,) = rows(read_polls(poll(AT, consumer(since="2026-11-22T01:24:59.123456789Z"))))
     assert nanos(row, "at") == AT - SECOND + 123_456_789
 
 
-def test_a_leave_is_between_two_polls(told):
-    found = told(poll(AT, consumer()), poll(AT + SECOND, consumer()), poll(AT + 3 * SECOND), poll(AT + 4 * SECOND))
+def test_a_leave_is_between_two_polls(read_polls):
+    found = read_polls(
+        poll(AT, consumer()), poll(AT + SECOND, consumer()), poll(AT + 3 * SECOND), poll(AT + 4 * SECOND)
+    )
     assert story(found) == [("join", "c1", -1), ("leave", "c1", 3)]
     assert nanos(rows(found)[1], "since") == AT + SECOND
     (session,) = rows(found, "sessions")
@@ -164,50 +166,50 @@ def test_a_leave_is_between_two_polls(told):
     assert found.longest == 2 * SECOND
 
 
-def test_who_is_in_the_last_poll_has_not_left(told):
-    found = told(poll(AT, consumer()))
+def test_who_is_in_the_last_poll_has_not_left(read_polls):
+    found = read_polls(poll(AT, consumer()))
     assert story(found) == [("join", "c1", -1)]
     assert rows(found, "sessions")[0]["gone_by"] is None
 
 
-def test_a_subscription_that_is_gone_has_no_members(told):
+def test_a_subscription_that_is_gone_has_no_members(read_polls):
     gone = poll(AT + SECOND)
     gone["stats"]["subscriptions"] = {}
-    assert story(told(poll(AT, consumer()), gone)) == [("join", "c1", -1), ("leave", "c1", 1)]
+    assert story(read_polls(poll(AT, consumer()), gone)) == [("join", "c1", -1), ("leave", "c1", 1)]
 
 
-def test_a_reconnection_ends_the_session_before(told):
+def test_a_reconnection_ends_the_session_before(read_polls):
     again = consumer(since=AT + SECOND // 2, address="/10.0.0.1:6000")
-    found = told(poll(AT, consumer()), poll(AT + SECOND, again))
+    found = read_polls(poll(AT, consumer()), poll(AT + SECOND, again))
     assert story(found) == [("join", "c1", -1), ("leave", "c1", 0.5), ("join", "c1", 0.5)]
 
 
-def test_namesakes_that_are_seen_at_once_are_two(told):
+def test_namesakes_that_are_seen_at_once_are_two(read_polls):
     twin = consumer(since=AT - SECOND // 2, address="/10.0.0.2:6000")
-    found = told(poll(AT, consumer(), twin), poll(AT + SECOND, twin), by_address=True)
+    found = read_polls(poll(AT, consumer(), twin), poll(AT + SECOND, twin), by_address=True)
     assert story(found) == [("join", "c1", -1), ("join", "c1", -0.5), ("leave", "c1", 1)]
     assert rows(found)[-1]["instance"] == "10.0.0.1:5000"
 
 
-def test_an_instance_is_told_only_where_deliveries_know_it(told):
-    assert rows(told(poll(AT, consumer())))[0]["instance"] is None
+def test_an_instance_is_told_only_where_deliveries_know_it(read_polls):
+    assert rows(read_polls(poll(AT, consumer())))[0]["instance"] is None
 
 
 @pytest.mark.parametrize(("kind", "left"), [("Exclusive", 0.5), ("Failover", 1)])
-def test_an_exclusive_consumer_left_before_another_came(told, kind, left):
-    found = told(poll(AT, consumer(), kind=kind), poll(AT + SECOND, consumer("c2", AT + SECOND // 2), kind=kind))
+def test_an_exclusive_consumer_left_before_another_came(read_polls, kind, left):
+    found = read_polls(poll(AT, consumer(), kind=kind), poll(AT + SECOND, consumer("c2", AT + SECOND // 2), kind=kind))
     assert ("leave", "c1", left) in story(found)
 
 
-def test_a_poller_whose_clock_is_behind_makes_no_leave_before_its_join(told):
-    found = told(poll(AT - 9 * SECOND, consumer()), poll(AT - 8 * SECOND))
+def test_a_poller_whose_clock_is_behind_makes_no_leave_before_its_join(read_polls):
+    found = read_polls(poll(AT - 9 * SECOND, consumer()), poll(AT - 8 * SECOND))
     assert story(found) == [("join", "c1", -1), ("leave", "c1", -1)]
     assert found.ahead == 8 * SECOND
 
 
-def test_polls_are_in_the_order_of_their_times(told):
+def test_polls_are_in_the_order_of_their_times(read_polls):
     polls = poll(AT + SECOND), poll(AT, consumer())
-    assert story(told(*polls)) == story(told(*reversed(polls))) == [("join", "c1", -1), ("leave", "c1", 1)]
+    assert story(read_polls(*polls)) == story(read_polls(*reversed(polls))) == [("join", "c1", -1), ("leave", "c1", 1)]
 
 
 @pytest.mark.parametrize(
@@ -218,21 +220,21 @@ def test_polls_are_in_the_order_of_their_times(told):
         {"keyHashRanges": ["[1,99]", "[200, 65535]"], "keyHashRangeArrays": None},
     ],
 )
-def test_ranges_of_every_version_are_read(told, given):
-    found = told(poll(AT, consumer(**given), kind="Key_Shared", keySharedMode="AUTO_SPLIT"))
+def test_ranges_of_every_version_are_read(read_polls, given):
+    found = read_polls(poll(AT, consumer(**given), kind="Key_Shared", keySharedMode="AUTO_SPLIT"))
     (row,) = rows(found, "ranges")
     assert row["ranges"] == [{"start": 1, "end": 99}, {"start": 200, "end": 65535}]
 
 
-def test_ranges_are_told_once_while_they_stay(told):
+def test_ranges_are_told_once_while_they_stay(read_polls):
     ranges = [[1, 9]], [[1, 9]], [[1, 5]], [[1, 9]]
     polls = [poll(AT + i * SECOND, consumer(keyHashRangeArrays=each)) for i, each in enumerate(ranges)]
     found = [[(nanos(row, name) - AT) // SECOND for name in ("first_seen", "last_seen")]
-             for row in rows(told(*polls), "ranges")]  # fmt: skip
+             for row in rows(read_polls(*polls), "ranges")]  # fmt: skip
     assert found == [[0, 1], [2, 2], [3, 3]]
 
 
-def test_numbers_of_each_poll_are_kept(told):
-    (row,) = rows(told(poll(AT, consumer(blockedConsumerOnUnackedMsgs=True))), "polled")
+def test_numbers_of_each_poll_are_kept(read_polls):
+    (row,) = rows(read_polls(poll(AT, consumer(blockedConsumerOnUnackedMsgs=True))), "polled")
     assert (row["unacked"], row["permits"], row["blocked"], row["draining_hashes"]) == (3, 900, True, 0)
     assert row["active"] is None

@@ -8,7 +8,7 @@ from subreplay.adapters import ADAPTERS
 from subreplay.adapters.base import Options, rank_subscriptions
 from subreplay.adapters.pulsar_stats.limits_and_silences import describe_silent_consumers, infer_limits
 from subreplay.adapters.pulsar_stats.stats_adapter import read_stats
-from tests.adapters.topic_polls import AT, SECOND, TOPIC, consumer, poll, tell_from
+from tests.adapters.topic_polls import AT, SECOND, TOPIC, consumer, make_reader, poll
 from tests.support.source_reading import read_at_once
 
 DATA = Path(__file__).parents[1] / "data"
@@ -17,8 +17,8 @@ ACKED = AT // 1_000_000
 
 
 @pytest.fixture
-def tell(tmp_path):
-    return tell_from(tmp_path)
+def read_polls(tmp_path):
+    return make_reader(tmp_path)
 
 
 def polls_of(name):
@@ -58,21 +58,21 @@ def test_the_run_file_gets_the_limits_that_a_real_broker_enforced(name, limits):
     assert sum("inferred from polls" in note for note in found.notes) == len(limits or {})
 
 
-def test_a_limit_is_what_each_blocked_consumer_reached_not_where_it_was_unblocked(tell):
+def test_a_limit_is_what_each_blocked_consumer_reached_not_where_it_was_unblocked(read_polls):
     blocked = {"blockedConsumerOnUnackedMsgs": True}
     polls = [poll(AT + i * SECOND, one(unacked=unacked, **blocked)) for i, unacked in enumerate((100, 80, 52))]
-    assert limits_of(tell(*polls)) == {"max_unacked_per_consumer": 100}
+    assert limits_of(read_polls(*polls)) == {"max_unacked_per_consumer": 100}
 
 
-def test_a_limit_is_more_than_any_consumer_has_that_is_not_blocked(tell):
+def test_a_limit_is_more_than_any_consumer_has_that_is_not_blocked(read_polls):
     first = one("c1", unacked=60, blockedConsumerOnUnackedMsgs=True)
     second = one("c2", unacked=90, blockedConsumerOnUnackedMsgs=False, address="/10.0.0.2:5000")
-    assert limits_of(tell(poll(AT, first, second))) == {"max_unacked_per_consumer": 91}
+    assert limits_of(read_polls(poll(AT, first, second))) == {"max_unacked_per_consumer": 91}
 
 
-def test_polls_without_a_block_show_no_limit(tell):
+def test_polls_without_a_block_show_no_limit(read_polls):
     polls = repeated(lambda at, _: poll(at, one(unacked=5_000, blockedConsumerOnUnackedMsgs=False)))
-    assert limits_of(tell(*polls)) == {}
+    assert limits_of(read_polls(*polls)) == {}
 
 
 def test_a_limit_that_is_known_is_not_concluded():
@@ -114,18 +114,18 @@ def test_consumers_that_hung_or_were_served_nothing_at_a_real_broker_are_named(n
     assert shows in "; ".join(sentences)
 
 
-def test_a_consumer_with_permits_while_nobody_is_served_and_nobody_holds_is_named(tell):
+def test_a_consumer_with_permits_while_nobody_is_served_and_nobody_holds_is_named(read_polls):
     polls = repeated(
         lambda at, _: poll(at, one(permits=500, unacked=0), msgBacklogNoDelayed=70, lastConsumedTimestamp=ACKED)
     )
-    (sentence,) = describe_silent_consumers(tell(*polls).found)
+    (sentence,) = describe_silent_consumers(read_polls(*polls).found)
     assert "no consumer received a message although this one had 500 permits" in sentence
     assert "70 messages waited in the subscription" in sentence
 
 
-def test_a_consumer_without_permits_that_holds_nothing_is_paused_or_lost_its_permits(tell):
+def test_a_consumer_without_permits_that_holds_nothing_is_paused_or_lost_its_permits(read_polls):
     polls = repeated(lambda at, _: poll(at, one(permits=-3, unacked=0), msgBacklogNoDelayed=9))
-    (sentence,) = describe_silent_consumers(tell(*polls).found)
+    (sentence,) = describe_silent_consumers(read_polls(*polls).found)
     assert "has no message and the broker has no permits from it (availablePermits -3)" in sentence
 
 
@@ -151,16 +151,16 @@ def test_a_consumer_without_permits_that_holds_nothing_is_paused_or_lost_its_per
         ),
     ],
 )  # fmt: skip
-def test_a_consumer_that_is_served_or_owed_nothing_is_not_named(make, tell):
-    assert describe_silent_consumers(tell(*repeated(make)).found) == ()
+def test_a_consumer_that_is_served_or_owed_nothing_is_not_named(make, read_polls):
+    assert describe_silent_consumers(read_polls(*repeated(make)).found) == ()
 
 
-def test_a_silence_below_the_threshold_is_not_named(tell):
-    assert describe_silent_consumers(tell(*repeated(lambda at, _: poll(at, one()), until=20)).found) == ()
+def test_a_silence_below_the_threshold_is_not_named(read_polls):
+    assert describe_silent_consumers(read_polls(*repeated(lambda at, _: poll(at, one()), until=20)).found) == ()
 
 
-def test_a_hang_that_ended_is_named_until_when_it_lasted(tell):
+def test_a_hang_that_ended_is_named_until_when_it_lasted(read_polls):
     hung = repeated(lambda at, _: poll(at, one()), until=50)
     well = [poll(AT + (60 + i) * SECOND, one(permits=400, unacked=i, acked=ACKED + i)) for i in range(3)]
-    (sentence,) = describe_silent_consumers(tell(*hung, *well).found)
+    (sentence,) = describe_silent_consumers(read_polls(*hung, *well).found)
     assert "polls from 2026-11-22 01:25:00 to 2026-11-22 01:25:50 UTC" in sentence

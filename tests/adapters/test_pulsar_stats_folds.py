@@ -31,11 +31,11 @@ def polls(draw: st.DrawFn) -> str:
     said = answer(*(consumer(n, AT + draw(st.integers(-2, 1)), **ranges) for n in names),
                   kind=draw(st.sampled_from(["Shared", "Key_Shared", "Exclusive"])))  # fmt: skip
     topic = draw(st.sampled_from([f"{TOPIC}-partition-0", f"{TOPIC}-partition-1", f"{TOPIC}s"]))
-    told: dict[str, Any] = {"at_ns": at, "topic": topic, "stats": said}
+    document: dict[str, Any] = {"at_ns": at, "topic": topic, "stats": said}
     if draw(st.integers(0, 4)) == 0:
-        told = {"at_ns": at, "stats": {"partitions": {topic: said, f"{TOPIC}-partition-7": said}}}
+        document = {"at_ns": at, "stats": {"partitions": {topic: said, f"{TOPIC}-partition-7": said}}}
     return draw(
-        st.sampled_from([json.dumps(told)] * 6 + [json.dumps(told)[:-9], "a line", json.dumps({"stats": said})])
+        st.sampled_from([json.dumps(document)] * 6 + [json.dumps(document)[:-9], "a line", json.dumps({"stats": said})])
     )
 
 
@@ -46,9 +46,9 @@ OPTIONS = st.sampled_from([Options(), Options(topic=TOPIC), Options(subscription
 @examples(60)
 @given(FILES, OPTIONS, st.integers(1, 3), st.integers(1, 9))
 def test_streams_tell_what_all_polls_at_once_tell(
-    told: list[list[str]], options: Options, tasks: int, rows: int
+    files: list[list[str]], options: Options, tasks: int, rows: int
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
-        for number, some in enumerate(told):
+        for number, some in enumerate(files):
             (Path(name) / f"{number}.jsonl").write_text("".join(f"{each}\n" for each in some))
         source_reading.assert_same_tables_or_error("pulsar-stats", Path(name), options, Cuts(tasks, rows), KEYS)

@@ -15,14 +15,14 @@ from subreplay.errors import ConfigError, InputError
 from subreplay.rows.model.rows import Consumer, Scope
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.pulsar.key_consistent_hash import RULES
-from tests.adapters.topic_polls import AT, SECOND, TOPIC, answer, balanced, consumer, poll, rows, story, tell_from
+from tests.adapters.topic_polls import AT, SECOND, TOPIC, answer, balanced, consumer, make_reader, poll, rows, story
 from tests.support.source_reading import read_at_once
 
 
 @pytest.fixture
-def told(tmp_path):
+def read_polls(tmp_path):
     """What polls tell, as one file."""
-    return tell_from(tmp_path)
+    return make_reader(tmp_path)
 
 
 # Where time and topic are
@@ -60,22 +60,22 @@ def test_a_files_modification_may_be_the_time(tmp_path):
     assert story(read_stats(tmp_path, topic=TOPIC, times="modified")) == [("join", "c1", -1), ("leave", "c1", 1)]
 
 
-def test_a_field_may_be_named(told):
+def test_a_field_may_be_named(read_polls):
     polls = [{"when": AT // 10**9 + i, "at": 0, **answer(*who)} for i, who in enumerate([(consumer(),), ()])]
-    assert story(told(*polls, topic=TOPIC, field="when")) == [("join", "c1", -1), ("leave", "c1", 1)]
+    assert story(read_polls(*polls, topic=TOPIC, field="when")) == [("join", "c1", -1), ("leave", "c1", 1)]
 
 
-def test_partitioned_statistics_are_of_each_partition(told):
+def test_partitioned_statistics_are_of_each_partition(read_polls):
     parts = {f"{TOPIC}-partition-{i}": answer(consumer(f"c{i}")) for i in range(3)}
-    found = told({"at": AT, "metadata": {"partitions": 3}, "partitions": parts})
+    found = read_polls({"at": AT, "metadata": {"partitions": 3}, "partitions": parts})
     assert [(row["topic"], row["partition"], row["consumer"]) for row in rows(found)] == [
         (TOPIC, i, f"c{i}") for i in range(3)
     ]
 
 
-def test_other_topics_are_counted(told):
+def test_other_topics_are_counted(read_polls):
     other = poll(AT, consumer()) | {"topic": "persistent://public/default/parcels"}
-    found = told(poll(AT, consumer()), other, topics=[TOPIC])
+    found = read_polls(poll(AT, consumer()), other, topics=[TOPIC])
     assert len(rows(found)) == 1
     assert found.counts["stats.jsonl"].others == 1
 
@@ -126,8 +126,8 @@ CONSUMER = ("stats", "subscriptions", "billing", "consumers", 0)
         ((*CONSUMER, "keyHashRanges"), ["1-9"], "subscriptions.billing.consumers[0].keyHashRanges"),
     ],
 )
-def test_a_poll_that_does_not_fit_is_rejected_and_makes_nobody_leave(told, path, value, column):
-    found = told(poll(AT, consumer()), changed(path, value), poll(AT + 2 * SECOND, consumer()))
+def test_a_poll_that_does_not_fit_is_rejected_and_makes_nobody_leave(read_polls, path, value, column):
+    found = read_polls(poll(AT, consumer()), changed(path, value), poll(AT + 2 * SECOND, consumer()))
     (rejected,) = found.rejected
     assert (rejected.file, rejected.row) == ("stats.jsonl", 2)
     assert [reason.column for reason in rejected.reasons] == [column]
@@ -149,8 +149,8 @@ def test_a_poll_that_does_not_fit_is_rejected_and_makes_nobody_leave(told, path,
         "{}",
     ],
 )
-def test_a_broken_answer_is_rejected_alone(told, bad):
-    found = told(poll(AT, consumer()), bad, poll(AT + 2 * SECOND))
+def test_a_broken_answer_is_rejected_alone(read_polls, bad):
+    found = read_polls(poll(AT, consumer()), bad, poll(AT + 2 * SECOND))
     assert story(found) == [("join", "c1", -1), ("leave", "c1", 2)]
     assert [rejected.row for rejected in found.rejected] == [2]
     assert balanced(found)
@@ -165,8 +165,8 @@ def test_a_copied_file_changes_nothing(tmp_path):
     assert astuple(found.counts["b.jsonl"])[:4] == (2, 0, 2, 0)
 
 
-def test_two_answers_at_one_time_are_one_too_many(told):
-    found = told(poll(AT, consumer()), poll(AT))
+def test_two_answers_at_one_time_are_one_too_many(read_polls):
+    found = read_polls(poll(AT, consumer()), poll(AT))
     assert story(found) == [("join", "c1", -1)]
     assert found.rejected[0].reasons[0].column == "at"
 
@@ -213,7 +213,7 @@ def test_options_choose_and_tell_where_topic_and_time_are(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "expected"),
     [
         ({"kind": "Shared"}, {"policy": "pulsar.shared"}),
         ({"kind": "Exclusive"}, {"policy": "pulsar.exclusive"}),
@@ -225,10 +225,10 @@ def test_options_choose_and_tell_where_topic_and_time_are(tmp_path):
         ({"kind": "Of a later release"}, {}),
     ],
 )
-def test_the_policy_is_that_of_the_type(tmp_path, more, told):
+def test_the_policy_is_that_of_the_type(tmp_path, more, expected):
     (tmp_path / "polls.jsonl").write_text(json.dumps(poll(AT, consumer(), **more)))
     run = read_at_once("pulsar-stats", tmp_path).run["subscription"]
-    assert run == {"name": "billing", "topic": TOPIC} | told
+    assert run == {"name": "billing", "topic": TOPIC} | expected
 
 
 def ring(policy, profile, joins, gone=(), **options):
@@ -309,16 +309,16 @@ def test_hashes_that_drain_are_told_with_who_blocks_them(tmp_path):
                          "2026-11-22 01:25:01 UTC: 7 (2 unacknowledged, 5 blocked attempts)")  # fmt: skip
 
 
-@pytest.mark.parametrize("told", [None, 7, [1], [{"hash": "x"}], [{}]])
-def test_hashes_that_are_none_are_no_matter(tmp_path, told):
-    (tmp_path / "polls.jsonl").write_text(json.dumps(poll(AT, consumer(drainingHashes=told))))
+@pytest.mark.parametrize("hashes", [None, 7, [1], [{"hash": "x"}], [{}]])
+def test_hashes_that_are_none_are_no_matter(tmp_path, hashes):
+    (tmp_path / "polls.jsonl").write_text(json.dumps(poll(AT, consumer(drainingHashes=hashes))))
     found = read_at_once("pulsar-stats", tmp_path)
     assert len(found.rejected) == 0
     assert not any("blocked" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(
-    ("name", "told", "arguments"),
+    ("name", "first", "arguments"),
     [
         ("stats-20261122T012508Z.json", answer(consumer()), f"--topic {PLACEHOLDER_TOPIC} --with times=name"),
         ("stats.json", answer(consumer()), f"--topic {PLACEHOLDER_TOPIC} --with times=modified"),
@@ -327,8 +327,8 @@ def test_hashes_that_are_none_are_no_matter(tmp_path, told):
         ("stats-20261122T012508Z.json", poll(AT, consumer()), ""),
     ],
 )
-def test_a_first_look_goes_by_what_answers_lack(tmp_path, name, told, arguments):
-    (tmp_path / name).write_text(json.dumps(told, indent=2))
+def test_a_first_look_goes_by_what_answers_lack(tmp_path, name, first, arguments):
+    (tmp_path / name).write_text(json.dumps(first, indent=2))
     read = partial(read_at_once, "pulsar-stats")
     options = ADAPTERS["pulsar-stats"].assume_options(tmp_path / name)
     assert options.arguments == arguments

@@ -55,12 +55,12 @@ def captures(folder: Path) -> Path:
     """What two consumers recorded: in two files each, one of them twice, with rows that break rules."""
     folder.mkdir()
     schema = EVENTS.with_metadata({METADATA: json.dumps({"version": VERSION}).encode()})
-    told = [received(n, n, key=b"k") for n in range(9)]
-    told += [about("acknowledge", 9 + n, n, **({"topic": None} if n % 2 else {})) for n in range(6)]
-    told += [about("acknowledge_cumulative", 15, 7), received(16, 2, key=b"other"), event("close", 17)]
+    of_pulsar = [received(n, n, key=b"k") for n in range(9)]
+    of_pulsar += [about("acknowledge", 9 + n, n, **({"topic": None} if n % 2 else {})) for n in range(6)]
+    of_pulsar += [about("acknowledge_cumulative", 15, 7), received(16, 2, key=b"other"), event("close", 17)]
     of_kafka_ = [of_kafka("assign", 0), *(of_kafka("receive", n, n) for n in range(1, 9)), of_kafka("commit", 9, 5)]
     of_kafka_ += [of_kafka("revoke", 10), event("vanish", 11)]
-    for name, events in (("a", told), ("b", [row | {"instance": "host:2:b"} for row in of_kafka_])):
+    for name, events in (("a", of_pulsar), ("b", [row | {"instance": "host:2:b"} for row in of_kafka_])):
         for part, rows in enumerate((events[:7], events[7:])):
             pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / f"{name}{part}.parquet")
     shutil.copy(folder / "a1.parquet", folder / "a2.parquet")

@@ -23,7 +23,7 @@ ROWS = [{"offset": n, "key": f"k{n % 3}"} for n in range(5)]
 def read(path: Path, form: str, **options: str) -> tuple[list[dict[str, Any]], list[int]]:
     """The rows of a file without what stands beside them, and the lines of those that are broken."""
     with LocalEngine(cores=2) as engine:
-        table = engine.scan(TableSource("traffic.messages", str(path), format=form, options=options)).table()
+        table = engine.scan(TableSource("traffic.messages", str(path), format=form, options=options)).to_table()
     good = table.filter(table[BROKEN_COLUMN].is_null()).drop_columns(list(HIDDEN_COLUMNS))
     return good.to_pylist(), table.filter(table[BROKEN_COLUMN].is_valid())[LINE_COLUMN].to_pylist()
 

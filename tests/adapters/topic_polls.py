@@ -22,16 +22,16 @@ def poll(at, *consumers, **more):
     return {"at_ns": at, "topic": TOPIC, "stats": answer(*consumers, **more)}
 
 
-def tell_from(folder):
+def make_reader(folder):
     """A function of polls, or lines: what they tell as one file of a folder."""
 
-    def tell(*polls, **options):
+    def read_polls(*polls, **options):
         path = folder / "stats.jsonl"
         texts = (json.dumps(one) if isinstance(one, dict) else one for one in polls)
         path.write_bytes(b"".join((one.encode() if isinstance(one, str) else one) + b"\n" for one in texts))
         return read_stats(path, **options)
 
-    return tell
+    return read_polls
 
 
 def nanos(row, name):

@@ -49,7 +49,7 @@ def drawn(draws: Random) -> tuple[list[dict[str, Any]], list[dict[str, Any]], li
 
 
 def dealt(engine: LocalEngine, rows: pa.Table) -> Dataset:
-    return engine.together([engine.of(rows.slice(begin, 11)) for begin in range(0, max(1, len(rows)), 11)])
+    return engine.concat([engine.create_dataset(rows.slice(begin, 11)) for begin in range(0, max(1, len(rows)), 11)])
 
 
 @pytest.mark.parametrize("most", [0, 1 << 20])
@@ -69,7 +69,7 @@ def test_letters_are_judged_as_the_definitions_say(seed: int, most: int, monkeyp
         rows = dealt(engine, tables["deliveries"]), dealt(engine, log), dealt(engine, of_letters)
         found = pipeline.dead_letter_findings(engine, *rows, judge, "s", DAY.date())
         assert found is not None
-        told = found.table()
+        told = found.to_table()
         arrived = pipeline.letters_by_message(rows[2], False)
         assert pipeline.dead_letter_findings(engine, rows[0], rows[1], None, judge, "s", None) is None
     assert told.schema == VIOLATIONS

@@ -33,7 +33,7 @@ def few_held(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def dealt(engine: LocalEngine, rows: pa.Table, size: int = 37) -> Dataset:
-    return engine.together([engine.of(rows.slice(begin, size)) for begin in range(0, len(rows), size)])
+    return engine.concat([engine.create_dataset(rows.slice(begin, size)) for begin in range(0, len(rows), size)])
 
 
 def judged(draws: Random) -> list[Row]:

@@ -98,7 +98,7 @@ def corrections(row: Row, given: list[Row], tables: dict[str, list[Row]]) -> lis
 
 
 def dealt(engine: LocalEngine, rows: pa.Table) -> Dataset:
-    return engine.together([engine.of(rows.slice(begin, 17)) for begin in range(0, len(rows), 17)])
+    return engine.concat([engine.create_dataset(rows.slice(begin, 17)) for begin in range(0, len(rows), 17)])
 
 
 @pytest.mark.parametrize("most", [0, 1 << 20])
@@ -116,15 +116,15 @@ def test_findings_are_retracted_as_by_loops(
     with LocalEngine(1) as engine:
         day = [build_table(name, rows[name]) for name in ("deliveries", "messages", "membership")]
         reported = dealt(engine, pa.Table.from_pylist(rows["violations"], VIOLATIONS))
-        retracted = engine.of(pa.Table.from_pylist(before, RETRACTED_FINDINGS))
-        tables = engine.tables(str(tmp_path))
-        new = tables.new("withdrawn", RETRACTED_FINDINGS, {"subscription": "s"})
+        retracted = engine.create_dataset(pa.Table.from_pylist(before, RETRACTED_FINDINGS))
+        tables = engine.open_tables(str(tmp_path))
+        new = tables.begin_write("withdrawn", RETRACTED_FINDINGS, {"subscription": "s"})
         given = dealt(engine, day[0]), dealt(engine, day[1]), day[2]
         counted = pipeline.retract(engine, reported, retracted, *given, new)
         tables.commit(new)
         written = tables.find("withdrawn")
         assert written is not None
-        found = written.select(names).table().to_pylist()
+        found = written.select(names).to_table().to_pylist()
         assert {tuple(row[name] for name in names) for row in found} == mine
         assert len(found) == len(mine)
         none = pipeline.retract(engine, reported.map(retractions_of_none, VIOLATIONS), None, *given, new)

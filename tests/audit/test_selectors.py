@@ -10,12 +10,14 @@ import pytest
 
 from subreplay.audit.codes import Code
 from subreplay.audit.context import Dispatcher
+from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.audit.selectors import (
     FEWEST_MISSED,
     MOST_COMPARED,
     OtherTimelines,
     OwnerFit,
     OwnerFits,
+    add_fits,
     find_best_fit,
     list_other_selectors,
 )
@@ -41,7 +43,8 @@ def fit(run: Policy, broker: Policy, astray: int = 0, rows: int = 900, story: st
     codes = np.where(expected == session, 0, Code.WRONG_OWNER.bit)
     fits = OwnerFits(run, Dispatcher.of(mine), OtherTimelines())
     for part in np.array_split(np.arange(rows), 3):
-        fits.add(facts(hashes[part], at[part], session[part]), codes[part])
+        rows = ScopedRows(facts(hashes[part], at[part], session[part]), np.array([0, len(part)]))
+        add_fits([fits], rows, codes[part])
     counted = fits.rows()
     return find_best_fit(run, (dict(zip(counted, row, strict=True)) for row in zip(*counted.values(), strict=True)))
 

@@ -85,9 +85,9 @@ def test_keys_and_strays_are_found_as_by_loops(
     expected = FindingRows("s", mine.rule_statuses)
     with LocalEngine(1) as engine:
         parts = [pa.Table.from_pylist(rows[begin::3], FIELDS) for begin in range(3)]
-        log = engine.together([engine.of(part) for part in parts])
-        keys = pipeline.keys_in_two_partitions(engine, log, mine, "s", engine.of(earlier)).table()
-        strays = pipeline.keyless_strays(engine, log, mine, "s").table()
+        log = engine.concat([engine.create_dataset(part) for part in parts])
+        keys = pipeline.keys_in_two_partitions(engine, log, mine, "s", engine.create_dataset(earlier)).to_table()
+        strays = pipeline.keyless_strays(engine, log, mine, "s").to_table()
     of_keys = find_keys_in_two_partitions(firsts(rows, "key", mine.words, reported))
     assert keys.schema == strays.schema == VIOLATIONS
     assert rows_of(keys) == rows_of(expected.make_table(of_keys))

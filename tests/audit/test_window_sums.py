@@ -29,14 +29,14 @@ def few_held(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def dealt(engine: LocalEngine, rows: pa.Table) -> Dataset:
-    return engine.together([engine.of(rows.slice(begin, 23)) for begin in range(0, len(rows), 23)])
+    return engine.concat([engine.create_dataset(rows.slice(begin, 23)) for begin in range(0, len(rows), 23)])
 
 
 def written(tables: Tables, new: NewRows) -> pa.Table:
     tables.commit(new)
     found = tables.find(new.name)
     assert found is not None
-    return found.select(new.columns.names).table()
+    return found.select(new.columns.names).to_table()
 
 
 def plain(rows: pa.Table) -> list[str]:
@@ -57,8 +57,8 @@ def test_loads_of_many_windows_are_assigned_as_by_the_driver(tmp_path: Path) -> 
     given, intervals = loads(Random(1)), [(-60, 70, 2), (50, 400, 3)]
     expected = sums.sum_loads(given, SPAN)
     with LocalEngine(1) as engine:
-        tables = engine.tables(str(tmp_path))
-        new = tables.new("assignments", window_sums.ASSIGNMENTS, {"subscription": "s"})
+        tables = engine.open_tables(str(tmp_path))
+        new = tables.begin_write("assignments", window_sums.ASSIGNMENTS, {"subscription": "s"})
         pipeline.write_assignments(engine, dealt(engine, given), SPAN, intervals, new)
         assert plain(written(tables, new)) == plain(sums.make_assignments(expected, intervals, SPAN.width))
         assert pipeline.loads_by_window(dealt(engine, given), SPAN).equals(expected)
@@ -81,12 +81,12 @@ def test_many_findings_are_counted_by_window_as_by_the_driver(tmp_path: Path) ->
     of_panes = sums.make_pane_adder()
     of_panes.add(panes)
     with LocalEngine(1) as engine:
-        tables = engine.tables(str(tmp_path))
-        new = tables.new("finding_counts", sums.COUNTS, {"subscription": "s"})
+        tables = engine.open_tables(str(tmp_path))
+        new = tables.begin_write("finding_counts", sums.COUNTS, {"subscription": "s"})
         coarser = pipeline.write_finding_counts(engine, [dealt(engine, each) for each in counts], 120, new)
         assert plain(written(tables, new)) == plain(expected)
         assert sums.widen_counts(pa.concat_tables(coarser), 120) == sums.widen_counts(expected, 120)
-        new = tables.new("violations_by_window", window_sums.VIOLATIONS_BY_WINDOW, {"subscription": "s"})
+        new = tables.begin_write("violations_by_window", window_sums.VIOLATIONS_BY_WINDOW, {"subscription": "s"})
         pipeline.write_violations_by_window(engine, [dealt(engine, panes)], SPAN, new)
         assert plain(written(tables, new)) == plain(sums.sum_violations(of_panes.together(), *SPAN))
 

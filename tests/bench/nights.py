@@ -12,7 +12,7 @@ import pyarrow as pa
 from subreplay.audit.checkpoint import CARRY
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.judge import Judge
-from subreplay.engine.local.row_groups import BATCH
+from subreplay.engine.local.row_groups import BATCH_ROWS
 from subreplay.rows.model.columns import DAY, NEVER, UNKNOWN
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.rows.model.tables import LOG
@@ -87,7 +87,7 @@ def _log(keys: int) -> pa.Table:
 
 def _night(judge: Judge, log: pa.Table) -> pa.Table:
     """Judge a log; what is handed on, as the ``LOG`` rows that the next night begins with."""
-    blocks = sorted(shuffle_blocks(log.to_batches(BATCH), BY_POSITION), key=lambda block: block.first_key)
+    blocks = sorted(shuffle_blocks(log.to_batches(BATCH_ROWS), BY_POSITION), key=lambda block: block.first_key)
     facts = sorted_rows(judge.by_position(external_merge(blocks, BY_POSITION)), BY_TIME)
     found = [b.column("checkpoint").drop_null() for b in judge.by_time(facts, judge.given())]
     carried = pa.concat_arrays([some for some in found if len(some)])

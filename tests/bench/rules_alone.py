@@ -25,7 +25,7 @@ from subreplay.audit.codes import Code
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.judge import Judge
 from subreplay.audit.passes.loads import Span
-from subreplay.engine.local.row_groups import BATCH
+from subreplay.engine.local.row_groups import BATCH_ROWS
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.tables import LOG
 from subreplay.rows.sorted_blocks import (
@@ -90,7 +90,7 @@ def log_of(folder: Path, partition: int) -> list[list[pa.RecordBatch]]:
     served = _rows(deliveries, {"kind": 1, "before": False, "cumulative": False},
                    {"at": "delivered_at", "received_at": "received_at", "acked_at": "acked_at",
                     "nacked_at": "nacked_at"})  # fmt: skip
-    return [pa.table(rows).combine_chunks().to_batches(BATCH) for rows in (stored, served)]
+    return [pa.table(rows).combine_chunks().to_batches(BATCH_ROWS) for rows in (stored, served)]
 
 
 def _rows(table: pa.Table, given: dict[str, Any], times: dict[str, str]) -> dict[str, pa.Array]:

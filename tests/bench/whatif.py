@@ -192,7 +192,7 @@ def main(millions: float = 10) -> None:
 
         built = min(seconds(build, time.perf_counter) for _ in range(2))
         scanned = statistics.median(scans(f"{scratch}/messages"))
-        size = sum(len(block.as_py()) for block in made[-1].blocks.table()["block"])
+        size = sum(len(block.as_py()) for block in made[-1].blocks.to_table()["block"])
         profile = made[-1].here
         assert profile is not None
         assert len(profile) == messages

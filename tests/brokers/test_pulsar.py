@@ -17,7 +17,7 @@ import pytest
 
 from subreplay.adapters import Options
 from subreplay.audit.needs import Need
-from subreplay.engine.spark.pulsar_source import batches, connected
+from subreplay.engine.spark.pulsar_source import connect, read_batches
 from subreplay.rows.model.tables import MESSAGES
 from tests.support import pulsar_broker
 from tests.support.groups import audit_ingested
@@ -54,8 +54,8 @@ def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def test_the_log_names_the_killed_consumer_and_receipts_agree(pulsar: Broker) -> None:
-    client = connected({"service_url": pulsar.address})
-    seen = pa.Table.from_batches(batches(client, TOPIC, None, time.time_ns() // 1_000_000))
+    client = connect({"service_url": pulsar.address})
+    seen = pa.Table.from_batches(read_batches(client, TOPIC, None, time.time_ns() // 1_000_000))
     client.close()
     assert [key.decode() for key in seen["key"].to_pylist()] == [key for key, _ in RECORDS]
     told = read_at_once("pulsar-broker-log", pulsar.log.parent, Options(**MINE))

@@ -205,6 +205,14 @@ def test_flushes_that_were_merged_already_are_not_read_twice(tmp_path: Path) -> 
     assert capture.list_capture_files(tmp_path) == [left / "000000.parquet"]
 
 
+def test_the_former_name_of_the_list_of_files_warns(tmp_path: Path) -> None:
+    with pytest.warns(DeprecationWarning, match="subreplay.capture.files is now list_capture_files"):
+        former = capture.files
+    assert former(tmp_path) == capture.list_capture_files(tmp_path) == []
+    with pytest.raises(AttributeError, match="file_names"):
+        capture.file_names  # noqa: B018
+
+
 def test_metadata_tell_whose_file_it_is(tmp_path: Path) -> None:
     capture.wrap(fakes.PulsarConsumer(), tmp_path, subscription_type="Shared").close()
     (path,) = capture.list_capture_files(tmp_path)

@@ -320,8 +320,8 @@ def looked_at(engine: Engine, run: config.RunConfig) -> dict[str, list[str]]:
     """The valid rows of each table, and those in quarantine."""
     inputs = read_inputs(engine, run, messages_only=True)
     look = look_at(inputs, log=False, only=("messages", "deliveries")).of_tables
-    tables = {name: inputs.valid(name).table() for name in look}
-    tables |= {f"{name}, quarantine": outputs["quarantine"].table() for name, outputs in look.items()}
+    tables = {name: inputs.valid(name).to_table() for name in look}
+    tables |= {f"{name}, quarantine": outputs["quarantine"].to_table() for name, outputs in look.items()}
     return {
         name: sorted(repr(sorted(row.items())) for row in rows.to_pylist()) for name, rows in tables.items()
     }  # fmt: skip

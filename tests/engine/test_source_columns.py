@@ -79,7 +79,7 @@ def canonical(columns: dict[str, Any], numbers: range) -> list[str]:
 
 def read(engine: Engine, run: config.RunConfig) -> list[str]:
     """The same of the valid messages that an engine reads."""
-    found = read_inputs(engine, run, messages_only=True).valid("messages").table()
+    found = read_inputs(engine, run, messages_only=True).valid("messages").to_table()
     return sorted(
         str([row["key"], row["publish_time"].isoformat(), row["partition"], row["entry"]]) for row in found.to_pylist()
     )
@@ -95,8 +95,8 @@ def run_of(path: Path, columns: dict[str, Any], form: str = "parquet", topic: st
 def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred rows are read by the engine of one machine at once, or by processes, thirty rows each."""
     if request.param == "many":
-        monkeypatch.setattr(local_engine, "IN_PROCESS", 0)
-        monkeypatch.setattr(scans, "PIECE", 30)
+        monkeypatch.setattr(local_engine, "MIN_ROWS_FOR_PROCESSES", 0)
+        monkeypatch.setattr(scans, "TASK_ROWS", 30)
 
 
 @pytest.mark.usefixtures("pieces")
@@ -133,8 +133,8 @@ def test_rejected_rows_are_counted_with_the_topic_that_they_name(
         whole = whole.set_column(index, name, pa.array(values, whole.schema.field(name).type))
     pq.write_table(whole, tmp_path / "rows.parquet", row_group_size=40)
     inputs = read_inputs(engine, run_of(tmp_path, columns | {"topic": "kind"}, topic="a"), messages_only=True)
-    assert len(inputs.valid("messages").table()) == 48
-    assert len(look_at(inputs, log=False).of_tables["messages"]["quarantine"].table()) == rejected
+    assert len(inputs.valid("messages").to_table()) == 48
+    assert len(look_at(inputs, log=False).of_tables["messages"]["quarantine"].to_table()) == rejected
 
 
 def test_of_wide_rows_few_are_held_at_a_time(local: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,9 @@ def batches_of(rows: Dataset) -> int:
 )
 def test_a_type_that_no_rule_reads_is_named_with_its_column(kind: pa.DataType, tmp_path: Path, local: Engine) -> None:
     pq.write_table(pa.table({"odd": pa.nulls(1, kind)}), tmp_path / "rows.parquet")
-    with pytest.raises(InputError, match=r"traffic.messages: .* column odd is .*, which no rule reads"):
+    with pytest.raises(
+        InputError, match=r"traffic.messages: .* column odd has type .*, which subreplay does not support"
+    ):
         local.scan(TableSource("traffic.messages", str(tmp_path), format="parquet"))
 
 
@@ -175,7 +177,7 @@ def test_a_delta_table_whose_files_have_other_names_needs_spark(local: Engine, t
     """Column mapping in reader version 2, which delta-rs reads as if it were not there."""
     mapped = begun({"delta.columnMapping.mode": "name"}, minReaderVersion=2, minWriterVersion=5)
     committed(tmp_path, mapped)
-    with pytest.raises(InputError, match="column mapping, which the local engine does not read"):
+    with pytest.raises(InputError, match="column mapping, which the local engine cannot read"):
         local.scan(TableSource("traffic.messages", str(tmp_path)))
 
 
@@ -187,7 +189,7 @@ def test_text_of_an_enumeration_is_text(engine: Engine, tmp_path: Path) -> None:
     at = data.index(b"\x25\x00\x4c\x1c", data.index(b"\x04kind"))  # UTF8, and STRING
     path.write_bytes(data[:at] + b"\x25\x08\x4c\x4c" + data[at + 4 :])
     assert pq.ParquetFile(path).schema.column(0).logical_type.type == "ENUM"
-    found = engine.scan(TableSource("traffic.messages", str(tmp_path), format="parquet")).table()
+    found = engine.scan(TableSource("traffic.messages", str(tmp_path), format="parquet")).to_table()
     assert found["kind"].to_pylist() == ["a", "b"]
 
 
@@ -196,5 +198,5 @@ def test_files_in_folders_within_the_folder_of_a_table_are_read_alike(engine: En
     (tmp_path / "more").mkdir()
     for path in ("a.parquet", "b.parquet", "more/c.parquet"):
         pq.write_table(rows(10), tmp_path / path)
-    found = engine.scan(TableSource("traffic.messages", str(tmp_path), format="parquet")).table()
+    found = engine.scan(TableSource("traffic.messages", str(tmp_path), format="parquet")).to_table()
     assert len(found) == 20

@@ -45,7 +45,7 @@ def config(tmp_path: Path) -> RunConfig:
 
 
 def attempt(engine: LocalEngine, folder: Path) -> RunTables:
-    return RunTables(engine.tables(str(folder)), "s", "")
+    return RunTables(engine.open_tables(str(folder)), "s", "")
 
 
 def begun(engine: LocalEngine, folder: Path, word: str) -> RunTables:
@@ -53,7 +53,7 @@ def begun(engine: LocalEngine, folder: Path, word: str) -> RunTables:
     mine = attempt(engine, folder)
     for name in ("violations", "loads"):
         mine.put(name, pa.table({"word": [word]}), KEY)
-    mine.settle()
+    mine.flush()
     return mine
 
 
@@ -69,7 +69,7 @@ def seen(engine: LocalEngine, folder: Path) -> dict[str, list[str]]:
     found = {name: tables.find(name) for name in ("violations", "loads", RUNS)}
     column = {RUNS: "kind"}
     return {
-        name: sorted(rows.table()[column.get(name, "word")].to_pylist())
+        name: sorted(rows.to_table()[column.get(name, "word")].to_pylist())
         for name, rows in found.items()
         if rows is not None
     }
@@ -80,7 +80,7 @@ def test_rows_are_seen_when_their_run_is_finished(engine: LocalEngine, tmp_path:
     assert seen(engine, tmp_path) == {"violations": [], "loads": []}
     mine.finish(pa.table({"kind": ["first"]}), KEY)
     assert seen(engine, tmp_path) == {"violations": ["first"], "loads": ["first"], "runs": ["first"]}
-    assert mine.written["violations"].table()["word"].to_pylist() == ["first"]
+    assert mine.written["violations"].to_table()["word"].to_pylist() == ["first"]
 
 
 def test_a_later_run_takes_the_place_of_an_earlier_one_whole(engine: LocalEngine, tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ def test_a_later_run_takes_the_place_of_an_earlier_one_whole(engine: LocalEngine
     assert seen(engine, tmp_path) == {"violations": ["first"], "loads": ["first"], "runs": ["first"]}
     second.finish(pa.table({"kind": ["second"]}), KEY)
     assert seen(engine, tmp_path) == {"violations": ["second"], "loads": ["second"], "runs": ["second"]}
-    everything = engine.tables(str(tmp_path)).find("violations")
+    everything = engine.open_tables(str(tmp_path)).find("violations")
     assert everything is not None
-    assert everything.table()[ATTEMPT].to_pylist() == [second.attempt]
-    assert second.written["violations"].table()["word"].to_pylist() == ["second"]
+    assert everything.to_table()[ATTEMPT].to_pylist() == [second.attempt]
+    assert second.written["violations"].to_table()["word"].to_pylist() == ["second"]
 
 
 def test_of_two_runs_at_once_the_one_that_ends_last_holds(engine: LocalEngine, tmp_path: Path) -> None:
@@ -117,9 +117,9 @@ def test_of_two_runs_that_end_at_the_same_moment_one_holds_and_the_other_fails(
     with pytest.raises(EnvironmentFailed, match="another run is writing the same date, subscription and topic"):
         one.finish(pa.table({"kind": ["one"]}), KEY)
     assert seen(engine, tmp_path) == {"violations": ["other"], "loads": ["other"], "runs": ["other"]}
-    everything = engine.tables(str(tmp_path)).find("violations")
+    everything = engine.open_tables(str(tmp_path)).find("violations")
     assert everything is not None
-    assert everything.table()[ATTEMPT].to_pylist() == [other.attempt]
+    assert everything.to_table()[ATTEMPT].to_pylist() == [other.attempt]
 
 
 def test_a_commit_whose_answer_is_lost_is_not_taken_for_that_of_another_run(
@@ -145,7 +145,7 @@ def test_of_a_run_that_is_killed_before_any_of_its_commits_all_is_seen_or_nothin
     engine: LocalEngine, config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = story.audit(engine, config).tables
-    first = {name: rows.table() for name, rows in found.items()}
+    first = {name: rows.to_table() for name, rows in found.items()}
     (of_first,) = first[RUNS][ATTEMPT].to_pylist()
     commit, commits, last, held = delta_files.NewFiles.commit, 0, 0, {of_first}
 
@@ -162,13 +162,13 @@ def test_of_a_run_that_is_killed_before_any_of_its_commits_all_is_seen_or_nothin
         with suppress(Killed):
             story.audit(engine, config)
         now = {name: run_tables(engine, config).find(name) for name in first}
-        attempts = {name: {*rows.table()[ATTEMPT].to_pylist()} for name, rows in now.items() if rows is not None}
+        attempts = {name: {*rows.to_table()[ATTEMPT].to_pylist()} for name, rows in now.items() if rows is not None}
         (holds,) = attempts[RUNS]
         held.add(holds)
         for name, rows in now.items():
             assert rows is not None
             assert attempts[name] <= {holds}
-            assert without_attempts(rows.table()) == without_attempts(first[name]), f"{name}, killed after {last}"
+            assert without_attempts(rows.to_table()) == without_attempts(first[name]), f"{name}, killed after {last}"
     assert len(held) > 2
 
 

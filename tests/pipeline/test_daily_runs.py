@@ -295,12 +295,12 @@ def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees
             for index, of_one in enumerate(keys.split()) for entry, key in enumerate(of_one)
         ]  # fmt: skip
         engine = LocalEngine()
-        log = engine.of(pa.Table.from_pylist(rows, LOG))
+        log = engine.create_dataset(pa.Table.from_pylist(rows, LOG))
         reported = [{"topic": "t", "key": key, "partition": partition} for key, partition in known]
         columns = pa.schema([VIOLATIONS.field(name) for name in ("topic", "partition", "key")])
-        earlier = engine.of(pa.Table.from_pylist(reported, columns)) if known else None
+        earlier = engine.create_dataset(pa.Table.from_pylist(reported, columns)) if known else None
         ranges = topic_findings.find_range_violations(judge, "sub", since).to_pylist()
-        found = [*ranges, *keys_in_two_partitions(engine, log, judge, "sub", earlier).table().to_pylist()]
+        found = [*ranges, *keys_in_two_partitions(engine, log, judge, "sub", earlier).to_table().to_pylist()]
         return sorted((row["key"] or row["code"], row["partition"]) for row in found)
 
     gaps = [("STICKY_GAP", -1)] * 2  # the same timeline stands for both partitions
@@ -320,7 +320,7 @@ def test_keys_in_two_partitions_are_all_told_however_many_there_are() -> None:
             for i in range(5_600)
         ], LOG)  # fmt: skip
     engine = LocalEngine()
-    assert len(keys_in_two_partitions(engine, engine.of(lines), judge, "sub").table()) == 300
+    assert len(keys_in_two_partitions(engine, engine.create_dataset(lines), judge, "sub").to_table()) == 300
     before = lines.schema.get_field_index("before")
     of_one_day = lines.set_column(before, "before", pa.repeat(False, len(lines)))
-    assert len(keys_in_two_partitions(engine, engine.of(of_one_day), judge, "sub").table()) == 2_800
+    assert len(keys_in_two_partitions(engine, engine.create_dataset(of_one_day), judge, "sub").to_table()) == 2_800

@@ -64,14 +64,14 @@ class Runs:
         is_of_day = {n: pc.equal(self.inputs[n]["date"], config.date) for n in ("messages", "deliveries")}
         rows = {name: self.inputs[name].filter(mine) for name, mine in is_of_day.items()}
         conditions = nights.of_other_days(config, TOPIC, nights.first_day(config, before))
-        others = {name: self.engine.of(self.inputs[name]).where(mine) for name, mine in conditions.items()}
-        firsts, served = first_entries(rows["messages"]), self.engine.of(rows["deliveries"])
+        others = {name: self.engine.create_dataset(self.inputs[name]).where(mine) for name, mine in conditions.items()}
+        firsts, served = first_entries(rows["messages"]), self.engine.create_dataset(rows["deliveries"])
         of_day = [self.sorted_log(name, rows[name]) for name in rows]
         log = nights.log_of_run(self.engine, of_day, others, config, before, firsts, served)
         mine = JudgeRows(self.judge(config, end), SUBSCRIPTION)
         where = {"subscription": SUBSCRIPTION, "topic": TOPIC, "date": config.date.isoformat()}
         new = {
-            name: self.out.new(name, pa.schema([f for f in schema if f.name not in where]), where)
+            name: self.out.begin_write(name, pa.schema([f for f in schema if f.name not in where]), where)
             for name, schema in {"audited": AUDITED, "state": STATE_OF_RUN}.items()
         }
         log.map(keep_wanted, LOG).split(partial(for_tables, judge=mine), {**OUTPUTS, **new})
@@ -93,12 +93,12 @@ class Runs:
         )  # fmt: skip
 
     def sorted_log(self, name: str, rows: pa.Table) -> Dataset:
-        return self.engine.of(rows).split(partial(rows_of_log, name=name), {"": BY_POSITION})[""]
+        return self.engine.create_dataset(rows).split(partial(rows_of_log, name=name), {"": BY_POSITION})[""]
 
     def audited(self, day: int) -> pa.Table:
         found = self.out.find("audited")
         assert found is not None
-        return found.where(field("date") == FIRST_DAY + timedelta(days=day)).table()
+        return found.where(field("date") == FIRST_DAY + timedelta(days=day)).to_table()
 
     def codes(self, days: int) -> dict[str, int]:
         """How often each code was found in all."""
@@ -138,7 +138,7 @@ Make = Callable[..., Runs]
 def runs(engine: Engine, tmp_path: Path) -> Make:
     def of(tables: dict[str, pa.Table], subscription: dict[str, str] = SHARED, **run: Any) -> Runs:
         path = save(tables, tmp_path, subscription=subscription, **run)
-        return Runs(engine, tables, config_run.load(path), engine.tables(str(tmp_path / "tables")))
+        return Runs(engine, tables, config_run.load(path), engine.open_tables(str(tmp_path / "tables")))
 
     return of
 
@@ -200,7 +200,7 @@ def test_what_is_open_is_looked_at_on_days_without_data_and_after_days_without_a
     began = mine.audit(1)
     assert began is not None
     assert began.oldest == FIRST_DAY
-    assert began.open.table().select(["entry", "waiting"]).to_pylist() == [
+    assert began.open.to_table().select(["entry", "waiting"]).to_pylist() == [
         {"entry": 0, "waiting": False}, {"entry": 2, "waiting": True},
     ]  # fmt: skip
     assert began.partitions == {-1}
@@ -244,7 +244,7 @@ def test_findings_of_earlier_runs_are_those_of_the_same_topic_before_the_date(ru
         mine.out.put("violations", pa.table({"code": codes}), where | {"date": date, "topic": "another"})
     found = nights.earlier_findings(mine.out, config, TOPIC, Code.LOST, Code.UNSEEN)
     assert found is not None
-    assert found.table().select(["date", "code"]).to_pylist() == [{"date": FIRST_DAY, "code": "LOST"}]
+    assert found.to_table().select(["date", "code"]).to_pylist() == [{"date": FIRST_DAY, "code": "LOST"}]
     assert nights.earlier_findings(mine.out, mine.config, TOPIC, Code.LOST) is None
 
 
@@ -265,7 +265,7 @@ def test_daily_runs_on_spark_leave_the_same_tables(runs: Make, request: pytest.F
 
     local = runs(over_hours(*STORIES[1]), ACTIVE)
     with SparkEngine(request.getfixturevalue("spark")) as engine:
-        mine = replace(local, engine=engine, out=engine.tables(str(tmp_path / "of_spark")))
+        mine = replace(local, engine=engine, out=engine.open_tables(str(tmp_path / "of_spark")))
         for day in range(3):
             assert (local.audit(day) is None) == (mine.audit(day) is None)
             one, other = local.audited(day), mine.audited(day)

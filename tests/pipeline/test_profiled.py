@@ -42,7 +42,7 @@ def messages(days: int) -> pa.Table:
 
 def blocks_of(engine: Engine, table: pa.Table, run: config.RunConfig) -> Dataset:
     how = profiled.profiling(run.keys.words, TOPIC)
-    return engine.of(table.select(how.columns)).map(how.make, how.schema)
+    return engine.create_dataset(table.select(how.columns)).map(how.make, how.schema)
 
 
 def canonical(table: pa.Table) -> pa.Table:
@@ -54,7 +54,7 @@ def test_a_profile_is_stored_by_day_and_evaluated_alike_wherever_it_is(
     engine: Engine, tmp_path: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = messages(3)
-    log = engine.of(canonical(table))
+    log = engine.create_dataset(canonical(table))
 
     def run(**more: object) -> config.RunConfig:
         return config.parse({"traffic": {"profile": str(tmp_path)}, **more}, "run.yaml")
@@ -88,7 +88,7 @@ def test_a_profile_is_stored_by_day_and_evaluated_alike_wherever_it_is(
 
     with pytest.raises(InputError, match="has no message of other on 1970-01-09; run subreplay profile of them"):
         profiled.stored(engine, run(date="1970-01-09"), "other", log, N)
-    fewer = engine.of(canonical(table.filter((field("at") < 2 * DAY).expression)))
+    fewer = engine.create_dataset(canonical(table.filter((field("at") < 2 * DAY).expression)))
     with pytest.raises(InputError, match=r"has 3,000 messages .* and there are 2,000: they differ on 1970-01-03; run"):
         profiled.stored(engine, run(), TOPIC, fewer, 2_000)
     with pytest.raises(

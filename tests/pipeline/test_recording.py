@@ -260,7 +260,7 @@ def test_a_missing_table_is_bad_input(steady: Path, tmp_path: Path, capsys: pyte
     run = tmp_path / "run.yaml"
     run.write_text(f"traffic: {{path: '{steady / 'in'}'}}\nsubscription: {{name: nobody}}\n")
     assert main(["audit", "--config", str(run), "--tables", str(tmp_path / "no"), "--out", str(tmp_path)]) == 2
-    assert "ingest first" in capsys.readouterr().err
+    assert "Run subreplay ingest first" in capsys.readouterr().err
 
 
 def test_quarantined_rows_leave_at_best_an_unknown_verdict(steady: Path, tmp_path: Path) -> None:

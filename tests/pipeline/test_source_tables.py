@@ -86,7 +86,7 @@ def test_mapped_tables_are_judged_as_our_own_and_what_they_lack_is_said(tmp_path
     assert (theirs.code, theirs.report["verdict"]) == (own.code, own.report["verdict"]) == (1, "invalid")
     lacking = {"PRODUCER_ORDER", "DUP_PUBLISH"}
     assert {theirs.status[code] for code in lacking} == {"not applicable"}
-    assert "the messages do not tell their producers" in theirs.notes["DUP_PUBLISH"]
+    assert "the messages do not record their producers" in theirs.notes["DUP_PUBLISH"]
     counts = {rule["code"]: rule["count"] for rule in own.report["codes"]}
     assert {rule["code"]: rule["count"] for rule in theirs.report["codes"]} == counts
     assert [row["valid"] for row in theirs.report["inputs"]] == [row["valid"] for row in own.report["inputs"]]
@@ -193,7 +193,7 @@ def test_without_keys_a_policy_by_keys_is_refused_with_the_reason(
         ({"columns": {"key": "concat(customer, 'x')"}}, "the source has no column"),
         ({"columns": {"key": "custome"}}, "Did you mean customer?"),
         ({"from": "kafka-table.spark"}, "kafka-table.spark does not fit: the source has no"),
-        ({"path": "/nowhere"}, "/nowhere: there is no such file or folder in /; correct the path"),
+        ({"path": "/nowhere"}, "/nowhere: no such file or folder in /. Correct the path."),
     ],
 )
 def test_a_source_that_does_not_fit_is_told_by_name(
@@ -221,7 +221,7 @@ def test_a_look_at_anything_ends_in_a_sentence(tmp_path: Path, capsys: pytest.Ca
         ("empty", 2, "no file there"),
         ("words.parquet", 2, "not a Parquet file"),
         ("not there", 2, "no such file"),
-        ("words.json", 2, "no record in it"),
+        ("words.json", 2, "contains no json record"),
         ("empty.csv", 2, "the file is empty"),
         ("header.csv", 2, "has no rows"),
         ("loop", 2, "no such file"),
@@ -281,7 +281,7 @@ def test_tables_are_read_straight_from_an_adapters_source_once_with_its_options(
     with LocalEngine() as engine:
         inputs = read_inputs(engine, config.parse(run, "run.yaml"))
         for name in INPUTS:
-            assert len(inputs.valid(name).table()) == read.tables[name].num_rows
-        (row,) = look_at(inputs, log=False).of_tables["messages"]["quarantine"].table().to_pylist()
+            assert len(inputs.valid(name).to_table()) == read.tables[name].num_rows
+        (row,) = look_at(inputs, log=False).of_tables["messages"]["quarantine"].to_table().to_pylist()
     assert (row["table"], row["reasons"][0]["rule"]) == ("messages", read.rejected[0].reasons[0].rule)
     assert log.read_text() == f"{copy} t\n"

@@ -31,8 +31,8 @@ def same(read: Read, expected: SourceTables) -> None:
     assert read.told.rows == {name: len(table) for name, table in expected.tables.items()}
     assert read.told.quarantined == len(expected.rejected) > 0
     # by way of rows, as a null struct whose fields must not be null cannot be cast
-    tables = {n: pa.Table.from_pylist(rows.table().to_pylist(), INPUTS[n]) for n, rows in read.tables.items()}
-    rejected = tuple(map(RejectedRow.from_row, read.rejected.table().to_pylist()))
+    tables = {n: pa.Table.from_pylist(rows.to_table().to_pylist(), INPUTS[n]) for n, rows in read.tables.items()}
+    rejected = tuple(map(RejectedRow.from_row, read.rejected.to_table().to_pylist()))
     told = SourceTables(tables, rejected, *(getattr(read.told, name) for name in ("counts", "run", "others", "notes")))
     source_reading.assert_same_tables(told, expected, KEYS)
 
@@ -71,8 +71,8 @@ def test_a_second_ingest_replaces_the_first(engine: Engine, tmp_path: Path, form
         read = sources.read(engine, "capture", path, Options())
         write(engine, read, root, form, str(path))
         tables = [engine.scan(TableSource("", f"{root}/{name}", format=form)) for name in (*INPUTS, "quarantine")]
-        found.append([sorted(map(str, table.table().to_pylist())) for table in tables])
-        assert len({*tables[2].table()["topic"].to_pylist()}) == 2
+        found.append([sorted(map(str, table.to_table().to_pylist())) for table in tables])
+        assert len({*tables[2].to_table()["topic"].to_pylist()}) == 2
     assert found[0] == found[1]
     assert found[0][2]
 

@@ -39,7 +39,7 @@ def audit(folder: Path) -> tuple[dict[str, list[str]], str]:
     }
     with closing(LocalEngine(cores=2)) as engine:
         found = story.audit(engine, parse(raw, "run.yaml"))
-        tables: dict[str, pa.Table] = {name: found.tables[name].table().drop([ATTEMPT]) for name in SUMMED}
+        tables: dict[str, pa.Table] = {name: found.tables[name].to_table().drop([ATTEMPT]) for name in SUMMED}
     return {name: sorted(map(str, rows.to_pylist())) for name, rows in tables.items()}, to_json(found.report)
 
 

@@ -31,12 +31,12 @@ def engine() -> Iterator[Engine]:
 
 def test_values_and_days_of_tables(engine: Engine) -> None:
     deliveries = drawn("deliveries", random.Random(1), 100)
-    rows = engine.together([engine.of(deliveries.slice(0, 50)), engine.of(deliveries.slice(50))])
+    rows = engine.concat([engine.create_dataset(deliveries.slice(0, 50)), engine.create_dataset(deliveries.slice(50))])
     assert distinct_values(rows, ["topic"]) == [("",), ("t",), ("u",)]
     assert distinct_values(rows, ["topic"], most=2) == [("",), ("t",)]
     pairs = zip(deliveries["topic"].to_pylist(), deliveries["partition"].to_pylist(), strict=True)
     assert distinct_values(rows, ["topic", "partition"]) == sorted({*pairs})
-    found = stored_in({"messages": engine.of(drawn("messages", random.Random(1), 100)), "deliveries": rows})
+    found = stored_in({"messages": engine.create_dataset(drawn("messages", random.Random(1), 100)), "deliveries": rows})
     assert [each[:3] for each in found[:4]] == [
         ("messages", None, ""), ("messages", None, "t"), ("messages", None, "u"), ("deliveries", "", "")
     ]  # fmt: skip
@@ -48,7 +48,7 @@ def test_messages_get_numbers_in_the_order_of_their_times(engine: Engine) -> Non
     rows = rows.append_column(
         "rejected", pa.nulls(len(rows), build_canonical_schema("messages").field("rejected").type)
     )
-    found = number_by_time(engine, engine.of(rows.cast(build_canonical_schema("messages")))).table()
+    found = number_by_time(engine, engine.create_dataset(rows.cast(build_canonical_schema("messages")))).to_table()
     assert found.schema == build_canonical_schema("messages")
     assert len(found) == len(rows)
     mine = found.filter(pc.and_(pc.equal(found["topic"], "t"), pc.equal(found["partition"], 0)))
@@ -60,9 +60,9 @@ def test_copies_are_left_out_whichever_part_has_them(engine: Engine) -> None:
     (rows,) = drawn("messages", random.Random(1), 100).combine_chunks().to_batches()
     log = pa.Table.from_batches([as_log("messages", rows.filter(pa.array(valid("messages", rows))))])
     schema = pa.schema([field for field in LOG if field.name in log.column_names])
-    twice = engine.together([engine.of(log.cast(schema)), engine.of(log.cast(schema))])
+    twice = engine.concat([engine.create_dataset(log.cast(schema)), engine.create_dataset(log.cast(schema))])
     found, copies = without_copies(engine, twice)
     again, none = without_copies(engine, found)
-    assert len(found.table()) == 2 * len(log) - copies
+    assert len(found.to_table()) == 2 * len(log) - copies
     assert copies >= len(log)
-    assert (len(again.table()), none) == (len(found.table()), 0)
+    assert (len(again.to_table()), none) == (len(found.to_table()), 0)

@@ -70,7 +70,7 @@ def write(folder: Path, tables: Mapping[str, pa.Table]) -> None:
 def rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of many rows, each part is read by a process."""
     if request.param == "many":
-        monkeypatch.setattr(local, "IN_PROCESS", 0)
+        monkeypatch.setattr(local, "MIN_ROWS_FOR_PROCESSES", 0)
 
 
 @pytest.mark.usefixtures("rows")

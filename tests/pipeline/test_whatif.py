@@ -55,8 +55,8 @@ def test_many_messages_are_compared_as_few_are(tmp_path: Path, monkeypatch: pyte
     }
     whole = {"path": str(tmp_path / "in")}
     told = []
-    for traffic, rows in ((whole, engine.IN_PROCESS), (whole, 0), (named, 0)):
-        monkeypatch.setattr(engine, "IN_PROCESS", rows)
+    for traffic, rows in ((whole, engine.MIN_ROWS_FOR_PROCESSES), (whole, 0), (named, 0)):
+        monkeypatch.setattr(engine, "MIN_ROWS_FOR_PROCESSES", rows)
         scenarios = [{"name": policy, "policy": f"pulsar.{policy}"} for policy in ("failover", "shared")]
         (tmp_path / "run.yaml").write_text(json.dumps({"traffic": traffic, "scenarios": scenarios}))
         assert main(["whatif", "--config", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "out")]) == 0

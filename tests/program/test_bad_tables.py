@@ -69,7 +69,7 @@ def test_a_truncated_data_file(audited: Audited, spoiled: Path) -> None:
     code, said = audited(spoiled)
     assert code == 4
     assert "/deliveries: " in said
-    assert "a file of a table is damaged, cut off or gone; restore the table, or write it anew" in said
+    assert "a file of the table is damaged, truncated or missing. Restore the table, or write it again" in said
 
 
 def test_a_data_file_that_is_gone(audited: Audited, spoiled: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_data_file_that_is_gone(audited: Audited, spoiled: Path) -> None:
         path.unlink()
     code, said = audited(spoiled)
     assert code == 4
-    assert "damaged, cut off or gone" in said
+    assert "damaged, truncated or missing" in said
 
 
 def test_a_garbled_delta_log(audited: Audited, spoiled: Path) -> None:

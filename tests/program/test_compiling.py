@@ -18,11 +18,11 @@ _MANY_ROWS = """
 import pyarrow as pa
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.kernels.compilation_monitor import compiling
-from tests.engine.trivial import NUMBERS, tripled
+from tests.engine.simple_steps import NUMBERS, tripled
 said = []
 rows = pa.table({"n": range(100_000), "word": ["w"] * 100_000}, NUMBERS)
 with LocalEngine(cores=2) as engine, compiling.said_by(lambda: said.append("compiles")):
-    engine.together([engine.of(rows), engine.of(rows)]).map(tripled, NUMBERS).table()
+    engine.concat([engine.create_dataset(rows), engine.create_dataset(rows)]).map(tripled, NUMBERS).to_table()
 print(said, compiling.seconds > 0)
 """
 

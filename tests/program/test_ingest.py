@@ -17,10 +17,10 @@ from tests.support.source_reading import read_at_once
 
 
 def kept(engine: LocalEngine, root: str, form: str, name: str, schema: pa.Schema) -> pa.Table:
-    found = engine.tables(root, format=form).find(name)
+    found = engine.open_tables(root, format=form).find(name)
     assert found is not None
     schema = pa.schema([field.with_nullable(True) for field in schema])
-    return pa.Table.from_pylist(found.table().to_pylist(), schema)
+    return pa.Table.from_pylist(found.to_table().to_pylist(), schema)
 
 
 @pytest.mark.parametrize("form", ["delta", "parquet"])

@@ -80,11 +80,11 @@ def test_tasks_sum_up_what_one_does(tasks: int, rows: int) -> None:
     some = pa.concat_tables([records(), records(5)])
     engine = InProcess(Cuts(tasks, rows))
     parts = [some.slice(begin, rows) for begin in range(0, len(some), rows)]
-    dataset = engine.parts(parts, pa.Table.to_batches, some.schema)
+    dataset = engine.read_parts(parts, pa.Table.to_batches, some.schema)
     step = table_overview.OverviewStep("messages", "orders", some.schema, {"from": "kafka-table.spark", "columns": {
         "key": {"column": "key", "as": "utf8"}, "timestamp": {"column": "timestamp", "as": "epoch_ms"}}})  # fmt: skip
     found = table_overview.combine_sums(
-        {name: each.table() for name, each in dataset.split(step, table_overview.OVERVIEW_SCHEMAS).items()}
+        {name: each.to_table() for name, each in dataset.split(step, table_overview.OVERVIEW_SCHEMAS).items()}
     )
     assert (found.rows, found.valid, found.copies, found.keys, found.partitions) == (65, 65, 5, 7, 3)
 
@@ -92,6 +92,6 @@ def test_tasks_sum_up_what_one_does(tasks: int, rows: int) -> None:
 def test_of_very_many_keys_their_number_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_overview, "EXACT", 1_000)
     keys = pa.array([f"key {n}" for n in range(50_000)])
-    least = np.union1d(table_overview.key_identity(keys), [])[:1_000].astype(np.int64)
+    least = np.union1d(table_overview.compute_key_identities(keys), [])[:1_000].astype(np.int64)
     assert table_overview._estimate_keys(pa.chunked_array([least])) == pytest.approx(50_000, rel=0.1)
     assert table_overview._estimate_keys(pa.chunked_array([least[:10]])) == 10

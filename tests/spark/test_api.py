@@ -22,9 +22,9 @@ from pyspark.sql import DataFrame, SparkSession
 import subreplay
 from subreplay.adapters import ADAPTERS
 from subreplay.cli.main import main
-from subreplay.engine.spark import lake
-from subreplay.engine.spark.datasets import nullable
-from subreplay.engine.spark.session import KeptRows, fit_batches
+from subreplay.engine.spark import frame_tables
+from subreplay.engine.spark.datasets import make_nullable
+from subreplay.engine.spark.session import FrameCache, fit_batches
 from subreplay.errors import ConfigError, InputError
 from subreplay.pipeline.attempts import ATTEMPT
 from subreplay.reports.json_report import to_json
@@ -34,7 +34,7 @@ from tests.support.history import TOPIC, history
 AUTO_SPLIT = {"policy": "pulsar.key_shared.auto_split", "profile": "pulsar-4.0"}
 TWO = {"name": "two", "policy": "pulsar.key_shared.auto_split", "members": [{"consumer": "a"}, {"consumer": "b"}]}
 STORY = "+C1 +C2 a1>C2 a1! a2>C1 a2! n1>C1 n1!"  # a2 goes to the wrong one
-BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 class Bundled(NamedTuple):
@@ -56,13 +56,13 @@ def bundled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
         ingested = ADAPTERS["pulsar-recording"](recording)
     code = main(["audit", "--config", f"{out}/in/audit.yaml", "--out", str(out), "--quiet"])
     frames = {name: spark.createDataFrame(rows) for name, rows in ingested.tables.items()}
-    spark.conf.set(BATCH, "777")
+    spark.conf.set(BATCH_ROWS, "777")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(empty)
         result = subreplay.audit(**frames, **ingested.run)
         assert result.violations.count() >= 0
-    batch = "777", str(spark.conf.get(BATCH))
-    spark.conf.unset(BATCH)
+    batch = "777", str(spark.conf.get(BATCH_ROWS))
+    spark.conf.unset(BATCH_ROWS)
     report = (out / "report/report.json").read_text()
     yield Bundled(code, f"{out}/tables", report, result, os.listdir(empty), batch)
     result.close()
@@ -88,9 +88,9 @@ def test_every_result_table_is_that_of_the_command(spark: SparkSession, bundled:
     written = sorted(path.name for path in Path(bundled.tables).iterdir())
     assert sorted(bundled.result.tables) == written
     for name in written:
-        frame, table = getattr(bundled.result, name), lake.read(spark, bundled.tables, name, "delta")
+        frame, table = getattr(bundled.result, name), frame_tables.read_table(spark, bundled.tables, name, "delta")
         assert sorted(frame.dtypes) == sorted(table.drop(ATTEMPT).dtypes)
-        of_frame, of_table = nullable(frame).toArrow(), DeltaTable(f"{bundled.tables}/{name}").to_pyarrow_table()
+        of_frame, of_table = make_nullable(frame).toArrow(), DeltaTable(f"{bundled.tables}/{name}").to_pyarrow_table()
         if name == "runs":  # which names the engine
             of_frame, of_table = (rows.drop_columns("versions") for rows in (of_frame, of_table))
         columns = sorted({*of_table.column_names} - {ATTEMPT})
@@ -135,7 +135,7 @@ def test_results_go_to_a_folder_where_one_is_named(
         "report.html", "report.json", "report.txt"
     ]  # fmt: skip
     assert [row.code for row in result.violations.collect()] == ["WRONG_OWNER"]
-    assert_df_equality(result.violations, lake.read(spark, f"{tmp_path}/tables", "violations", "delta"))
+    assert_df_equality(result.violations, frame_tables.read_table(spark, f"{tmp_path}/tables", "violations", "delta"))
     told = result.explain(message=f"{TOPIC}:1:1").lines
     assert f"judged by the audit that wrote {tmp_path}/tables" in told
     assert any("WRONG_OWNER (invalid): 1:1 " in line for line in told)
@@ -178,7 +178,7 @@ def test_a_what_if_takes_messages_in_any_columns(spark: SparkSession, here: Path
         ("audit", {"windows": {"widht": "1s"}}, ConfigError, "unknown key windows.widht; did you mean 'width'?"),
         ("audit", {"date": "today"}, ConfigError, "subreplay.audit: date: not a day; write YYYY-MM-DD"),
         ("audit", {"subscription": 7}, ConfigError, "audit: subscription: a mapping of keys is needed, not int"),
-        ("audit", {"messages": "a path"}, ConfigError, "messages: give a pyspark DataFrame, or a mapping .*, not str"),
+        ("audit", {"messages": "a path"}, ConfigError, "messages is of type str; pass a pyspark DataFrame"),
         ("audit", {"deliveries": None}, InputError, "deliveries: no frame is given; it is needed here"),
         ("audit", {"columns": {"messages": {"kee": "k"}}}, ConfigError, "messages.columns: unknown name 'kee'"),
         ("audit", {"columns": {"key": "nothing"}}, InputError, "messages: .*nothing"),
@@ -219,14 +219,14 @@ def test_frames_that_no_platform_keeps_are_computed_again(spark: SparkSession, m
 
     rows = spark.range(3)
     monkeypatch.setattr(type(rows), "persist", refused)
-    kept = KeptRows()
+    kept = FrameCache()
     assert [row.id for row in kept.keep(rows).collect()] == [0, 1, 2]
     kept.release()
 
 
 @pytest.mark.spark
 def test_a_closed_result_keeps_nothing(spark: SparkSession) -> None:
-    kept = KeptRows()
+    kept = FrameCache()
     found = kept.keep(spark.range(3).withColumn("n", F.lit(1)))
     assert found.storageLevel.useMemory
     kept.release()

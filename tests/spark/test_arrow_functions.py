@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql import SparkSession
 
-from subreplay.engine.spark import arrow_functions, columns
-from subreplay.engine.spark.arrow_functions import of_arrays
+from subreplay.engine.spark import arrow_functions, column_functions
+from subreplay.engine.spark.arrow_functions import create_column_function
 
 
 @pytest.mark.spark
@@ -24,7 +24,9 @@ def test_without_functions_of_arrays_pandas_gives_the_same(
 
     def answers() -> list[Any]:
         found = frame.select(
-            columns.murmur3("bytes"), columns.kafka_partition("bytes", "n"), columns.compute_slot("bytes", "pulsar-4.0")
+            column_functions.murmur3("bytes"),
+            column_functions.kafka_partition("bytes", "n"),
+            column_functions.slot("bytes", "pulsar-4.0"),
         )
         return [tuple(row) for row in found.collect()]
 
@@ -41,4 +43,4 @@ def test_a_function_of_times_says_which_version_it_needs(monkeypatch: pytest.Mon
         return key
 
     with pytest.raises(PySparkNotImplementedError, match=r"owner needs Spark 4\.1 or later"):
-        of_arrays(owner, "string", of_times=True)
+        create_column_function(owner, "string", uses_times=True)

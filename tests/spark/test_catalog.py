@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from subreplay.cli.main import main
 from subreplay.config.run import Schema
-from subreplay.engine.spark import lake
+from subreplay.engine.spark import frame_tables
 from subreplay.errors import EnvironmentFailed
 from tests.support.days import dates, drawn_out, save
 from tests.support.history import START, STEP, SUBSCRIPTION, history
@@ -33,15 +33,19 @@ def audits(spark: SparkSession) -> Iterator[Schema]:
 
 def test_a_run_replaces_its_own_rows_of_a_named_table(spark: SparkSession, audits: Schema) -> None:
     for name, rows in (("a", 3), ("b'", 2), ("a", 1)):
-        lake.replace(spark.range(rows), audits, "found", "delta", subscription=name, topic="t", date="2026-11-21")
-    found = lake.read(spark, audits, "found", "delta")
+        frame_tables.replace_rows(
+            spark.range(rows), audits, "found", "delta", subscription=name, topic="t", date="2026-11-21"
+        )
+    found = frame_tables.read_table(spark, audits, "found", "delta")
     assert {row.subscription: row["count"] for row in found.groupBy("subscription").count().collect()} == {
         "a": 1,
         "b'": 2,
     }
-    lake.replace(spark.range(1).withColumn("more", F.lit(1)), audits, "found", "delta", subscription="c", topic="t")
-    assert "more" in lake.read(spark, audits, "found", "delta").columns  # a later version may add columns
-    assert lake.find(spark, audits, "nowhere") is None
+    frame_tables.replace_rows(
+        spark.range(1).withColumn("more", F.lit(1)), audits, "found", "delta", subscription="c", topic="t"
+    )
+    assert "more" in frame_tables.read_table(spark, audits, "found", "delta").columns  # a later version may add columns
+    assert frame_tables.find_table(spark, audits, "nowhere") is None
 
 
 def test_runs_that_make_a_named_table_at_once_all_write_it(spark: SparkSession, audits: Schema) -> None:
@@ -51,7 +55,9 @@ def test_runs_that_make_a_named_table_at_once_all_write_it(spark: SparkSession, 
         frame = spark.newSession().range(number + 1)
         ready.wait()
         try:
-            lake.replace(frame, audits, "found", "delta", subscription="s", topic=f"t{number}", date="2026-11-21")
+            frame_tables.replace_rows(
+                frame, audits, "found", "delta", subscription="s", topic=f"t{number}", date="2026-11-21"
+            )
         except Exception as error:
             failed.append(error)
 
@@ -61,20 +67,22 @@ def test_runs_that_make_a_named_table_at_once_all_write_it(spark: SparkSession, 
     for thread in threads:
         thread.join()
     assert not failed
-    found = lake.read(spark, audits, "found", "delta").groupBy("topic").count().collect()
+    found = frame_tables.read_table(spark, audits, "found", "delta").groupBy("topic").count().collect()
     assert {row.topic: row["count"] for row in found} == {f"t{number}": number + 1 for number in range(6)}
 
 
 def test_files_where_a_named_table_has_to_be_made_are_told(
     spark: SparkSession, audits: Schema, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lake, "ATTEMPTS", 1)
+    monkeypatch.setattr(frame_tables, "ATTEMPTS", 1)
     warehouse = Path(spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:"))
     left = warehouse / "audits_of_ours.db/found/left.parquet"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"")
-    with pytest.raises(EnvironmentFailed, match=r"found: files lie where this table has to be made.*delete them"):
-        lake.replace(spark.range(1), audits, "found", "delta", subscription="s", topic="t", date="2026-11-21")
+    with pytest.raises(EnvironmentFailed, match=r"found: the folder of this new table contains files.*Delete them"):
+        frame_tables.replace_rows(
+            spark.range(1), audits, "found", "delta", subscription="s", topic="t", date="2026-11-21"
+        )
 
 
 def test_nights_go_on_from_one_another_and_explain_reads_them(
@@ -94,7 +102,7 @@ def test_nights_go_on_from_one_another_and_explain_reads_them(
         assert main(["audit", "--config", str(path), "--date", date]) in (0, 3)
     facts = json.loads((tmp_path / "report/report.json").read_text())["facts"]
     assert ("Continues from the audit of", first) in [(fact["label"], fact["value"]) for fact in facts]
-    runs = lake.read(spark, audits, "runs", "delta")
+    runs = frame_tables.read_table(spark, audits, "runs", "delta")
     assert sorted(str(row.date) for row in runs.collect()) == [first, last]
     killed = spark.table("audits_of_ours.audited").withColumn("attempt", F.lit("of a run that was killed"))
     killed.writeTo("audits_of_ours.audited").append()
@@ -102,7 +110,7 @@ def test_nights_go_on_from_one_another_and_explain_reads_them(
     assert shown
     assert shown <= {row.attempt for row in runs.collect()}
     capsys.readouterr()
-    message = lake.read(spark, audits, "messages", "delta").orderBy("publish_time").first()
+    message = frame_tables.read_table(spark, audits, "messages", "delta").orderBy("publish_time").first()
     told = f"{message.topic}:{message.ledger}:{message.entry}"
     assert main(["explain", "--config", str(path), "--date", first, "--message", told]) == 0
     assert f"judged by the audit that wrote {audits}" in capsys.readouterr().out
@@ -117,4 +125,7 @@ def test_a_schema_that_is_not_there_is_told_before_anything_is_read(
     for name in ("nowhere", "no_catalog.nowhere"):
         path.write_text(yaml.safe_dump({"output": {"tables": {"schema": name}, "report": str(tmp_path / "report")}}))
         assert main(["audit", "--config", str(path)]) == 2
-        assert f"output.tables: there is no schema {name}; make it (CREATE SCHEMA {name})" in capsys.readouterr().err
+        assert (
+            f"output.tables: the schema {name} does not exist. Create it (CREATE SCHEMA {name})"
+            in capsys.readouterr().err
+        )

@@ -21,7 +21,7 @@ from pathlib import Path
 from delta import configure_spark_with_delta_pip
 from pyspark.sql import SparkSession
 from subreplay.cli.main import main
-from subreplay.engine.spark.session import _workers
+from subreplay.engine.spark.session import _build_worker_settings
 from tests.support.connect import free_port
 from tests.support.quick_session import QUICK
 
@@ -34,7 +34,7 @@ settings = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.warehouse.dir": sys.argv[2] + "/warehouse",
     **QUICK,
-    **_workers(),
+    **_build_worker_settings(),
     "spark.jars.ivy": sys.prefix + "/ivy",  # where set-up has put Delta
 }
 builder = SparkSession.builder.remote("local[2]")

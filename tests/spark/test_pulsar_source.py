@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from subreplay.engine.spark import pulsar_source
-from subreplay.engine.spark.pulsar_source import SEEN, PulsarMessages, batches, require_client
+from subreplay.engine.spark.pulsar_source import CLIENT_COLUMNS, PulsarMessages, read_batches, require_client
 from subreplay.errors import EnvironmentFailed
 from subreplay.rows.model.tables import MESSAGES
 
@@ -57,14 +57,14 @@ def test_it_reads_from_one_instant_to_before_another(
     monkeypatch.setattr(pulsar_source, "_ROWS", 2)
     reader = Reader([MS, MS + 1, MS + 5])
     client = SimpleNamespace(create_reader=lambda topic, start: reader)
-    found = [row for batch in batches(client, TOPIC, begin, end) for row in batch.to_pylist()]
+    found = [row for batch in read_batches(client, TOPIC, begin, end) for row in batch.to_pylist()]
     assert [row["entry"] for row in found] == entries
     assert (reader.sought, reader.closed) == (begin, True)
 
 
 def test_a_message_becomes_a_row_of_table_messages(pulsar: None) -> None:
     client = SimpleNamespace(create_reader=lambda topic, start: Reader([MS, MS + 1]))
-    (batch,) = batches(client, TOPIC, None, MS + 9)
+    (batch,) = read_batches(client, TOPIC, None, MS + 9)
     first, second = batch.to_pylist()
     assert (first["topic"], first["partition"]) == ("persistent://public/default/orders", 3)
     assert (first["ledger"], first["entry"], first["batch_index"], first["size"]) == (7, 0, -1, 5)
@@ -74,9 +74,9 @@ def test_a_message_becomes_a_row_of_table_messages(pulsar: None) -> None:
 
 
 def test_its_columns_are_those_of_messages_with_all_that_must_be_there() -> None:
-    assert {field.name for field in MESSAGES if not field.nullable} <= set(SEEN.names)
-    assert all(MESSAGES.field(field.name) == field for field in SEEN)
-    assert PulsarMessages({}).schema().fieldNames() == SEEN.names
+    assert {field.name for field in MESSAGES if not field.make_nullable} <= set(CLIENT_COLUMNS.names)
+    assert all(MESSAGES.field(field.name) == field for field in CLIENT_COLUMNS)
+    assert PulsarMessages({}).schema().fieldNames() == CLIENT_COLUMNS.names
 
 
 def test_without_the_client_one_sentence_says_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from subreplay.config.run import Schema
-from subreplay.engine.spark.s3_commits import access, are_needed
+from subreplay.engine.spark.s3_commits import is_needed, read_storage_options
 
 TABLE = "s3a://lake/out/runs"
 
@@ -20,7 +20,7 @@ def session(**settings: str) -> SparkSession:
 
 
 def test_what_is_not_set_delta_rs_takes_from_the_environment() -> None:
-    assert access(session(), TABLE) == {}
+    assert read_storage_options(session(), TABLE) == {}
 
 
 def test_credentials_region_and_endpoint_are_those_of_the_session() -> None:
@@ -31,7 +31,7 @@ def test_credentials_region_and_endpoint_are_those_of_the_session() -> None:
         "spark_hadoop_fs_s3a_endpoint": "https://store:9000",
         "spark_hadoop_fs_s3a_endpoint_region": "eu-central-1",
     }
-    assert access(session(**settings), TABLE) == {
+    assert read_storage_options(session(**settings), TABLE) == {
         "AWS_ACCESS_KEY_ID": "somebody",
         "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_SESSION_TOKEN": "token",
@@ -42,7 +42,7 @@ def test_credentials_region_and_endpoint_are_those_of_the_session() -> None:
 
 def test_settings_of_the_bucket_come_first() -> None:
     mine = {"fs_s3a_bucket_lake_access_key": "of lake", "fs_s3a_bucket_sea_access_key": "of sea"}
-    found = access(session(spark_hadoop_fs_s3a_access_key="of all", **mine), TABLE)
+    found = read_storage_options(session(spark_hadoop_fs_s3a_access_key="of all", **mine), TABLE)
     assert found == {"AWS_ACCESS_KEY_ID": "of lake"}
 
 
@@ -59,7 +59,7 @@ def test_settings_of_the_bucket_come_first() -> None:
 )  # fmt: skip
 def test_an_endpoint_is_a_url(endpoint: str, more: dict[str, str], expected: dict[str, str]) -> None:
     settings = {f"spark_hadoop_fs_s3a_{name}": value for name, value in {"endpoint": endpoint, **more}.items()}
-    assert access(session(**settings), TABLE) == expected
+    assert read_storage_options(session(**settings), TABLE) == expected
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_an_endpoint_is_a_url(endpoint: str, more: dict[str, str], expected: dic
     ],
 )
 def test_a_log_store_that_was_chosen_for_spark_is_kept(root: str, settings: dict[str, str], needed: bool) -> None:
-    assert are_needed(session(**settings), root) is needed
+    assert is_needed(session(**settings), root) is needed

@@ -18,7 +18,16 @@ from pyspark.sql import DataFrame, SparkSession
 from subreplay import __version__
 from subreplay.cli.main import main
 from subreplay.config.run import Spark
-from subreplay.engine.spark.session import CLASSES, _jars, _java, _local, _workers, cores, partitions, require_package
+from subreplay.engine.spark.session import (
+    CLASSES,
+    _build_java_options,
+    _build_worker_settings,
+    _find_jars,
+    _open_local,
+    count_cores,
+    count_partitions,
+    require_package,
+)
 from subreplay.errors import EnvironmentFailed
 
 
@@ -26,15 +35,15 @@ from subreplay.errors import EnvironmentFailed
     ("master", "expected"), [("local", 1), ("local[3]", 3), ("local[4,2]", 4), ("local[*]", os.cpu_count())]
 )
 def test_a_local_master_uses_so_many_cores(master: str, expected: int) -> None:
-    assert cores(master) == expected
+    assert count_cores(master) == expected
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("told", "expected"), [("7", 7), ("auto", 200)])
 def test_partitions_are_those_of_the_session(spark: SparkSession, told: str, expected: int) -> None:
     platform = SimpleNamespace(conf={"spark.sql.shuffle.partitions": told})
-    assert partitions(platform) == expected  # type: ignore[arg-type]
-    assert partitions(spark) == 2
+    assert count_partitions(platform) == expected  # type: ignore[arg-type]
+    assert count_partitions(spark) == 2
 
 
 @pytest.mark.spark
@@ -93,8 +102,8 @@ def test_executors_without_the_package_or_with_another_are_refused(
 def test_a_pyspark_that_no_delta_fits_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.__version__", "4.3.0")
     monkeypatch.setattr("subreplay.engine.spark.session._brings_delta", lambda: False)
-    with pytest.raises(EnvironmentFailed, match=r"no release of Delta .* pyspark 4.3.0: .*pip install 'subreplay"):
-        _local(SparkSession.builder, Spark())
+    with pytest.raises(EnvironmentFailed, match=r"No release of Delta .* pyspark 4.3.0. .*pip install 'subreplay"):
+        _open_local(SparkSession.builder, Spark())
 
 
 DYING = """
@@ -129,9 +138,9 @@ def test_a_session_that_died_is_replaced_for_the_tests_that_follow(tmp_path: Pat
 
 def test_workers_with_another_python_are_sparks_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    assert _workers()["spark.python.daemon.module"] == "subreplay.engine.spark.daemon"
+    assert _build_worker_settings()["spark.python.daemon.module"] == "subreplay.engine.spark.daemon"
     monkeypatch.setenv("PYSPARK_PYTHON", "/other/python")
-    assert _workers() == {}
+    assert _build_worker_settings() == {}
 
 
 @pytest.mark.spark
@@ -157,14 +166,14 @@ def test_the_driver_of_a_cluster_compiles_quickly_too() -> None:
             return self
 
     builder = Builder()
-    _local(builder, Spark(master="spark://head:7077"))  # type: ignore[arg-type]
-    assert builder["spark.driver.extraJavaOptions"] == _java()
+    _open_local(builder, Spark(master="spark://head:7077"))  # type: ignore[arg-type]
+    assert builder["spark.driver.extraJavaOptions"] == _build_java_options()
     assert "spark.python.daemon.module" not in builder
 
 
 def test_java_has_room_for_the_code_of_a_long_session() -> None:
     """Told to compile quickly it has 48 MiB of it, full after some audits of a catalog; its own measure is 240."""
-    room = re.search(r"-XX:ReservedCodeCacheSize=(\d+)m", _java())
+    room = re.search(r"-XX:ReservedCodeCacheSize=(\d+)m", _build_java_options())
     assert room is not None
     assert int(room[1]) >= 240
 
@@ -172,13 +181,15 @@ def test_java_has_room_for_the_code_of_a_long_session() -> None:
 def test_java_is_told_of_an_archive_of_classes_that_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     (tmp_path / "jars").mkdir()
-    assert "Archive" not in _java()
+    assert "Archive" not in _build_java_options()
     (tmp_path / "jars" / CLASSES).touch()
-    assert f'"-XX:SharedArchiveFile={tmp_path}/jars/{CLASSES}"' in _java()
+    assert f'"-XX:SharedArchiveFile={tmp_path}/jars/{CLASSES}"' in _build_java_options()
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(sys.platform != "linux" or not (_jars() / CLASSES).exists(), reason="set-up has made no archive")
+@pytest.mark.skipif(
+    sys.platform != "linux" or not (_find_jars() / CLASSES).exists(), reason="set-up has made no archive"
+)
 def test_java_takes_the_archive_of_classes(spark: SparkSession) -> None:
     """Of one that does not fit its class path it takes nothing, and says nothing."""
     java = spark.sparkContext._gateway.proc.pid

@@ -82,7 +82,9 @@ def read_run(engine: Engine, run_file: Path, out: Path) -> dict[str, list[str]]:
     config = load(run_file, **{"output.tables": f"{out}/tables"})
     tables = run_tables(engine, config)
     found = {folder.name: tables.find(folder.name) for folder in (out / "tables").iterdir()}
-    return whole_run({name: rows.table() for name, rows in found.items() if rows is not None}, config.subscription.name)
+    return whole_run(
+        {name: rows.to_table() for name, rows in found.items() if rows is not None}, config.subscription.name
+    )
 
 
 def whole_run(tables: Mapping[str, pa.Table], subscription: str) -> dict[str, list[str]]:

@@ -75,11 +75,11 @@ class Rows(Dataset):
                 found[name] = Rows(schema, made[name], self.cuts)
         return found
 
-    def table(self, most: int | None = None) -> pa.Table:
-        return pa.Table.from_batches([batch for task in self.tasks for batch in task], self.schema).slice(0, most)
+    def to_table(self, limit: int | None = None) -> pa.Table:
+        return pa.Table.from_batches([batch for task in self.tasks for batch in task], self.schema).slice(0, limit)
 
     def is_empty(self) -> bool:
-        return not self.table().num_rows
+        return not self.to_table().num_rows
 
 
 @dataclass
@@ -99,7 +99,7 @@ class Kept(Tables):
         self.cuts = cuts
         self.kept: dict[str, dict[tuple[tuple[str, str], ...], pa.Table]] = {}
 
-    def new(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewRows:
+    def begin_write(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewRows:
         return Written(name, columns, where)
 
     def commit(self, rows: NewRows) -> None:
@@ -110,7 +110,7 @@ class Kept(Tables):
         assert not {*where} & {*rows.column_names}
         self.kept.setdefault(name, {})[tuple(sorted(where.items()))] = rows
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """All is there."""
 
     @property
@@ -140,20 +140,20 @@ class InProcess(Engine):
     def scan(self, source: TableSource) -> Dataset:
         raise NotImplementedError
 
-    def of(self, rows: pa.Table) -> Dataset:
+    def create_dataset(self, rows: pa.Table) -> Dataset:
         return Rows(rows.schema, [rows.to_batches(max_chunksize=self.cuts.rows)], self.cuts)
 
-    def parts(
+    def read_parts(
         self, parts: Sequence[Any], read: Callable[[Any], Iterator[pa.RecordBatch]], schema: pa.Schema
     ) -> Dataset:
         return Rows(schema, [[*_moved(read)(part)] for part in _moved([*parts])], self.cuts)
 
-    def together(self, datasets: Sequence[Dataset]) -> Dataset:
+    def concat(self, datasets: Sequence[Dataset]) -> Dataset:
         schemas = {dataset.schema for dataset in datasets}
         assert len(schemas) == 1
         return Rows(schemas.pop(), [task for dataset in datasets for task in cast(Rows, dataset).tasks], self.cuts)
 
-    def sorted(self, datasets: Sequence[Dataset], order: Order) -> Dataset:
+    def sort(self, datasets: Sequence[Dataset], order: Order) -> Dataset:
         with patch.multiple(sorted_blocks, RUN=4 * self.cuts.rows, ROWS=self.cuts.rows):
             tasks = [task for dataset in datasets for task in cast(Rows, dataset).tasks]
             blocks = sorted(
@@ -175,7 +175,7 @@ class InProcess(Engine):
             for begin in range(0, batch.num_rows, self.cuts.rows)
         ]
 
-    def tables(self, location: Location | None, prefix: str = "", format: str = "delta") -> Tables:
+    def open_tables(self, location: Location | None, prefix: str = "", format: str = "delta") -> Tables:
         return Kept(self.cuts)
 
     def interrupt(self) -> None:

@@ -87,8 +87,10 @@ def hide_from_commands(patch: Any) -> None:
         return opened(options)
 
     patch.setattr(main, "run_command", run)
-    active = sessions.active
-    patch.setattr(sessions, "active", lambda: None if SparkContext._active_spark_context is None else active())
+    active = sessions.find_active_session
+    patch.setattr(
+        sessions, "find_active_session", lambda: None if SparkContext._active_spark_context is None else active()
+    )
     patch.setattr(sessions, "open_session", open_session)
 
 

@@ -25,9 +25,9 @@ def read(source: SourceStream, cuts: Cuts) -> SourceTables:
 
 def collect_tables(read: Read) -> SourceTables:
     """What was read, at once."""
-    tables = {name: dataset.table() for name, dataset in read.tables.items()}
+    tables = {name: dataset.to_table() for name, dataset in read.tables.items()}
     assert read.told.rows == {name: len(table) for name, table in tables.items()}
-    rejected = tuple(map(RejectedRow.from_row, read.rejected.table().to_pylist()))
+    rejected = tuple(map(RejectedRow.from_row, read.rejected.to_table().to_pylist()))
     assert read.told.quarantined == len(rejected)
     assert {*read.told.examples} <= {*rejected}
     return SourceTables(tables, rejected, read.told.counts, read.told.run, read.told.others, read.told.notes)

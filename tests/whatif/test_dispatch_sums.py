@@ -34,8 +34,8 @@ def summed(engine: LocalEngine, *given: dict[str, Any], **assumed: Any) -> dict[
     """What two tasks make of rows."""
     counting = SumReplay(("s",), **({"last_published": 0, "width": 10, "ticks": {"s": 0}} | assumed))
     parts = [table(*given[::2]), table(*given[1::2])]
-    tasks = [engine.of(part).split(counting, counting.outputs) for part in parts]
-    return {name: engine.together([task[name] for task in tasks]) for name in tasks[0]}
+    tasks = [engine.create_dataset(part).split(counting, counting.outputs) for part in parts]
+    return {name: engine.concat([task[name] for task in tasks]) for name in tasks[0]}
 
 
 def wait(consumer: str, start: int, end: int, hash_: int, partition: int = 0) -> dict[str, object]:
@@ -47,9 +47,9 @@ def test_overlapping_waits_count_once(engine: LocalEngine) -> None:
     # c1 waits with three hashes, of two partitions: 0-10, 2-4 within it, 8-12 beyond it, 20-21; c2 from 11 to 14
     waited = summed(engine, wait("c1", 0, 10, 1), wait("c1", 2, 4, 2), wait("c1", 8, 12, 3, 1), wait("c1", 20, 21, 1),
                     wait("c2", 11, 14, 9))  # fmt: skip
-    waits = engine.sorted([waited["waits"]], wait_sums.WAITS)
+    waits = engine.sort([waited["waits"]], wait_sums.WAITS)
     found = waits.split(SumWaits(10), {"longest": wait_sums.LONGEST, "counted": wait_sums.COUNTED})
-    longest, counted = found["longest"].table(), found["counted"].table()
+    longest, counted = found["longest"].to_table(), found["counted"].to_table()
     by_holder = build_wait_rows(wait_sums.BY_HOLDER, longest, counted, 10)
     shown = ("consumer", "blocked", "stretches", "messages", "rank", "of")
     assert [tuple(r[name] for name in shown) for r in by_holder] == [("c1", 13, 4, 4, 1, 2), ("c2", 3, 1, 1, 2, 2)]
@@ -72,7 +72,7 @@ def test_late_messages_are_counted_within_the_last_window(engine: LocalEngine) -
 
     # the last message is published at 13, in the window from 10 to 20
     found = summed(engine, *(delivered(at) for at in (9, 13, 14, 19, 20, None)), last_published=13)
-    outcomes = sums.OUTCOMES.build_rows(found["outcomes"].table())
+    outcomes = sums.OUTCOMES.build_rows(found["outcomes"].to_table())
     assert [(r["settled"], r["rows"], r["last"], r["late"]) for r in outcomes] == [(False, 1, 1, 0), (True, 5, 20, 2)]
 
 
@@ -86,8 +86,8 @@ def test_latency_counts_from_the_due_time_to_the_application(engine: LocalEngine
         row(3, 0, 700, outcome="returned", settled=False), row(3, 0, 900),  # an application took it twice
         row(4, 0, None, outcome="pending", settled=False), row(5, 0, None, outcome="expired"),
     ]  # fmt: skip
-    received = engine.sorted([summed(engine, *given)["received"]], sums.RECEIVED)
-    found = sums.LATENCIES.build_rows(received.map(SumReceived(("s",), {"s": 10}), sums.LATENCIES.schema).table())
+    received = engine.sort([summed(engine, *given)["received"]], sums.RECEIVED)
+    found = sums.LATENCIES.build_rows(received.map(SumReceived(("s",), {"s": 10}), sums.LATENCIES.schema).to_table())
     assert {r["event"] for r in found} == {"received"}
     assert sorted((r["most"], r["messages"]) for r in found if r["bucket"] is not None) == [(0, 2), (100, 1), (700, 1)]
     assert [r["messages"] for r in found if r["bucket"] is None] == [1]  # what expired is done with
@@ -101,7 +101,7 @@ def test_received_messages_are_counted_by_consumer_and_window(engine: LocalEngin
         return {"kind": DELIVERY, "consumer": consumer, "received_at": received_at, "redelivery_count": 0, "size": 7}
 
     found = summed(engine, row("a", 1), row("a", 9), row("a", 25), row("b", 3), row("c", None))["taken"]
-    taken = sums.build_taken_rows(found.table())
+    taken = sums.build_taken_rows(found.to_table())
     assert [(r["consumer"], r["messages"], r["bytes"]) for r in taken if r["window"] is None] == [
         ("a", 3, 21), ("b", 1, 7)
     ]  # fmt: skip
@@ -109,7 +109,7 @@ def test_received_messages_are_counted_by_consumer_and_window(engine: LocalEngin
         (0, "a", 2), (0, "b", 1), (20, "a", 1)
     ]  # fmt: skip
     wider = WidenWindows(sums.choose_window_widths(10, {"s": 30}, 0, 1))
-    wide = sums.build_taken_rows(found.map(wider, sums.TAKEN.schema).table())
+    wide = sums.build_taken_rows(found.map(wider, sums.TAKEN.schema).to_table())
     assert {(r["window"], r["width"]) for r in wide if r["window"] is not None} == {(0, 30)}
 
 
@@ -120,8 +120,8 @@ def test_the_busiest_consumer_slot_and_partition_after_the_last_publication(engi
 
     found = summed(engine, row("a", 1, 0, 5, 40), row("b", 17, 1, 20, 35), row("b", 1, 1, 36, 50), row("a", 9, 0, 1, 9),
                    last_published=10)  # fmt: skip
-    slots = engine.sorted([found["slots"]], sums.SLOTS).map(find_hottest_slots, sums.DRAINS.schema)
-    drains = sums.build_drain_rows(found["drains"].table(), slots.table())
+    slots = engine.sort([found["slots"]], sums.SLOTS).map(find_hottest_slots, sums.DRAINS.schema)
+    drains = sums.build_drain_rows(found["drains"].to_table(), slots.to_table())
     assert [(r["kind"], r["consumer"], r["slot"], r["partition"], r["messages"], r["busy"]) for r in drains] == [
         ("consumer", "a", None, None, 1, 30), ("hash", None, 1, None, 2, 44), ("partition", None, None, 0, 1, 30)
     ]  # fmt: skip

@@ -35,10 +35,13 @@ def test_quantiles_are_exact_and_interpolated(count: int) -> None:
     unknown = np.array([-5, -1])  # acknowledged before it was received
     with LocalEngine(cores=2) as engine:
         parts = [deliveries(part) for part in (us[: count // 3], us[count // 3 :], unknown)]
-        found = [engine.of(part).split(measure_service_times, {"times": TIMES, "counted": COUNTED}) for part in parts]
-        assert sum(sum(part["counted"].table()["count"].to_pylist()) for part in found) == count
-        times = engine.sorted([part["times"] for part in found], TIMES)
-        ranked = times.map(SelectRanks(list_ranks(count)), RANKED).table()
+        found = [
+            engine.create_dataset(part).split(measure_service_times, {"times": TIMES, "counted": COUNTED})
+            for part in parts
+        ]
+        assert sum(sum(part["counted"].to_table()["count"].to_pylist()) for part in found) == count
+        times = engine.sort([part["times"] for part in found], TIMES)
+        ranked = times.map(SelectRanks(list_ranks(count)), RANKED).to_table()
     at = dict(zip(ranked["rank"].to_pylist(), ranked["us"].to_pylist(), strict=True))
     expected = np.quantile(us, np.arange(101) / 100)
     assert interpolate_quantiles(count, at) == pytest.approx(expected.tolist())

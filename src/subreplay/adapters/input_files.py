@@ -108,7 +108,7 @@ def read_line_batches(path: Path, name: str | None = None) -> Iterator[pa.Record
     ``EnvironmentFailed`` where it cannot be read at all.
     """
     name = name or path.name
-    first, left, damage = 1, b"", None
+    first, unfinished, damage = 1, b"", None
     try:
         with path.open("rb") as plain:
             begin = plain.read(8)
@@ -122,9 +122,9 @@ def read_line_batches(path: Path, name: str | None = None) -> Iterator[pa.Record
                 if isinstance(block, Exception):
                     damage = block
                     break
-                text = left + block if left else block
+                text = unfinished + block if unfinished else block
                 end = text.rfind(b"\n") + 1
-                left = text[end:]
+                unfinished = text[end:]
                 if end:
                     batch = _build_batch(text, end, name, first)
                     first += len(batch)
@@ -133,8 +133,8 @@ def read_line_batches(path: Path, name: str | None = None) -> Iterator[pa.Record
         raise describe_os_error(error, path, "read") from error
     if damage is not None:
         yield _reject_rest(name, first, f"the file is truncated or damaged at this line: {damage}", "copy it again")
-    elif left:
-        yield _build_batch(left + b"\n", len(left) + 1, name, first)
+    elif unfinished:
+        yield _build_batch(unfinished + b"\n", len(unfinished) + 1, name, first)
 
 
 def _open_file(path: Path, packed: bool) -> IO[bytes]:

@@ -125,14 +125,14 @@ class Question:
 
     def load_frames(self, engine: Engine) -> Given | None:
         """Return the frames as input tables, or None if the run names every table."""
-        return {name: engine.of_frame(frame) for name, frame in self.frames.items()} or None  # type: ignore[attr-defined]
+        return {name: engine.wrap_frame(frame) for name, frame in self.frames.items()} or None  # type: ignore[attr-defined]
 
     def answer(self, work: Callable[..., story.Result], prefix: str) -> Result:
         """Run an audit or a what-if, and write its report if the run names a folder for it."""
         with _explain_failures():
             engine = self.engine()
             try:
-                with engine.unchanged():
+                with engine.restore_settings():
                     tables = self.tables(engine, prefix)
                     found = work(engine, self.config, tables=tables, given=self.load_frames(engine))
                     if "report" in self.config.output.model_fields_set:
@@ -152,7 +152,7 @@ class Question:
             raise ConfigError(f"{self.caller}: pass either key or message")
         if message is not None and not {"messages", "deliveries"} <= self.given:
             raise ConfigError(f"{self.caller}: message needs messages and deliveries")
-        with _explain_failures(), engine.unchanged():
+        with _explain_failures(), engine.restore_settings():
             return Explanation(tuple(self._explain_lines(engine, written, key, message, last)))
 
     def _explain_lines(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -216,3 +216,20 @@ class Context:
     def has_next_day(self) -> bool:
         """Whether a next daily run continues from this one."""
         return self.horizon != NEVER
+
+
+def group_alike_dispatchers(dispatchers: Sequence[Dispatcher], number: Ints) -> list[tuple[Dispatcher, Ints]]:
+    """Group rows by dispatchers with the same sessions and timeline; ``number`` is the dispatcher of each row.
+
+    Returns at least one group: one of its dispatchers, and the indices of its rows.
+    """
+    known: dict[tuple[int, int], int] = {}
+    first = [known.setdefault((id(each.sessions), id(each.timeline.index)), i) for i, each in enumerate(dispatchers)]
+    if len(known) == 1:
+        return [(dispatchers[0], np.arange(len(number)))]
+    of = np.array(first)[number]
+    order = np.argsort(of, kind="stable")
+    kinds, starts = np.unique(of[order], return_index=True)
+    if not len(kinds):
+        return [(dispatchers[0], order)]
+    return [(dispatchers[kind], rows) for kind, rows in zip(kinds.tolist(), np.split(order, starts[1:]), strict=True)]

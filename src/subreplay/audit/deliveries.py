@@ -5,6 +5,7 @@ A single array is cheap to pass between functions; a dozen arrays are not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -70,6 +71,12 @@ class Found(NamedTuple):
     def nothing(cls, codes: Ints, exemptions: Ints) -> Found:
         n = len(codes)
         return cls(codes, exemptions, np.zeros((3, n, BLOCKER_COUNT + 1), np.int64), np.zeros((3, n), np.bool_))
+
+    @classmethod
+    def together(cls, parts: Sequence[Found]) -> Found:
+        """What was found in parts of the rows, one after the other."""
+        codes, exemptions, proof, proven = zip(*parts, strict=True)
+        return cls(np.concatenate(codes), np.concatenate(exemptions), np.hstack(proof), np.hstack(proven))
 
     def of(self, rows: Ints) -> Found:
         """Return the results of some rows."""

@@ -7,11 +7,10 @@ what a task of an engine runs (``judging``) and what a test runs on a handful of
 
 from __future__ import annotations
 
-import itertools
-import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,7 @@ import pyarrow.compute as pc
 from subreplay.audit.checkpoint import BASIS, OPEN, Arrays, Checkpoint, OpenPositions, encode_text, make_checkpoint_rows
 from subreplay.audit.codes import Code, drop_exempt, mask
 from subreplay.audit.context import Context, Dispatcher
-from subreplay.audit.deliveries import Found
+from subreplay.audit.deliveries import Flags, Found
 from subreplay.audit.passes.batches_of_one import with_batches_of_one
 from subreplay.audit.passes.beginning import Beginning
 from subreplay.audit.passes.commits import commit_facts, without_commits
@@ -28,8 +27,9 @@ from subreplay.audit.passes.explained import Explained
 from subreplay.audit.passes.facts import position_facts
 from subreplay.audit.passes.instants import DispatcherState, begin_instants
 from subreplay.audit.passes.loads import Given, Span
-from subreplay.audit.passes.positions import PositionState
+from subreplay.audit.passes.positions import PositionState, ScopeLog
 from subreplay.audit.passes.timed import (
+    Labels,
     checkpoint_as_judged,
     judge_deliveries,
     recall_deliveries,
@@ -40,15 +40,18 @@ from subreplay.audit.rules.commits import NONE, judge_commits
 from subreplay.audit.rules.liveness import finish_watch, make_limits, make_watch, note_commits
 from subreplay.audit.rules.registry import find_rule_statuses
 from subreplay.audit.rules.undelivered import judge_undelivered
-from subreplay.audit.selectors import OwnerFits
-from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, flags, ints
+from subreplay.audit.scoped_rows import ScopedRows, order_by_scope, split_scopes
+from subreplay.audit.selectors import OwnerFits, add_fits
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
 from subreplay.rows.model.rows import RuleStatus, Scope
+from subreplay.rows.model.tables import FACTS
 from subreplay.semantics.timelines.timeline import Timeline
 
 EXAMPLES = 8  # findings of each rule that do not fail and are still kept, a dispatcher
 _UNDELIVERED = mask(frozenset({Code.LOST, Code.UNROUTABLE, Code.UNSEEN, Code.DROPPED}))
 _LOG, _INSTANTS = "log.", "instants."  # whose arrays are in a checkpoint
 _ACTS, _SEEKS = "acts", "seeks"  # what the first pass tells the second of acts, and of seeks
+_ENTRY = ("topic", "partition", "ledger", "entry")
 
 
 @dataclass(frozen=True)
@@ -89,38 +92,60 @@ class Judge(Context):
 
     def by_position(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """``LOG`` rows sorted by topic, partition, ledger, entry, batch index, kind, time -> ``FACTS`` rows."""
-        for scope, parts in _of_one(whole_entries(batches)):
-            yield from self._position_facts(scope, parts)
+        last: _Log | None = None
+        for rows in whole_entries(batches):
+            scopes, some = split_scopes(rows)
+            logs = [_Log(scope, self.dispatcher(scope), Checkpoint(words=self.words)) for scope in scopes]
+            if last is not None and last.scope == scopes[0]:
+                logs[0] = last
+            elif last is not None:
+                yield from self._end_of(last).to_batches()
+            last = logs[-1]
+            yield from self._position_facts(logs, some)
+        if last is not None:
+            yield from self._end_of(last).to_batches()
 
-    def _position_facts(self, scope: Scope, parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-        dispatcher, checkpoint = self.dispatcher(scope), Checkpoint(words=self.words)
-        state: PositionState | None = None
-        for part in parts:
-            rows = checkpoint.take(part)
-            if rows.num_rows:
-                state = state or self._position_state(scope, dispatcher, checkpoint)
-                rows, commits = without_commits(rows)
-                if rows.num_rows:
-                    yield from position_facts(self, dispatcher, state, with_batches_of_one(rows)).to_batches()
-                if commits.num_rows and self.is_group:
-                    yield from commit_facts(self, dispatcher, state, commits).to_batches()
+    def _position_facts(self, logs: Sequence[_Log], some: ScopedRows) -> Iterator[pa.RecordBatch]:
+        """``FACTS`` of rows of some logs, of which all but the last one are complete."""
+        found: list[tuple[pa.Table, Ints]] = []
+        some = _without_checkpoints([log.checkpoint for log in logs], some)
+        there, mine = some.drop_empty()
+        if there:
+            for number in there:
+                logs[number].state = logs[number].state or self._position_state(logs[number])
+            of = [ScopeLog(logs[number].dispatcher, cast(PositionState, logs[number].state)) for number in there]
+            mine, commits = without_commits(mine)
+            numbers = np.array(there)
+            if mine.rows.num_rows:
+                facts, of_log = position_facts(self, of, with_batches_of_one(mine))
+                found.append((facts, numbers[of_log]))
+            if commits.rows.num_rows and self.is_group:
+                found.append((commit_facts(self, of, commits), numbers[commits.numbers]))
+        for number, log in enumerate(logs[:-1]):
+            end = self._end_of(log)
+            if end.num_rows:
+                found.append((end, np.full(end.num_rows, number)))
+        if found:
+            yield from order_by_scope(found)
+
+    def _end_of(self, log: _Log) -> pa.Table:
+        """Rows that tell the second pass, and the next night, what is carried of a log."""
         arrays: dict[str, Ints] = {}
         if self.has_next_day:
-            state = state or self._position_state(scope, dispatcher, checkpoint)
-            arrays = {n: a for n, a in checkpoint.arrays().items() if not n.startswith(_LOG)}
-            arrays |= _named(_LOG, state.checkpoint())
-        if state is not None and state.acts:
-            arrays[_ACTS] = state.patterns.found
-        if state is not None and len(seeks := state.seeks.found):
+            log.state = log.state or self._position_state(log)
+            arrays = {n: a for n, a in log.checkpoint.arrays().items() if not n.startswith(_LOG)}
+            arrays |= _named(_LOG, log.state.checkpoint())
+        if log.state is not None and log.state.acts:
+            arrays[_ACTS] = log.state.patterns.found
+        if self.is_group and log.state is not None and len(seeks := log.state.seeks.found):
             arrays[_SEEKS] = seeks
-        if arrays:
-            yield from make_checkpoint_rows(arrays, scope, self.words).to_batches()
+        return make_checkpoint_rows(arrays, log.scope, self.words) if arrays else FACTS.empty_table()
 
-    def _position_state(self, scope: Scope, dispatcher: Dispatcher, checkpoint: Checkpoint) -> PositionState:
-        arrays = _of(_LOG, checkpoint.arrays())
-        begins = Beginning(self.begins.get(scope, UNKNOWN), ledger=self.ledgers.get(scope, UNKNOWN))
-        acts = self.acts(dispatcher.timeline)
-        return PositionState(dispatcher.joined(arrays), arrays, begins, acts)
+    def _position_state(self, log: _Log) -> PositionState:
+        arrays = _of(_LOG, log.checkpoint.arrays())
+        begins = Beginning(self.begins.get(log.scope, UNKNOWN), ledger=self.ledgers.get(log.scope, UNKNOWN))
+        acts = self.acts(log.dispatcher.timeline)
+        return PositionState(log.dispatcher.joined(arrays), arrays, begins, acts)
 
     def given(self) -> Given | None:
         """What adds up loads beside judging; None: nothing is added up."""
@@ -129,93 +154,151 @@ class Judge(Context):
     def by_time(self, batches: Iterable[pa.RecordBatch], given: Given | None = None) -> Iterator[pa.RecordBatch]:
         """``FACTS`` rows sorted by topic, partition, delivered first, time, order -> ``JUDGED`` rows; ``given`` adds up
         what consumers were given."""
-        for scope, parts in _of_one(by_scope(batches)):
-            yield from self._judged(scope, parts, given)
-
-    def _judged(self, scope: Scope, parts: Iterable[pa.Table], given: Given | None) -> Iterator[pa.RecordBatch]:
-        dispatcher, checkpoint, examples = self.dispatcher(scope), Checkpoint(words=self.words), Examples(self)
-        state: DispatcherState | None = None
-        explained = Explained((), None)
-        if given is not None:
-            given.begin(OwnerFits(self.policy, dispatcher, given.others))
-        begun, still = False, OpenPositions(self.horizon) if self.has_next_day else None
-        for part in parts:
-            facts = checkpoint.take(part)
-            if not facts.num_rows:
+        last: _Timed | None = None
+        for batch in batches:
+            if not batch.num_rows:
                 continue
-            if state is None:
-                state, shown = self._state(dispatcher, checkpoint), checkpoint.arrays().get(_ACTS)
-                seeks = checkpoint.arrays().get(_SEEKS)
-                explained = Explained(() if shown is None else self.acts(dispatcher.timeline), shown, seeks)
-            facts = explained.judge(facts)
-            if self.is_group:
-                facts, found, advances = judge_commits(state.offsets, facts)
-                made = ints(facts, "at")[ints(facts, "commit") != NONE].max(initial=UNKNOWN)
-                state.end = max(state.end, min(int(made), self.horizon))
-                state.watch = note_commits(state.watch, advances, make_limits(self, state.end))
-                yield from self._commits(dispatcher, facts, found, examples)
-                facts = facts.filter(pc.equal(facts["commit"], NONE))
-            before = int(np.count_nonzero(flags(facts, "before")))  # these come first
-            split = int(np.count_nonzero(flags(facts, "delivered")))  # then the day's deliveries
-            if before:
-                rows = facts.slice(0, before)
-                recall_deliveries(self, state, rows)
-                if still is not None:
-                    still.add(rows, ints(rows, "codes"))
-            if before < facts.num_rows and not begun:
-                begin_instants(state)
-                begun = True
-            for rows in (facts.slice(before, split - before), facts.slice(split)):
-                if rows.num_rows:
-                    found, waits_for = self._found(dispatcher, state, rows)
-                    if waits_for is not None:  # whatever else cannot be decided, it did not come
-                        found.codes[found.codes & self.applicable & _UNDELIVERED == 0] |= Code.UNSEEN.bit
-                    np.bitwise_and(found.codes, self.applicable, out=found.codes)
-                    if still is not None:
-                        still.add(rows, found.codes)
-                    shown = examples.choose(found)
-                    if given is not None:
-                        given.add(rows, found.codes)
-                    if waits_for is not None:
-                        rows = with_owners(rows, waits_for, dispatcher.sessions.labels)
-                    if self.findings_only:
-                        kept = np.flatnonzero(found.codes)
-                        if not len(kept):
-                            continue
-                        rows, found, shown = rows.take(pa.array(kept)), found.of(kept), shown[kept]
-                    yield from with_findings(rows, found, shown, dispatcher.sessions.labels).to_batches()
+            scopes, some = split_scopes(pa.Table.from_batches([batch]))
+            goes_on = last is not None and last.scope == scopes[0]
+            if last is not None and not goes_on:
+                yield from self._end_of_time(last, given)
+            timed = [last] if last is not None and goes_on else []
+            timed += [self._timed(scope, given) for scope in scopes[len(timed) :]]
+            last = timed[-1]
+            yield from self._judged(timed, some, given)
+            for each in timed[:-1]:
+                yield from self._end_of_time(each, given)
+        if last is not None:
+            yield from self._end_of_time(last, given)
+
+    def _timed(self, scope: Scope, given: Given | None) -> _Timed:
+        dispatcher = self.dispatcher(scope)
+        timed = _Timed(scope, dispatcher, Checkpoint(words=self.words))
+        timed.still = OpenPositions(self.horizon) if self.has_next_day else None
         if given is not None:
-            given.end(explained.sums(scope))
-        if still is not None:
-            state = state or self._state(dispatcher, checkpoint)
-            if not begun:
-                begin_instants(state)
-            finish_watch(state.watch, self.horizon, make_limits(self, self.horizon))
-            since = UNKNOWN if self.lookback == NEVER else self.horizon - self.lookback
-            arrays = _named(_INSTANTS, state.checkpoint(still.keys, since)) | {
-                n: a for n, a in checkpoint.arrays().items() if n.startswith(_LOG)
-            }
-            arrays |= {OPEN: still.positions, BASIS: encode_text(self.basis)}
-            yield from checkpoint_as_judged(make_checkpoint_rows(arrays, scope, self.words)).to_batches()
+            timed.number, timed.fits = given.begin(), OwnerFits(self.policy, dispatcher, given.others)
+        return timed
 
-    def _found(self, dispatcher: Dispatcher, state: DispatcherState, rows: pa.Table) -> tuple[Found, Ints | None]:
+    def _judged(self, timed: Sequence[_Timed], some: ScopedRows, given: Given | None) -> Iterator[pa.RecordBatch]:
+        """Judge rows of dispatchers, all of the rows of which there are, but for the first and the last one."""
+        some = _without_checkpoints([each.checkpoint for each in timed], some)
+        there, some = some.drop_empty()
+        if not there:
+            return
+        mine = _Together([timed[number] for number in there])
+        for each in mine.timed:
+            if each.state is None:
+                arrays = each.checkpoint.arrays()
+                each.state, shown = self._state(each.dispatcher, arrays), arrays.get(_ACTS)
+                acts = () if shown is None else self.acts(each.dispatcher.timeline)
+                each.explained = Explained(acts, shown, arrays.get(_SEEKS))
+        some = _explained(mine.timed, some)
+        found: list[tuple[pa.Table, Ints]] = []
+        if self.is_group:
+            some = self._without_commits(mine, some, found)
+        before, delivered = flags(some.rows, "before"), flags(some.rows, "delivered")
+        for number in np.unique(some.numbers[before]).tolist():
+            self._recall(mine.timed[number], some.of(number).filter(pa.array(before[some.part(number)])))
+        for number in np.unique(some.numbers[~before]).tolist():
+            mine.timed[number].begin()
+        for rows in (_those(some, delivered & ~before), _those(some, ~delivered)):
+            if rows.rows.num_rows:
+                self._judge(mine, rows, given, found)
+        if found:
+            yield from order_by_scope(found)
+
+    def _judge(
+        self, mine: _Together, some: ScopedRows, given: Given | None, judged: list[tuple[pa.Table, Ints]]
+    ) -> None:
+        """Judge deliveries, or messages that were never delivered, of some dispatchers; ``judged`` gets the rows and
+        the number of the dispatcher of each."""
+        there, rows = some.drop_empty()
+        timed = [mine.timed[number] for number in there]
+        found, waits_for = self._found(timed, rows)
+        if waits_for is not None:  # whatever else cannot be decided, it did not come
+            found.codes[found.codes & self.applicable & _UNDELIVERED == 0] |= Code.UNSEEN.bit
+        np.bitwise_and(found.codes, self.applicable, out=found.codes)
+        for number, each in enumerate(timed if self.has_next_day else ()):
+            if each.still is not None:
+                each.still.add(rows.of(number), found.codes[rows.part(number)])
+        shown = choose_examples([each.examples for each in timed], self.promised, rows.bounds, found)
+        if given is not None:
+            numbers = np.array([each.number for each in timed], np.int64)[rows.numbers]
+            given.add(rows.rows, found.codes, numbers)
+            if waits_for is None:
+                add_fits([each.fits for each in timed if each.fits is not None], rows, found.codes)
+        self._add_judged(mine, some.rows, some.numbers, found, shown, waits_for, judged)
+
+    def _add_judged(
+        self, mine: _Together, rows: pa.Table, numbers: Ints, found: Found, shown: Ints, waits_for: Ints | None,
+        judged: list[tuple[pa.Table, Ints]],
+    ) -> None:  # fmt: skip
+        """Add rows with what was found in them, or only those in which anything was."""
+        if self.findings_only:
+            kept = np.flatnonzero(found.codes)
+            if not len(kept):
+                return
+            rows, numbers, found, shown = rows.take(pa.array(kept)), numbers[kept], found.of(kept), shown[kept]
+            waits_for = None if waits_for is None else waits_for[kept]
+        if waits_for is not None:
+            rows = with_owners(rows, waits_for, numbers, mine.labels)
+        judged.append((with_findings(rows, found, shown, numbers, mine.labels), numbers))
+
+    def _found(self, timed: Sequence[_Timed], some: ScopedRows) -> tuple[Found, Ints | None]:
         """Findings about deliveries, or about messages that were never delivered, and for whom these wait."""
-        if flags(rows, "delivered")[0]:
-            return judge_deliveries(self, dispatcher, state, rows), None
-        return judge_undelivered(self, dispatcher, state, rows)
+        states = [cast(DispatcherState, each.state) for each in timed]
+        if flags(some.rows, "delivered")[0]:
+            return judge_deliveries(self, [each.dispatcher for each in timed], states, some), None
+        found = [
+            judge_undelivered(self, each.dispatcher, state, some.of(number))
+            for number, (each, state) in enumerate(zip(timed, states, strict=True))
+        ]
+        return Found.together([of for of, _ in found]), np.concatenate([waits_for for _, waits_for in found])
 
-    def _commits(
-        self, dispatcher: Dispatcher, rows: pa.Table, found: Found, examples: Examples
-    ) -> Iterator[pa.RecordBatch]:
-        """The commits of which something was found, among ``rows`` with what was found in them."""
-        kept = np.flatnonzero((ints(rows, "commit") != NONE) & (found.codes & self.applicable != 0))
-        if len(kept):
-            rows, found = rows.take(pa.array(kept)), found.of(kept)
-            np.bitwise_and(found.codes, self.applicable, out=found.codes)
-            yield from with_findings(rows, found, examples.choose(found), dispatcher.sessions.labels).to_batches()
+    def _without_commits(self, mine: _Together, some: ScopedRows, judged: list[tuple[pa.Table, Ints]]) -> ScopedRows:
+        """The rows that are no commits; ``judged`` gets commits of which something was found."""
+        parts: list[pa.Table] = []
+        for number, each in enumerate(mine.timed):
+            state = cast(DispatcherState, each.state)
+            rows, found, advances = judge_commits(state.offsets, some.of(number))
+            is_commit = ints(rows, "commit") != NONE
+            made = ints(rows, "at")[is_commit].max(initial=UNKNOWN)
+            state.end = max(state.end, min(int(made), self.horizon))
+            state.watch = note_commits(state.watch, advances, make_limits(self, state.end))
+            kept = np.flatnonzero(is_commit & (found.codes & self.applicable != 0))
+            if len(kept):
+                of, those = rows.take(pa.array(kept)), found.of(kept)
+                np.bitwise_and(those.codes, self.applicable, out=those.codes)
+                shown = choose_examples([each.examples], self.promised, np.array([0, len(kept)]), those)
+                self._add_judged(mine, of, np.full(len(kept), number), those, shown, None, judged)
+            parts.append(rows)
+        together = ScopedRows(pa.concat_tables(parts).combine_chunks(), some.bounds)
+        return _those(together, ints(together.rows, "commit") == NONE)
 
-    def _state(self, dispatcher: Dispatcher, checkpoint: Checkpoint) -> DispatcherState:
-        arrays = _of(_INSTANTS, checkpoint.arrays())
+    def _recall(self, each: _Timed, rows: pa.Table) -> None:
+        """Go through deliveries of earlier days."""
+        recall_deliveries(self, cast(DispatcherState, each.state), rows)
+        if each.still is not None:
+            each.still.add(rows, ints(rows, "codes"))
+
+    def _end_of_time(self, each: _Timed, given: Given | None) -> Iterator[pa.RecordBatch]:
+        """End with a dispatcher: what its loads add up to, and what the next night begins with."""
+        if given is not None and each.fits is not None:
+            given.end([each.fits.rows(), *each.explained.sums(each.scope)])
+        if each.still is not None:
+            arrays = each.checkpoint.arrays()
+            each.state = each.state or self._state(each.dispatcher, arrays)
+            each.begin()
+            finish_watch(each.state.watch, self.horizon, make_limits(self, self.horizon))
+            since = UNKNOWN if self.lookback == NEVER else self.horizon - self.lookback
+            arrays = _named(_INSTANTS, each.state.checkpoint(each.still.keys, since)) | {
+                n: a for n, a in arrays.items() if n.startswith(_LOG)
+            }
+            arrays |= {OPEN: each.still.positions, BASIS: encode_text(self.basis)}
+            yield from checkpoint_as_judged(make_checkpoint_rows(arrays, each.scope, self.words)).to_batches()
+
+    def _state(self, dispatcher: Dispatcher, checkpoint: Arrays) -> DispatcherState:
+        arrays = _of(_INSTANTS, checkpoint)
         end = dispatcher.timeline.epochs[-1].start.at
         watch = make_watch(self, dispatcher)
         return DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.horizon, end, arrays, watch)
@@ -224,6 +307,16 @@ class Judge(Context):
         """The dispatcher of a scope; one nobody ever joined where the membership has none."""
         known = self.dispatchers.get(scope)
         return known or Dispatcher.of(Timeline.fold(self.policy, scope, ()))
+
+
+@dataclass
+class _Log:
+    """A topic partition whose log is read by position; it has a state from its first row on."""
+
+    scope: Scope
+    dispatcher: Dispatcher
+    checkpoint: Checkpoint
+    state: PositionState | None = None
 
 
 def _of(prefix: str, arrays: Arrays) -> dict[str, Ints]:
@@ -235,73 +328,121 @@ def _named(prefix: str, arrays: Arrays) -> dict[str, Ints]:
 
 
 class Examples:
-    """Chooses, of findings that do not fail, the first few of each rule to be kept as rows; the others are only
-    counted."""
+    """Chooses, of findings of a dispatcher that do not fail, the first few of each rule to be kept as rows; the others
+    are only counted."""
 
-    def __init__(self, judge: Judge) -> None:
-        self._left = {code: EXAMPLES for code in Code if judge.applicable & code.bit}
-        self._promised = judge.promised
+    def __init__(self) -> None:
+        self._left: dict[int, int] = {}  # by bit
 
-    def choose(self, found: Found) -> Ints:
-        """The bits to be shown in each row."""
-        shown = np.zeros(len(found.codes), np.int64)
-        mild = found.codes & ~(drop_exempt(found.codes, found.exemptions) & self._promised)
-        some = int(np.bitwise_or.reduce(mild))
-        for code, left in self._left.items():
-            if some & code.bit and left:
-                rows = np.flatnonzero(mild & code.bit)
-                shown[rows[:left]] |= code.bit
-                self._left[code] = max(0, left - len(rows))
+    def choose(self, mild: Ints, some: int) -> Ints:
+        """The bits to be shown in each row, of ``mild`` bits; ``some`` are all of these."""
+        shown = np.zeros(len(mild), np.int64)
+        while some:
+            bit = some & -some
+            left = self._left.get(bit, EXAMPLES)
+            if left:
+                rows = np.flatnonzero(mild & bit)
+                shown[rows[:left]] |= bit
+                self._left[bit] = max(0, left - len(rows))
+            some ^= bit
         return shown
 
 
-def _of_one(cuts: Iterable[tuple[Scope, pa.Table]]) -> Iterator[tuple[Scope, Iterator[pa.Table]]]:
-    """The tables of one topic partition after the other."""
-    for scope, parts in itertools.groupby(cuts, key=operator.itemgetter(0)):
-        yield scope, (rows for _, rows in parts)
+def choose_examples(examples: Sequence[Examples], promised: int, bounds: Ints, found: Found) -> Ints:
+    """The bits to be shown in each row of some dispatchers, each of which has some."""
+    mild = found.codes & ~(drop_exempt(found.codes, found.exemptions) & promised)
+    shown = np.zeros(len(mild), np.int64)
+    of_each = np.bitwise_or.reduceat(mild, bounds[:-1]).tolist()
+    for each, some, begin, end in zip(examples, of_each, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        if some:
+            shown[begin:end] = each.choose(mild[begin:end], some)
+    return shown
 
 
-def by_scope(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scope, pa.Table]]:
-    """Sorted batches, cut where the topic partition changes."""
+@dataclass
+class _Timed:
+    """A topic partition whose deliveries are judged in order of time; it has a state from its first row on."""
+
+    scope: Scope
+    dispatcher: Dispatcher
+    checkpoint: Checkpoint
+    examples: Examples = field(default_factory=Examples)
+    explained: Explained = field(default_factory=lambda: Explained((), None))
+    state: DispatcherState | None = None
+    still: OpenPositions | None = None
+    begun: bool = False
+    number: int = 0
+    fits: OwnerFits | None = None
+
+    def begin(self) -> None:
+        """What was recalled is complete."""
+        if self.state is not None and not self.begun:
+            begin_instants(self.state)
+            self.begun = True
+
+
+class _Together:
+    """Topic partitions that are judged together, and what their sessions are called."""
+
+    def __init__(self, timed: Sequence[_Timed]) -> None:
+        self.timed = timed
+        self.labels = Labels([each.dispatcher for each in timed])
+
+
+def _explained(timed: Sequence[_Timed], some: ScopedRows) -> ScopedRows:
+    """Rows without what no act explains, and with what consumers sought."""
+    acted = np.unique(some.numbers[ints(some.rows, "reset") != UNKNOWN]).tolist()
+    acting = {number for number, each in enumerate(timed) if each.explained.has_seeks} | set(acted)
+    if not acting:
+        return some
+    parts = [
+        each.explained.judge(some.of(number)) if number in acting else some.of(number)
+        for number, each in enumerate(timed)
+    ]
+    return ScopedRows(pa.concat_tables(parts).combine_chunks(), some.bounds)
+
+
+def _those(some: ScopedRows, kept: Flags) -> ScopedRows:
+    """Some of the rows; no copy, where that is all of them."""
+    return some if kept.all() else some.filter(kept)
+
+
+def whole_entries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Sorted batches, of which the rows of one entry stay together: where a batch ends within one, the next has it
+    all."""
+    held: pa.Table | None = None
     for batch in batches:
-        if batch.num_rows:
-            yield from _cut(pa.Table.from_batches([batch]))
-
-
-def whole_entries(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scope, pa.Table]]:
-    """As ``by_scope``, and the rows of one entry stay together: where a batch ends within one, the next has it all."""
-    held: tuple[Scope, pa.Table] | None = None
-    for scope, rows in by_scope(batches):
+        if not batch.num_rows:
+            continue
+        rows = pa.Table.from_batches([batch])
         if held is not None:
-            before, rows_before = held
-            last = _last_entry(rows_before)
-            if before == scope and _entry(rows_before, last) == _entry(rows, 0):
-                rows = pa.concat_tables([rows_before.slice(last), rows]).combine_chunks()
-                rows_before = rows_before.slice(0, last)
-            if rows_before.num_rows:
-                yield before, rows_before
-        held = scope, rows
+            if _entry(held, -1) == _entry(rows, 0):
+                last = _last_entry(held)
+                rows = pa.concat_tables([held.slice(last), rows]).combine_chunks()
+                held = held.slice(0, last)
+            if held.num_rows:
+                yield held
+        held = rows
     if held is not None:
         yield held
 
 
-def _cut(rows: pa.Table) -> Iterator[tuple[Scope, pa.Table]]:
-    """Rows cut where the topic partition changes."""
-    topics, partitions = rows.column("topic"), rows.column("partition").to_numpy()
-    cuts = [0, rows.num_rows]
-    if topics[0] != topics[-1] or partitions[0] != partitions[-1]:
-        encoded = np.asarray(topics.combine_chunks().dictionary_encode().indices)
-        cuts[1:1] = np.flatnonzero((np.diff(encoded) != 0) | (np.diff(partitions) != 0)) + 1
-    for begin, end in itertools.pairwise(cuts):
-        yield Scope(topics[begin].as_py(), int(partitions[begin])), rows.slice(begin, end - begin)
-
-
 def _last_entry(rows: pa.Table) -> int:
     """The row where the last entry begins."""
-    ledger, entry = rows.column("ledger").to_numpy(), rows.column("entry").to_numpy()
-    other = np.flatnonzero((ledger != ledger[-1]) | (entry != entry[-1]))
-    return int(other[-1]) + 1 if len(other) else 0
+    columns = [rows.column(name) for name in _ENTRY]
+    other = np.logical_or.reduce([np.asarray(pc.not_equal(values, values[-1])) for values in columns])
+    return int(np.flatnonzero(other)[-1]) + 1 if other.any() else 0
 
 
-def _entry(rows: pa.Table, row: int) -> tuple[int, int]:
-    return rows.column("ledger")[row].as_py(), rows.column("entry")[row].as_py()
+def _entry(rows: pa.Table, row: int) -> tuple[object, ...]:
+    return tuple(rows.column(name)[row].as_py() for name in _ENTRY)
+
+
+def _without_checkpoints(make_checkpoints: Sequence[Checkpoint], some: ScopedRows) -> ScopedRows:
+    """Rows without those of a checkpoint, which go to the one of their topic partition."""
+    is_checkpoint = np.asarray(column(some.rows, "checkpoint").is_valid())
+    if not is_checkpoint.any():
+        return some
+    for number in np.unique(some.numbers[is_checkpoint]).tolist():
+        make_checkpoints[number].take(some.of(number))
+    return some.filter(~is_checkpoint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 import numpy as np
@@ -36,9 +37,8 @@ class Ordinals:
     def number(self, ledger: Ints, entry: Ints, batch_index: Ints) -> Ints:
         """Return the ordinals of sorted positions."""
         within = (entry << BATCH_BITS) + np.minimum(batch_index + 1, (1 << BATCH_BITS) - 1)
-        starts = np.flatnonzero(np.diff(ledger, prepend=-1 if not len(ledger) else ledger[0] - 1))
-        ends = np.append(starts[1:], len(ledger))
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        bounds = [*np.flatnonzero(np.diff(ledger, prepend=ledger[:1] - 1)).tolist(), len(ledger)]
+        for start, end in itertools.pairwise(bounds):
             begin, end_so_far = self._find_begin(int(ledger[start]))
             within[start:end] += begin
             self._remember(int(ledger[start]), begin, max(end_so_far, int(within[end - 1]) + 1))

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from subreplay.audit.checkpoint import CARRY, OPEN, make_checkpoints, make_open_table, unpack_array
 from subreplay.audit.judge import whole_entries
+from subreplay.audit.scoped_rows import iterate_scopes
 from subreplay.rows.model.columns import UNKNOWN, Ints, column, flags, gathered
 from subreplay.rows.model.tables import DELIVERY, LOG, MESSAGE, OPEN_POSITIONS
 from subreplay.rows.quarantine import checked
@@ -200,12 +201,10 @@ def _select_of_other_days(
 
 
 def keep_wanted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Select the log that the run of a day judges from sorted ``LOG`` rows with candidates of other days and
-    ``OPEN_ROWS``.
-
-    A message of an earlier day is ``judged`` if it still waits.
-    """
-    for _, parts in itertools.groupby(whole_entries(batches), key=operator.itemgetter(0)):
+    """``LOG`` rows in order of their positions, with candidates of other days and ``OPEN_ROWS`` -> the log that the run
+    of a day judges: of other days the entries that it needs. A message of an earlier day is ``judged`` where it is
+    waiting."""
+    for _, parts in itertools.groupby(iterate_scopes(whole_entries(batches)), key=operator.itemgetter(0)):
         begun = False
         for _, rows in parts:
             wanted, begun = _select_wanted(rows, begun)

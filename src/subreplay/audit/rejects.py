@@ -1,12 +1,12 @@
 """Find which findings quarantined rows may explain: these are *unknown*, not *invalid*.
 
-``codes`` lists the findings that a rejected row of each kind may explain. This module decides which deliveries and
-messages the row may be about, as narrowly as the row can be read.
+Which findings a rejected row of each kind could explain stands with the exemptions (``codes``). Here is decided which
+deliveries and messages it could be about, as narrowly as the row can be read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -73,6 +73,24 @@ class RejectedRows:
             found |= _exempt_by_entry(self.of("deliveries", partition), ledger, entry)
             found |= _exempt_by_member(self.of("membership", partition), at, consumer)
         return found
+
+
+def rejected_exemptions(
+    rejects: RejectedRows,
+    partitions: Sequence[int],
+    number: Ints,
+    ledger: Ints,
+    entry: Ints,
+    at: Ints,
+    consumer: pa.Array,
+) -> Ints:
+    """``RejectedRows.exemptions`` of rows, each of the one of ``partitions`` of a ``number``; these rise."""
+    found = np.zeros(len(at), np.int64)
+    bounds = np.searchsorted(number, np.arange(len(partitions) + 1)).tolist() if rejects.rows else []
+    for partition, begin, end in zip(partitions, bounds, bounds[1:], strict=False):
+        mine = slice(begin, end)
+        found[mine] = rejects.exemptions(partition, ledger[mine], entry[mine], at[mine], consumer[mine])
+    return found
 
 
 def _exempt_by_entry(rejected: list[RejectedRow], ledger: Ints, entry: Ints) -> Ints:

@@ -6,15 +6,15 @@ many of them went to wrong owners. ``find_best_fit`` decides from the sums wheth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 
 from subreplay.audit.codes import Code
 from subreplay.audit.context import Dispatcher
+from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.errors import ConfigError
 from subreplay.hashing.profiles import KEYLESS
@@ -66,6 +66,13 @@ class OtherTimelines:
     def __init__(self) -> None:
         self._of: Timeline | None = None
         self._known: dict[str, Timeline] = {}
+        self._has: dict[str, bool] = {}
+
+    def has(self, policy: Policy) -> bool:
+        """Whether there are other selectors than that of a policy."""
+        if format_selector(policy) not in self._has:
+            self._has[format_selector(policy)] = next(list_other_selectors(policy), None) is not None
+        return self._has[format_selector(policy)]
 
     def fold_under(self, policy: Policy, timeline: Timeline) -> Timeline:
         """Return ``timeline`` under another policy."""
@@ -84,18 +91,17 @@ class OwnerFits:
     def __init__(self, policy: Policy, dispatcher: Dispatcher, others: OtherTimelines) -> None:
         self._policy, self._timeline, self._others = policy, dispatcher.timeline, others
         self._parts: list[Ints] = []
-        self._remaining = 0 if next(list_other_selectors(policy), None) is None else MOST_COMPARED
+        self._remaining = MOST_COMPARED if others.has(policy) else 0
 
-    def add(self, facts: pa.Table, codes: Ints) -> None:
-        """Add ``FACTS`` of deliveries in order of time, and their findings."""
-        if not self._remaining:
-            return
-        session = ints(facts, "session")
-        clear = ~flags(facts, "in_transition") & (codes & _UNCLEAR == 0) & (session != UNKNOWN_CONSUMER)
-        rows = np.flatnonzero(clear)[: self._remaining]
-        columns = (ints(facts, "hash"), ints(facts, "at"), ints(facts, "seq", 0), session, codes & _WRONG)
-        self._parts.append(np.stack(columns)[:, rows])
-        self._remaining -= len(rows)
+    @property
+    def is_complete(self) -> bool:
+        """Whether there are as many deliveries as are compared."""
+        return not self._remaining
+
+    def add(self, columns: Ints) -> None:
+        """Deliveries in order of time: hash, time, order, session, and whether each was to another than its owner."""
+        self._parts.append(columns[:, : self._remaining].copy())
+        self._remaining -= self._parts[-1].shape[1]
 
     def rows(self) -> dict[str, Any]:
         """Return columns of ``LOAD``: the number of compared deliveries (``outside``) and of right owners
@@ -118,6 +124,18 @@ class OwnerFits:
         number: dict[str, int] = {}
         names = np.array([number.setdefault(one.name, len(number)) for one in timeline.consumers], np.int64)
         return int(np.count_nonzero((owner != NOBODY) & (names[owner] == names[session])))
+
+
+def add_fits(fits: Sequence[OwnerFits], some: ScopedRows, codes: Ints) -> None:
+    """Add ``FACTS`` of deliveries of each dispatcher in order of time, and their findings, to what it compares."""
+    if all(each.is_complete for each in fits):
+        return
+    session = ints(some.rows, "session")
+    clear = ~flags(some.rows, "in_transition") & (codes & _UNCLEAR == 0) & (session != UNKNOWN_CONSUMER)
+    columns = (ints(some.rows, "hash"), ints(some.rows, "at"), ints(some.rows, "seq", 0), session, codes & _WRONG)
+    of_clear, bounds = np.stack(columns)[:, clear], some.bounds_of(clear)
+    for each, begin, end in zip(fits, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        each.add(of_clear[:, begin:end])
 
 
 @dataclass(frozen=True)

@@ -20,5 +20,5 @@ def __getattr__(name: str) -> Any:
     """Return an attribute by its former name, with a warning."""
     if name != "files":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn("subreplay.capture.capture_files is now list_capture_files", DeprecationWarning, stacklevel=2)
+    warnings.warn("subreplay.capture.files is now list_capture_files", DeprecationWarning, stacklevel=2)
     return list_capture_files

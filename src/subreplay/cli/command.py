@@ -195,9 +195,9 @@ def open_engine_for(run: RunConfig, meanwhile: str | None = None, jobs: int | No
 
 def _start_session(options: Spark, meanwhile: str | None = None) -> SparkSession:
     """Return the active Spark session, or start one."""
-    from subreplay.engine.spark.session import active, open_session
+    from subreplay.engine.spark.session import find_active_session, open_session
 
-    if active() is not None:
+    if find_active_session() is not None:
         with log.capture_output():
             return open_session(options)
     if meanwhile is not None:

@@ -1,2 +1,4 @@
-"""What runs pure steps over data that may be larger than memory: one interface, and two engines, ``local`` and
-``spark``."""
+"""Run pure steps over data that may be larger than memory.
+
+``interface`` defines the primitives, which two engines implement: ``local`` and ``spark``.
+"""

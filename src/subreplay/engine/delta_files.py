@@ -1,5 +1,4 @@
-"""Rows of a Delta table: processes write them into files of it, and one transaction makes these its rows when all are
-there."""
+"""Write rows of a Delta table: processes write files, and one transaction adds them when all of them are complete."""
 
 from __future__ import annotations
 
@@ -28,24 +27,27 @@ from subreplay.errors import EnvironmentFailed, InputError
 from subreplay.failures import describe_os_error
 from subreplay.rows.model.columns import MOST_BYTES, ROWS
 
-_KNOWN: Final = 2
-"""The latest version of Delta's protocol for writers of which all that a table may ask for is done here."""
-RETRIES: Final = 30  # where runs write other rows of the table at the same moment
-_LONGEST_PAUSE: Final = 1.0  # seconds between two of them
-_NO_PARTITION = ("", "__HIVE_DEFAULT_PARTITION__")  # as names of partitions both stand for null
+_WRITER_VERSION: Final = 2
+"""The latest version of Delta's writer protocol whose features this module implements."""
+RETRIES: Final = 30  # while other runs write other rows of the table
+_LONGEST_PAUSE: Final = 1.0  # seconds between two attempts
+_NO_PARTITION = ("", "__HIVE_DEFAULT_PARTITION__")  # both mean null as partition values
 CONFIGURATION: Final = {
-    # runs find their rows by partition; statistics of every column cost as much as writing it
+    # Runs find their rows by partition. Statistics of a column would cost as much as writing it.
     "delta.dataSkippingNumIndexedCols": "0",
-    "delta.randomizeFilePrefixes": "true",  # names become no paths: they may be longer than a path can be
+    "delta.randomizeFilePrefixes": "true",  # names may be longer than a path can be, so paths do not contain them
 }
 
 
-_OWN: Final = "(own) "  # begins the names of columns of rows that wait to be written: the values of their partition
+_PARTITION_PREFIX: Final = "(own) "  # prefix of columns with the partition values of pending rows
 
 
 class NewFile(NamedTuple):
-    """A file in the folder of a table: its name there, bytes, rows, and their own values of the columns by which the
-    table is partitioned, such as the date (ISO)."""
+    """A file in the folder of a table.
+
+    ``name`` is relative to the table, ``size`` in bytes. ``values`` are the partition values of its rows that the run
+    does not set, such as the date (ISO).
+    """
 
     name: str
     size: int
@@ -55,10 +57,12 @@ class NewFile(NamedTuple):
 
 @dataclass(frozen=True)
 class NewFiles(NewRows):
-    """New files of the table at ``path``, in place of those that are ``replaced``: rows of ``columns``, which get the
-    values of ``where``. Columns by which the table is partitioned are not in the files, which have ``schema``; the rows
-    of a file have the same values of those that are their ``own``. ``access`` are delta-rs's options of the store.
-    ``written`` are those that are finished."""
+    """New files of the table at ``path``, which replace the files in ``replaced``.
+
+    They contain rows of ``columns``, which get the values of ``where``. Partition columns are not stored in the files,
+    whose schema is ``schema``. All rows of a file have the same values of the ``varying_partitions``. ``access`` are
+    delta-rs's storage options. ``files`` are the files that are complete.
+    """
 
     name: str
     columns: pa.Schema
@@ -69,17 +73,17 @@ class NewFiles(NewRows):
     replaced: frozenset[str]
     access: Mapping[str, str] | None = None
     runs: Runs = ()
-    written: list[NewFile] = field(default_factory=list, compare=False)
+    files: list[NewFile] = field(default_factory=list, compare=False)
 
     @property
-    def own(self) -> tuple[str, ...]:
-        """The columns by which the table is partitioned and whose values rows have themselves."""
+    def varying_partitions(self) -> tuple[str, ...]:
+        """The partition columns whose values come from the rows and not from ``where``."""
         return tuple(name for name in self.partitions if name == "date" or name not in self.where)
 
     @contextmanager
-    def writing(self) -> Iterator[Writing]:
-        """Takes the rows of a process; after an error its files are gone."""
-        writing = Writing(self)
+    def open_writer(self) -> Iterator[PartitionWriter]:
+        """Open a writer for the rows of one process. After an error its files are removed."""
+        writing = PartitionWriter(self)
         try:
             yield writing
             writing.close()
@@ -87,14 +91,14 @@ class NewFiles(NewRows):
             writing.remove()
             raise
 
-    def folder(self, values: Mapping[str, str | None]) -> str:
-        """Where in the table a file of rows with these values is."""
+    def choose_folder(self, values: Mapping[str, str | None]) -> str:
+        """Return the folder of the table in which a file of rows with these values is created."""
         return uuid4().hex[:2]
 
     def commit(self) -> None:
-        """Make the rows of what was written those of the table whose columns equal ``where``, in one transaction.
+        """Replace the rows of the table whose columns equal ``where`` with the written files, in one transaction.
 
-        Raises ``EnvironmentFailed`` where another run has written such rows since the files were begun.
+        Raises ``EnvironmentFailed`` if another run has written such rows since ``begin_write``.
         """
         now = time.time_ns() // 1_000_000
         added: list[AddAction | RemoveAction] = [
@@ -106,21 +110,21 @@ class NewFiles(NewRows):
                 data_change=True,
                 stats=json.dumps({"numRecords": file.rows}),
             )
-            for file in self.written
+            for file in self.files
         ]
         mine = None if self.runs else [(column, "=", value) for column, value in self.where.items()]
-        if self.runs:  # no filter selects pairs of values
+        if self.runs:  # delta-rs has no filter for pairs of values
             added += [RemoveAction(name, True, now) for name in sorted(self.replaced)]
-        written = frozenset(file.name for file in self.written)
+        written = frozenset(file.name for file in self.files)
         for attempt in range(1 + RETRIES):
-            table = DeltaTable(self.path, storage_options=_options(self.access))
-            names = _names(table, self.where, self.runs)
+            table = DeltaTable(self.path, storage_options=_storage_options(self.access))
+            names = _list_files(table, self.where, self.runs)
             if attempt and names == written:
                 return  # the previous attempt succeeded, and the store's answer was lost
             if names != self.replaced:
                 break
-            # delta-rs would not notice rows that another run adds where there were none; that somebody has written
-            # anything, it does
+            # delta-rs does not detect rows that another run adds to an empty partition, but it detects any other
+            # commit
             once = CommitProperties(max_commit_retries=0)
             with suppress(CommitFailedError):
                 mode = "append" if self.runs else "overwrite"
@@ -128,68 +132,71 @@ class NewFiles(NewRows):
                     added, mode, table.schema(), [*self.partitions], mine, commit_properties=once
                 )
                 return
-            time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.02 * 2**attempt)))  # so that writers take turns
+            time.sleep(
+                random.uniform(0, min(_LONGEST_PAUSE, 0.02 * 2**attempt))
+            )  # random, so that two writers do not collide again
         raise EnvironmentFailed(
-            f"{self.path}: another run is writing the same date, subscription and topic; "
-            "run this one again when it has ended"
+            f"{self.path}: another run is writing the same date, subscription and topic. "
+            "Wait until it has ended, then run this one again."
         )
 
 
 @dataclass
-class Writing:
-    """The files of a task, one for the rows of each partition. Rows wait until they are worth a group of a file, or
-    their bytes are many."""
+class PartitionWriter:
+    """Writes the files of a task, one for each partition. Rows are collected until they fill a row group."""
 
     new: NewFiles
-    _waiting: list[pa.Table] = field(default_factory=list)
+    _pending: list[pa.Table] = field(default_factory=list)
     _rows: int = 0
     _bytes: int = 0
     _open: dict[tuple[str | None, ...], tuple[str, pq.ParquetWriter]] = field(default_factory=dict)
     files: list[NewFile] = field(default_factory=list)
 
     def add(self, rows: pa.Table) -> None:
-        """Write rows, which have all columns but those of ``where``."""
-        self._waiting.append(_cast(rows, self.new))
+        """Write rows, which have all columns except those of ``where``."""
+        self._pending.append(_cast_rows(rows, self.new))
         self._rows, self._bytes = self._rows + len(rows), self._bytes + rows.nbytes
         if self._rows >= ROWS or self._bytes >= MOST_BYTES:
             self._write()
 
     def _write(self) -> None:
-        rows = pa.concat_tables(self._waiting)
-        self._waiting, self._rows, self._bytes = [], 0, 0
-        own = [f"{_OWN}{name}" for name in self.new.own]
-        partitions = rows.select(own).group_by(own, use_threads=False).aggregate([]).to_pylist()
+        rows = pa.concat_tables(self._pending)
+        self._pending, self._rows, self._bytes = [], 0, 0
+        varying_partitions = [f"{_PARTITION_PREFIX}{name}" for name in self.new.varying_partitions]
+        partitions = (
+            rows.select(varying_partitions).group_by(varying_partitions, use_threads=False).aggregate([]).to_pylist()
+        )
         for partition in partitions:
-            mine = rows if len(partitions) == 1 else rows.filter(_have(rows, partition))
+            mine = rows if len(partitions) == 1 else rows.filter(_match_partition(rows, partition))
             self._writer(tuple(partition.values())).write_table(mine.select(self.new.schema.names))
 
     def _writer(self, values: tuple[str | None, ...]) -> pq.ParquetWriter:
         if values not in self._open:
-            folder = self.new.folder(dict(zip(self.new.own, values, strict=True)))
-            name = f"{folder}/part-{uuid4()}.parquet"  # a task may be run twice
+            folder = self.new.choose_folder(dict(zip(self.new.varying_partitions, values, strict=True)))
+            name = f"{folder}/part-{uuid4()}.parquet"  # unique, because a task may run twice
             os.makedirs(os.path.dirname(path := f"{self.new.path}/{name}"), exist_ok=True)
             self._open[values] = name, pq.ParquetWriter(path, self.new.schema)
         return self._open[values][1]
 
     def close(self) -> None:
-        """Finish the files, of which ``files`` then tells."""
-        if self._waiting:
+        """Complete the files, and list them in ``files``."""
+        if self._pending:
             self._write()
         for values, (name, writer) in self._open.items():
             writer.close()
             path = f"{self.new.path}/{name}"
-            own = dict(zip(self.new.own, values, strict=True))
-            self.files.append(NewFile(name, os.path.getsize(path), pq.read_metadata(path).num_rows, own))
+            varying_partitions = dict(zip(self.new.varying_partitions, values, strict=True))
+            self.files.append(NewFile(name, os.path.getsize(path), pq.read_metadata(path).num_rows, varying_partitions))
 
     def remove(self) -> None:
-        """Remove what was written."""
+        """Remove the written files."""
         for name, writer in self._open.values():
             writer.close()
             os.unlink(f"{self.new.path}/{name}")
 
 
-def _have(rows: pa.Table, partition: Mapping[str, str | None]) -> pa.ChunkedArray:
-    """Which rows have all these values."""
+def _match_partition(rows: pa.Table, partition: Mapping[str, str | None]) -> pa.ChunkedArray:
+    """Return a mask of the rows that have all values of the partition."""
     each = (
         pc.is_null(rows[name]) if value is None else pc.fill_null(pc.equal(rows[name], value), False)
         for name, value in partition.items()
@@ -197,16 +204,16 @@ def _have(rows: pa.Table, partition: Mapping[str, str | None]) -> pa.ChunkedArra
     return reduce(pc.and_, each)
 
 
-def partitions_of(where: Mapping[str, str], runs: Runs) -> list[str]:
-    """The columns by which a table is partitioned: those of runs, those of ``where``, and the date."""
-    require_names(where)
+def list_partition_columns(where: Mapping[str, str], runs: Runs) -> list[str]:
+    """List the columns by which a table is partitioned: those of ``runs``, those of ``where``, and the date."""
+    require_partition_values(where)
     for run in runs:
-        require_names(run)
+        require_partition_values(run)
     of_runs = [*runs[0]] if runs else []
     return [*of_runs, *(column for column in where if column not in ("date", *of_runs)), "date"]
 
 
-def begin(
+def begin_write(
     path: str,
     name: str,
     columns: pa.Schema,
@@ -214,65 +221,70 @@ def begin(
     access: Mapping[str, str] | None = None,
     runs: Runs = (),
 ) -> NewFiles:
-    """What writes rows of ``columns`` in place of those of the table at ``path`` whose columns equal ``where``, and of
-    these those of some ``runs``. A table that is not there is made, partitioned by the columns of runs and of ``where``
-    and the date; one that is there gets the columns that it lacks. Raises ``InputError`` where it has another layout,
-    or ``where`` cannot be a partition."""
-    partitions = partitions_of(where, runs)
-    mine = kept_by_delta(pa.schema([f for f in columns if f.name not in partitions]))
+    """Prepare to replace the rows of the table at ``path`` whose columns equal ``where`` (and those of a run, if
+    ``runs`` are passed).
+
+    A missing table is created, partitioned by the columns of ``runs``, those of ``where`` and the date. An existing
+    table gets the columns that it lacks. Raises ``InputError`` if the table has another layout, or if ``where`` cannot
+    be a partition.
+    """
+    partitions = list_partition_columns(where, runs)
+    mine = to_delta_schema(pa.schema([f for f in columns if f.name not in partitions]))
     whole = pa.schema([*mine, *(pa.field(c, pa.string()) for c in partitions[:-1]), pa.field("date", pa.date32())])
     try:
         if access is None:
             os.makedirs(path, exist_ok=True)
-        _make(path, whole, partitions, access)
-        table = DeltaTable(path, storage_options=_options(access))
-        if table.protocol().min_writer_version > _KNOWN or table.metadata().partition_columns != partitions:
-            raise _other_layout(path)
+        _create_table(path, whole, partitions, access)
+        table = DeltaTable(path, storage_options=_storage_options(access))
+        if table.protocol().min_writer_version > _WRITER_VERSION or table.metadata().partition_columns != partitions:
+            raise _describe_layout_conflict(path)
         there = {f.name: f.type for f in pa.schema(table.schema())}
         lacking = [f for f in mine if f.name not in there]
         if any(there[f.name] != f.type for f in mine if f.name in there):
-            raise _other_layout(path)
+            raise _describe_layout_conflict(path)
         if lacking:
             table.alter.add_columns(list(DeltaSchema.from_arrow(pa.schema(lacking)).fields))
-            table = DeltaTable(path, storage_options=_options(access))
-        replaced = _names(table, where, runs)
+            table = DeltaTable(path, storage_options=_storage_options(access))
+        replaced = _list_files(table, where, runs)
         return NewFiles(name, columns, dict(where), path, mine, tuple(partitions), replaced, access, tuple(runs))
     except DeltaError as error:
-        raise EnvironmentFailed(f"{path}: the table cannot be written: {error}") from error
+        raise EnvironmentFailed(f"{path}: cannot write the table: {error}") from error
     except OSError as error:
         raise describe_os_error(error, path, "written") from error
 
 
-def replace(path: str, name: str, rows: pa.Table, where: Mapping[str, str], runs: Runs = ()) -> None:
-    """Replace the rows of the table at ``path`` whose columns equal ``where`` by few ``rows``; see ``begin``."""
-    write(begin(path, name, rows.schema, where, runs=runs), rows)
+def replace_rows(path: str, name: str, rows: pa.Table, where: Mapping[str, str], runs: Runs = ()) -> None:
+    """Replace the rows of the table at ``path`` whose columns equal ``where`` with a small table; see
+    ``begin_write``."""
+    write_rows(begin_write(path, name, rows.schema, where, runs=runs), rows)
 
 
-def write(new: NewFiles, rows: pa.Table) -> None:
-    """Write few rows, and commit them."""
-    with new.writing() as writing:
+def write_rows(new: NewFiles, rows: pa.Table) -> None:
+    """Write a small table, and commit it."""
+    with new.open_writer() as writing:
         writing.add(rows)
-    new.written.extend(writing.files)
+    new.files.extend(writing.files)
     new.commit()
 
 
-def require_names(where: Mapping[str, str]) -> None:
-    """Raise ``InputError`` where a value cannot be that of a partition."""
+def require_partition_values(where: Mapping[str, str]) -> None:
+    """Raise ``InputError`` if a value cannot be the value of a partition."""
     for column, value in where.items():
         if value in _NO_PARTITION:
-            raise InputError(f"{column} {value!r}: no table can be partitioned by that name; choose another")
+            raise InputError(f"{column} {value!r}: cannot be the value of a table partition. Choose another name.")
 
 
-def _other_layout(path: str) -> InputError:
+def _describe_layout_conflict(path: str) -> InputError:
+    """Build the error for a table whose layout is that of another version."""
     return InputError(
-        f"{path}: another version of subreplay wrote this table in another layout (see the log of changes);"
-        " move it away, or set output.tables to another place, and audit its dates again"
+        f"{path}: another version of subreplay wrote this table in another layout (see CHANGELOG.md). Move "
+        "the table away or set another output.tables, then audit its dates again."
     )
 
 
-def _make(path: str, schema: pa.Schema, partitions: Sequence[str], access: Mapping[str, str] | None) -> None:
-    """Make a table without rows where there is none; another run may do so at the same moment."""
-    options = _options(access)
+def _create_table(path: str, schema: pa.Schema, partitions: Sequence[str], access: Mapping[str, str] | None) -> None:
+    """Create an empty table if there is none. Another run may create it at the same moment."""
+    options = _storage_options(access)
     if not DeltaTable.is_deltatable(path, options):
         with suppress(DeltaError):
             DeltaTable.create(
@@ -280,40 +292,43 @@ def _make(path: str, schema: pa.Schema, partitions: Sequence[str], access: Mappi
             )
 
 
-def _options(access: Mapping[str, str] | None) -> dict[str, str] | None:
+def _storage_options(access: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Return delta-rs's storage options as a dict."""
     return None if access is None else dict(access)
 
 
-def kept_by_delta(schema: pa.Schema) -> pa.Schema:
-    """Columns as Spark's Delta keeps them: all may be null, and an instant is one of UTC."""
-    return pa.schema([pa.field(f.name, _kept(f.type)) for f in schema])
+def to_delta_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema as Delta stores it: every column is nullable, and instants are in UTC."""
+    return pa.schema([pa.field(f.name, _to_delta_type(f.type)) for f in schema])
 
 
-def _kept(kind: pa.DataType) -> pa.DataType:
+def _to_delta_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, _kept(f.type)) for f in kind])
+        return pa.struct([pa.field(f.name, _to_delta_type(f.type)) for f in kind])
     if pa.types.is_list(kind):
-        return pa.list_(_kept(kind.value_type))
+        return pa.list_(_to_delta_type(kind.value_type))
     return pa.timestamp("us", "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
 
 
-def _cast(rows: pa.Table, new: NewFiles) -> pa.Table:
-    """Rows as files have them, with the values of their partition, the date as ISO."""
-    given = new.where.get("date")
-    if given is not None or "date" not in rows.column_names:
-        dates = pa.repeat(pa.scalar(None if given is None else Date.fromisoformat(given), pa.date32()), len(rows))
+def _cast_rows(rows: pa.Table, new: NewFiles) -> pa.Table:
+    """Convert rows to the schema of the files, and append the values of their partition (dates in ISO format)."""
+    date = new.where.get("date")
+    if date is not None or "date" not in rows.column_names:
+        dates = pa.repeat(pa.scalar(None if date is None else Date.fromisoformat(date), pa.date32()), len(rows))
     else:
         dates = rows["date"].cast(pa.date32())
     there = set(rows.column_names)
     columns = [rows[f.name].cast(f.type) if f.name in there else pa.nulls(len(rows), f.type) for f in new.schema]
     found = pa.table(columns, schema=new.schema)
-    for name in new.own:
-        found = found.append_column(f"{_OWN}{name}", (dates if name == "date" else rows[name]).cast(pa.string()))
+    for name in new.varying_partitions:
+        found = found.append_column(
+            f"{_PARTITION_PREFIX}{name}", (dates if name == "date" else rows[name]).cast(pa.string())
+        )
     return found
 
 
-def _names(table: DeltaTable, where: Mapping[str, str], runs: Runs) -> frozenset[str]:
-    """The files of a table whose rows have these values, and are of one of some runs."""
+def _list_files(table: DeltaTable, where: Mapping[str, str], runs: Runs) -> frozenset[str]:
+    """List the files of a table whose rows have the values of ``where`` and belong to one of the runs."""
     files = pa.table(table.get_add_actions(flatten=True))
     for column, value in where.items():
         of_files = files[f"partition.{column}"]

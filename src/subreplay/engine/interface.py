@@ -1,9 +1,9 @@
-"""What runs pure steps over data that may be larger than memory: a few primitives, which each engine has.
+"""The primitives that every engine implements, for data that may be larger than memory.
 
-A step is a pure function of Arrow batches that can be pickled (a function of a module, a method of a frozen dataclass,
-``functools.partial`` of these). It is given the rows of one task as a stream, and keeps none of them. A task is what a
-process of the local engine, or a worker of Spark, does with a part of the rows; the driver is the process that runs
-the story. Nobody outside an engine looks inside a ``Dataset``.
+A step is a pure function of Arrow batches that can be pickled: a function of a module, a method of a frozen dataclass,
+or a ``functools.partial`` of these. It gets the rows of one task as a stream, and stores none of them. A task is the
+work on one part of the rows, done by a process of the local engine or by a Spark worker. The driver is the process that
+runs ``pipeline.story``. Only engines access the inside of a ``Dataset``.
 """
 
 from __future__ import annotations
@@ -24,22 +24,24 @@ from subreplay.rows.sorted_blocks import Order
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 Step: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Batches]
-"""Makes batches of the batches of one task."""
-Named: TypeAlias = Iterator[tuple[str, pa.RecordBatch]]
-Splitter: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Named]
-"""Makes several outputs of the batches of one task: each batch with the name of its output."""
+"""Maps the batches of one task to batches."""
+NamedBatches: TypeAlias = Iterator[tuple[str, pa.RecordBatch]]
+Splitter: TypeAlias = Callable[[Iterable[pa.RecordBatch]], NamedBatches]
+"""Maps the batches of one task to several outputs. Each batch is yielded with the name of its output."""
 
 
 Runs: TypeAlias = Sequence[Mapping[str, str]]
-"""What identifies the rows of each of several runs in an output table, such as subscription and topic: the same columns
-of each. None: the rows are of one run."""
+"""The values that identify the rows of each of several runs in an output table, such as subscription and topic. All
+have the same columns. Empty: the rows belong to one run."""
 
 
 @dataclass(frozen=True)
 class TableSource:
-    """A table as somebody wrote it: the file or folder at ``path``, ``table`` of a catalog, or what a ``live`` source
-    has of a ``day`` and those before it that are looked back to. ``key`` is what a run file calls it, in errors;
-    ``files``: each row also tells its file, below ``path``, in column ``FILE``."""
+    """The table that a run file names: the file or folder at ``path``, ``table`` of a catalog, or a ``live`` source.
+
+    A live source is read for ``day`` and the ``lookback_days`` before it. ``key`` is the table's key in the run file,
+    for errors. ``files`` adds column ``FILE``: the file of each row, relative to ``path``.
+    """
 
     key: str
     path: str | None = None
@@ -53,14 +55,16 @@ class TableSource:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is one of the tables below ``traffic.path``, which an ingest writes: it has no key."""
+        """Whether it is a table below ``traffic.path``, which an ingest writes. Such a table has no key."""
         return not self.key
 
 
 class NewRows(ABC):
-    """Rows that replace those of an output table whose columns equal ``where``, once they are committed. Steps of
-    ``split`` may write into it, more than once; ``columns`` are those of its rows without ``where``. Rows of several
-    ``runs`` have the values of one of these in their columns, too, and replace the rows of these runs only."""
+    """Rows that replace the rows of an output table whose columns equal ``where``, once they are committed.
+
+    Several steps of ``split`` may write into it. ``columns`` are the columns of its rows without ``where``. If it
+    contains rows of several ``runs``, its columns have the values of these runs, and it replaces only their rows.
+    """
 
     name: str
     columns: pa.Schema
@@ -69,73 +73,79 @@ class NewRows(ABC):
 
 
 Output: TypeAlias = "pa.Schema | Order | NewRows"
-"""What becomes of an output of ``split``: rows of a schema; rows that are to be sorted; rows of an output table."""
+"""The kind of an output of ``split``: rows of a schema, rows to sort, or rows of an output table."""
 
 
 class Dataset(ABC):
-    """Arrow batches of one schema, in no order, as tasks have them: nothing is read before somebody asks."""
+    """Arrow batches of one schema, in no order, divided into tasks. Reading starts when a result is requested."""
 
     schema: pa.Schema
 
     @abstractmethod
     def where(self, condition: Condition) -> Dataset:
-        """The rows for which a condition is true; of others a scan reads as little as it can."""
+        """Filter rows by a condition. A scan reads as few other rows as it can."""
 
     @abstractmethod
     def select(self, columns: Sequence[str]) -> Dataset:
-        """Some columns; a scan reads no others."""
+        """Select columns. A scan reads no other columns."""
 
     @abstractmethod
     def map(self, step: Step, schema: pa.Schema) -> Dataset:
-        """What a step makes of the rows of each task: batches of ``schema``."""
+        """Apply a step to the rows of each task. It returns batches of ``schema``."""
 
     @abstractmethod
     def split(self, step: Splitter, outputs: Mapping[str, Output]) -> Mapping[str, Dataset]:
-        """What a step makes of the rows of each task, computed now, once, and kept as long as the engine is open. What
-        is to be sorted is in order when it is read: all rows of a scope (``Order.scope``) are in one task, one scope
-        after the other."""
+        """Apply a step to the rows of each task now, and store its outputs until the engine is closed.
+
+        Outputs to sort are read in order: one task reads all rows of a scope (``Order.scope``), one scope after the
+        other.
+        """
 
     @abstractmethod
-    def table(self, most: int | None = None) -> pa.Table:
-        """All rows, which are few; at most ``most`` of them, whichever come first."""
+    def to_table(self, limit: int | None = None) -> pa.Table:
+        """Collect all rows, or at most ``limit`` of them in any order. The result must fit into memory."""
 
     @property
     def frame(self) -> Any:
-        """All rows as a notebook takes them: an Arrow table, or a frame of Spark."""
-        return self.table()
+        """All rows for a notebook: an Arrow table, or a Spark DataFrame."""
+        return self.to_table()
 
     @abstractmethod
     def is_empty(self) -> bool:
-        """Whether there is no row."""
+        """Return whether there are no rows."""
 
 
 class Tables(ABC):
-    """The output tables of a run, and what earlier runs left in them."""
+    """The output tables of a run, with the rows that earlier runs wrote."""
 
     @abstractmethod
-    def new(self, name: str, columns: pa.Schema, where: Mapping[str, str], runs: Runs = ()) -> NewRows:
-        """Begin to replace the rows of a table whose columns equal ``where``, and of these those of some ``runs``."""
+    def begin_write(self, name: str, columns: pa.Schema, where: Mapping[str, str], runs: Runs = ()) -> NewRows:
+        """Begin to replace the rows of a table whose columns equal ``where``, and belong to one of ``runs`` if there
+        are any."""
 
     @abstractmethod
     def commit(self, rows: NewRows) -> None:
-        """Make what was written the rows of the table, in one transaction."""
+        """Add the written rows to the table, in one transaction."""
 
     @abstractmethod
     def put(self, name: str, rows: pa.Table, where: Mapping[str, str], runs: Runs = ()) -> None:
-        """The same with few rows. It may be written later, at last by ``settle``."""
+        """Replace rows as ``begin_write`` and ``commit`` do, with a small table. The write may be deferred until
+        ``flush``."""
 
     @abstractmethod
-    def settle(self) -> None:
-        """Wait until all that was put is written. Raises what a write raised."""
+    def flush(self) -> None:
+        """Wait until all deferred writes are done. Raises the error of a failed write."""
 
     def finish(self, rows: pa.Table, where: Mapping[str, str], runs: Runs = ()) -> None:
-        """Write table ``runs``, when all others are written."""
+        """Write table ``runs`` after all other tables."""
         self.put("runs", rows, where, runs)
-        self.settle()
+        self.flush()
 
-    def show_latest(self, names: Sequence[str], runs: str, column: str) -> None:  # noqa: B027  a folder has no views
-        """Where a catalog has the tables, make a view ``latest_NAME`` of each that has none: its rows that have a value
-        of ``column`` which table ``runs`` has, too."""
+    def create_latest_views(self, names: Sequence[str], runs: str, column: str) -> None:  # noqa: B027 - folders have no views
+        """Create a view ``latest_NAME`` of each table that has none, if a catalog stores the tables.
+
+        The view has the rows whose value of ``column`` table ``runs`` contains too.
+        """
 
     @property
     @abstractmethod
@@ -144,57 +154,62 @@ class Tables(ABC):
 
     @abstractmethod
     def find(self, name: str) -> Dataset | None:
-        """A table as runs left it; None where none did."""
+        """Return a table with the rows of all runs; None if no run has written it."""
 
 
 class Engine(ABC):
-    """Runs steps. It is opened for one run, and frees what it keeps when it is closed (``with``)."""
+    """Runs steps. It is opened for one run, and frees its resources when it is closed (``with``)."""
 
     name: str
     """``local`` or ``spark``."""
     version: str
-    """Of the engine itself, in words of a report."""
+    """The engine's version, as the report shows it."""
     cores: int
 
     @abstractmethod
     def scan(self, source: TableSource) -> Dataset:
-        """The rows of a table as they are, of a schema that the table has. Raises ``InputError`` that names the key and
-        the location where there is no such table, or it cannot be read."""
+        """Open the rows of a table with the schema that the table has.
+
+        Raises ``InputError``, which names the key and the location, if there is no such table or it cannot be read.
+        """
 
     @abstractmethod
-    def of(self, rows: pa.Table) -> Dataset:
-        """Few rows that the driver has."""
+    def create_dataset(self, rows: pa.Table) -> Dataset:
+        """Create a dataset from a small table of the driver."""
 
     @abstractmethod
-    def parts(self, parts: Sequence[Any], read: Callable[[Any], Batches], schema: pa.Schema) -> Dataset:
-        """What reading each of some parts of a source gives, as of files, which a task reads each; parts and ``read``
-        can be pickled."""
+    def read_parts(self, parts: Sequence[Any], read: Callable[[Any], Batches], schema: pa.Schema) -> Dataset:
+        """Read the parts of a source, such as files, each in one task. ``parts`` and ``read`` can be pickled."""
 
     @abstractmethod
-    def together(self, datasets: Sequence[Dataset]) -> Dataset:
-        """The rows of several datasets of one schema."""
+    def concat(self, datasets: Sequence[Dataset]) -> Dataset:
+        """Concatenate datasets of the same schema."""
 
     @abstractmethod
-    def sorted(self, datasets: Sequence[Dataset], order: Order) -> Dataset:
-        """All rows of several datasets in order: those of a scope in one task, one scope after the other. Columns that
-        may be null may be missing in each of them. Outputs of ``split`` of this order are used as they are."""
+    def sort(self, datasets: Sequence[Dataset], order: Order) -> Dataset:
+        """Sort all rows of several datasets: one task has all rows of a scope, one scope after the other.
+
+        Nullable columns may be missing in each dataset. Outputs of ``split`` with the same order are not sorted again.
+        """
 
     @abstractmethod
-    def tables(self, location: Location | None, prefix: str = "", format: str = "delta") -> Tables:
-        """The output tables there; None: they are kept, and not written. Of ``format`` parquet those partitions are
-        replaced that get rows, and no transaction is."""
+    def open_tables(self, location: Location | None, prefix: str = "", format: str = "delta") -> Tables:
+        """Open the output tables at ``location``. None: they are temporary, and not written.
 
-    def unchanged(self) -> AbstractContextManager[None]:
-        """Afterwards a session that somebody else has opened has its own settings again."""
+        With ``format`` parquet, the partitions that get rows are replaced, without a transaction.
+        """
+
+    def restore_settings(self) -> AbstractContextManager[None]:
+        """Restore the settings of a session that the caller opened, when the context ends."""
         return nullcontext()
 
     @abstractmethod
     def interrupt(self) -> None:
-        """Break off what tasks are doing; another thread may call it, also when there is nothing to break off."""
+        """Cancel the running tasks. Another thread may call it, even if no task is running."""
 
     @abstractmethod
     def close(self) -> None:
-        """Free what is kept."""
+        """Free all resources."""
 
     def __enter__(self) -> Engine:
         return self

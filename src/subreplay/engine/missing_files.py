@@ -1,4 +1,4 @@
-"""What to say of a table that is not there, or cannot be read."""
+"""Errors for tables that are missing or cannot be read."""
 
 from __future__ import annotations
 
@@ -11,44 +11,45 @@ from typing import Final
 from subreplay.engine.interface import TableSource
 from subreplay.errors import InputError
 
-PATTERN: Final = re.compile(r"[*?\[\]{}]")  # in a path: it stands for several
-_VERSION: Final = re.compile(r"@(?:[vV]\d+|\d{17})$")  # behind a path: Delta reads the table as it was
+GLOB: Final = re.compile(r"[*?\[\]{}]")  # a path with one of these is a pattern
+_VERSION: Final = re.compile(r"@(?:[vV]\d+|\d{17})$")  # suffix of a path: an older version of a Delta table
 
 
-def missing(path: str, form: str) -> str | None:
-    """Why a path of this machine has no table, in Spark's words; None: it may have one."""
-    if form == "iceberg" or PATTERN.search(path) or _VERSION.search(path):
-        return None  # of Iceberg it may be the name of a table
+def find_missing_condition(path: str, form: str) -> str | None:
+    """Return Spark's error condition for a local path without a table; None if there may be a table."""
+    if form == "iceberg" or GLOB.search(path) or _VERSION.search(path):
+        return None  # an Iceberg path may be the name of a table
     if not os.path.exists(path):
         return "PATH_NOT_FOUND"
     if form != "delta":
         return None
-    folder = Path(os.path.abspath(path))  # or a partition of a table above
+    folder = Path(os.path.abspath(path))  # may be a partition of a table in a parent folder
     of_delta = any((place / "_delta_log").is_dir() for place in (folder, *folder.parents))
     return None if of_delta else "DELTA_TABLE_NOT_FOUND"
 
 
-def unreadable(source: TableSource, why: str) -> InputError:
-    """That a table cannot be read, and what to do."""
+def describe_unreadable(source: TableSource, why: str) -> InputError:
+    """Build the error for a table that cannot be read."""
     location, form = source.path or source.table, source.format
     if source.is_own:
         return InputError(
-            f"{location}: no readable {form} table ({why}); ingest first, or set traffic.path and traffic.format"
+            f"{location}: no readable {form} table ({why}). Run subreplay ingest first, or set traffic.path and "
+            "traffic.format."
         )
     what = "table" if source.table is not None else f"readable {form} table"
-    remedy = "correct path, table or format"
-    if PATTERN.search(str(location)) and why == "PATH_NOT_FOUND":
-        remedy = "* ? [ ] { } in a path stand for several: give the file or folder another name"
+    remedy = "Correct path, table or format."
+    if GLOB.search(str(location)) and why == "PATH_NOT_FOUND":
+        remedy = "The characters * ? [ ] { } in a path are a pattern. Rename the file or folder."
     elif why == "PATH_NOT_FOUND" and source.path is not None:
-        return InputError(f"{source.key}: {not_there(source.path)}")
-    return InputError(f"{source.key}: {location}: no {what} ({why}); {remedy}")
+        return InputError(f"{source.key}: {describe_missing_path(source.path)}")
+    return InputError(f"{source.key}: {location}: no {what} ({why}). {remedy}")
 
 
-def not_there(path: str) -> str:
-    """That a path of this machine names no file or folder, and which one may be meant."""
+def describe_missing_path(path: str) -> str:
+    """Explain that a local path names no file or folder, and suggest a similar name."""
     folder, name = os.path.split(os.path.abspath(path))
     if not os.path.isdir(folder):
-        return f"{path}: there is no such file or folder: {folder} is not there either; correct the path"
+        return f"{path}: no such file or folder; {folder} does not exist either. Correct the path."
     near = difflib.get_close_matches(name, sorted(os.listdir(folder)), 1, 0.75)
-    meant = f"did you mean {near[0]}?" if near else "correct the path"
-    return f"{path}: there is no such file or folder in {folder}; {meant}"
+    meant = f"Did you mean {near[0]}?" if near else "Correct the path."
+    return f"{path}: no such file or folder in {folder}. {meant}"

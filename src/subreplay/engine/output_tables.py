@@ -1,4 +1,5 @@
-"""What the output tables of each engine have in common: few rows are written beside the run, kept rows are not."""
+"""Output tables that both engines share: small tables are written in the background; temporary tables are not
+written."""
 
 from __future__ import annotations
 
@@ -10,30 +11,30 @@ from typing import Final
 import pyarrow as pa
 
 from subreplay.engine.interface import Dataset, Engine, Runs, Tables
-from subreplay.engine.rows_with_values import of_run, with_values
+from subreplay.engine.rows_with_values import add_values, match_values
 
-AT_ONCE: Final = 4  # tables of few rows that are written at a time
+CONCURRENT_WRITES: Final = 4  # small tables that are written at the same time
 
 
 class WrittenTables(Tables):
-    """Tables that are written; their names begin with ``prefix``."""
+    """Tables that are written. Their names begin with ``prefix``."""
 
     def __init__(self, prefix: str, format: str) -> None:
         self.prefix, self.format = prefix, format
-        self.whose: dict[str, dict[str, str]] = {}
+        self.run_values: dict[str, dict[str, str]] = {}
         """What identifies the rows of the run in each table that it has written."""
         self._writes: list[Future[None]] = []
-        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._pool = ThreadPoolExecutor(CONCURRENT_WRITES)
 
     @abstractmethod
     def write(self, name: str, rows: pa.Table, where: Mapping[str, str], runs: Runs) -> None:
-        """Replace the rows of a table whose columns equal ``where``, and of these those of some ``runs``."""
+        """Replace the rows of a table whose columns equal ``where``, and belong to one of ``runs`` if there are any."""
 
     def put(self, name: str, rows: pa.Table, where: Mapping[str, str], runs: Runs = ()) -> None:
-        self.whose[name] = dict(where)
+        self.run_values[name] = dict(where)
         self._writes.append(self._pool.submit(self.write, name, rows, where, runs))
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         writes, self._writes = self._writes, []
         wait(writes)
         for write in writes:
@@ -41,48 +42,48 @@ class WrittenTables(Tables):
 
     @property
     def written(self) -> Mapping[str, Dataset]:
-        self.settle()
-        return _OfRun(self.whose, lambda name: self.find(self.prefix + name))
+        self.flush()
+        return _RunTables(self.run_values, lambda name: self.find(self.prefix + name))
 
     def close(self) -> None:
-        """Write no more."""
+        """Cancel pending writes."""
         self._pool.shutdown(cancel_futures=True)
 
 
-class _OfRun(Mapping[str, Dataset]):
-    """The rows of a run in each table that it has written; a table is opened when it is asked for."""
+class _RunTables(Mapping[str, Dataset]):
+    """The rows of a run in each table that it has written. A table is opened when it is accessed."""
 
-    def __init__(self, whose: Mapping[str, Mapping[str, str]], find: Callable[[str], Dataset | None]) -> None:
-        self._whose, self._find = dict(whose), find
+    def __init__(self, run_values: Mapping[str, Mapping[str, str]], find: Callable[[str], Dataset | None]) -> None:
+        self._run_values, self._find = dict(run_values), find
 
     def __getitem__(self, name: str) -> Dataset:
-        where, found = self._whose[name], self._find(name)
-        assert found is not None  # it was written
-        return found.where(of_run(where))
+        where, found = self._run_values[name], self._find(name)
+        assert found is not None  # the run has written it
+        return found.where(match_values(where))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._whose)
+        return iter(self._run_values)
 
     def __len__(self) -> int:
-        return len(self._whose)
+        return len(self._run_values)
 
 
-class KeptTables(Tables):
-    """Rows that are kept as long as the engine is open."""
+class TemporaryTables(Tables):
+    """Tables that exist only while the engine is open."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.kept: dict[str, Dataset] = {}
+        self.datasets: dict[str, Dataset] = {}
 
     def put(self, name: str, rows: pa.Table, where: Mapping[str, str], runs: Runs = ()) -> None:
-        self.kept[name] = self._engine.of(with_values(rows, where))
+        self.datasets[name] = self._engine.create_dataset(add_values(rows, where))
 
-    def settle(self) -> None:
-        """Nothing is written."""
+    def flush(self) -> None:
+        """Do nothing: no write is deferred."""
 
     @property
     def written(self) -> Mapping[str, Dataset]:
-        return self.kept
+        return self.datasets
 
     def find(self, name: str) -> Dataset | None:
-        return self.kept.get(name)
+        return self.datasets.get(name)

@@ -1,4 +1,4 @@
-"""Rows of an output table with the values that identify their run."""
+"""Add the values that identify a run to its rows of an output table, and find rows by them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pyarrow as pa
 from subreplay.rows.conditions import ALL, Condition, field
 
 
-def with_values(rows: pa.Table, where: Mapping[str, str]) -> pa.Table:
-    """The rows with the values of ``where``, and with a date: null where neither they nor ``where`` have one."""
+def add_values(rows: pa.Table, where: Mapping[str, str]) -> pa.Table:
+    """Add the values of ``where`` as columns. Add a null date if neither the rows nor ``where`` have a date."""
     values: dict[str, str | None] = dict(where)
     if "date" not in where and "date" not in rows.column_names:
         values["date"] = None
@@ -25,18 +25,18 @@ def with_values(rows: pa.Table, where: Mapping[str, str]) -> pa.Table:
     return rows
 
 
-def of_run(where: Mapping[str, str]) -> Condition:
-    """The condition that rows of an output table have these values."""
+def match_values(where: Mapping[str, str]) -> Condition:
+    """Return the condition that rows of an output table have these values."""
     values = {name: Date.fromisoformat(value) if name == "date" else value for name, value in where.items()}
     return reduce(Condition.__and__, (field(name) == value for name, value in values.items()), ALL)
 
 
 @dataclass(frozen=True)
-class WithValues:
-    """The same as a step."""
+class AddedValues:
+    """A step that adds the values of ``where`` to rows; see ``add_values``."""
 
     where: Mapping[str, str]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield from with_values(pa.Table.from_batches([batch]), self.where).to_batches()
+            yield from add_values(pa.Table.from_batches([batch]), self.where).to_batches()

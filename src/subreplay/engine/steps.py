@@ -1,4 +1,4 @@
-"""Steps that engines need themselves."""
+"""Steps that the engines themselves need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from subreplay.rows.model.columns import as_schema as as_schema
 
 @dataclass(frozen=True)
 class Filter:
-    """Rows for which a condition is true."""
+    """A step that keeps the rows for which a condition is true."""
 
     condition: Condition
 
@@ -23,8 +23,8 @@ class Filter:
 
 
 @dataclass(frozen=True)
-class Select:
-    """Some columns of rows, as far as these have them."""
+class ColumnSelection:
+    """A step that selects columns, as far as the rows have them."""
 
     columns: tuple[str, ...]
 
@@ -33,13 +33,13 @@ class Select:
             yield batch.select([name for name in self.columns if name in batch.schema.names])
 
 
-def one_output(name: str) -> Splitter:
-    """A step that does nothing, as the one output ``name`` of ``split``."""
-    return _One(name)
+def name_output(name: str) -> Splitter:
+    """Return a splitter that sends all rows unchanged to the single output ``name``."""
+    return _NamedOutput(name)
 
 
 @dataclass(frozen=True)
-class _One:
+class _NamedOutput:
     name: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:

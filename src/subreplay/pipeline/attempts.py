@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Dataset, Engine, NewRows, Runs, Tables
-from subreplay.engine.rows_with_values import of_run
+from subreplay.engine.rows_with_values import match_values
 from subreplay.errors import EnvironmentFailed
 from subreplay.rows.conditions import ALL, Condition, field
 
@@ -34,9 +34,9 @@ def run_tables(
 ) -> Tables:
     """The output tables of a run, or of ``several`` that write together; ``kept``: they are kept, and not written."""
     if kept:
-        return engine.tables(None, prefix)
+        return engine.open_tables(None, prefix)
     subscription = None if several else config.subscription.name
-    return RunTables(engine.tables(config.output.tables, prefix), subscription, prefix)
+    return RunTables(engine.open_tables(config.output.tables, prefix), subscription, prefix)
 
 
 class RunTables(Tables):
@@ -50,9 +50,9 @@ class RunTables(Tables):
         self._seen: tuple[str, ...] | None = None
         self._written: Mapping[str, Dataset] | None = None
 
-    def new(self, name: str, columns: pa.Schema, where: Mapping[str, str], runs: Runs = ()) -> NewRows:
+    def begin_write(self, name: str, columns: pa.Schema, where: Mapping[str, str], runs: Runs = ()) -> NewRows:
         self._mine[name] = columns, dict(where), runs
-        return self.tables.new(name, columns, {**where, ATTEMPT: self.attempt}, runs)
+        return self.tables.begin_write(name, columns, {**where, ATTEMPT: self.attempt}, runs)
 
     def commit(self, rows: NewRows) -> None:
         self.tables.commit(rows)
@@ -61,24 +61,24 @@ class RunTables(Tables):
         self._mine[name] = rows.schema, dict(where), runs
         self.tables.put(name, rows, {**where, ATTEMPT: self.attempt}, runs)
 
-    def settle(self) -> None:
-        self.tables.settle()
+    def flush(self) -> None:
+        self.tables.flush()
 
     def finish(self, rows: pa.Table, where: Mapping[str, str], runs: Runs = ()) -> None:
         """Make the rows of this attempt those that hold. Raises ``EnvironmentFailed`` where another attempt does so at
         the same moment; its own rows are then removed."""
-        self.settle()
+        self.flush()
         stored = self.tables.find(self.prefix + RUNS)
-        before = () if stored is None else _attempts(stored.where(of_run(where) & _of_some(runs)))
+        before = () if stored is None else _attempts(stored.where(match_values(where) & _of_some(runs)))
         mine = rows.append_column(ATTEMPT, pa.repeat(self.attempt, len(rows)))
         try:
             self.tables.put(RUNS, mine, where, runs)
-            self.settle()
+            self.flush()
         except EnvironmentFailed:
             self._remove(self.attempt)
             raise
         self._written = self.tables.written
-        self.tables.show_latest([*self._mine], RUNS, ATTEMPT)
+        self.tables.create_latest_views([*self._mine], RUNS, ATTEMPT)
         for attempt in before:
             self._remove(attempt)
 
@@ -87,7 +87,7 @@ class RunTables(Tables):
         for name, (columns, where, runs) in self._mine.items():
             self.tables.put(name, columns.empty_table(), {**where, ATTEMPT: attempt}, runs)
         with suppress(EnvironmentFailed):
-            self.settle()
+            self.flush()
 
     @property
     def written(self) -> Mapping[str, Dataset]:
@@ -116,5 +116,5 @@ def _attempts(runs: Dataset) -> tuple[str, ...]:
     """The attempts that rows of table ``runs`` name."""
     if ATTEMPT not in runs.schema.names:
         return ()
-    found = pc.unique(runs.select([ATTEMPT]).table()[ATTEMPT].combine_chunks()).drop_null()
+    found = pc.unique(runs.select([ATTEMPT]).to_table()[ATTEMPT].combine_chunks()).drop_null()
     return tuple(sorted(found.to_pylist()))

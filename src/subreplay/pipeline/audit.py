@@ -20,7 +20,7 @@ from subreplay.audit.passes.beginning import beginnings
 from subreplay.audit.passes.loads import LOADS_OF_RUN
 from subreplay.audit.rules.assignments import find_assignment_findings
 from subreplay.audit.rules.registry import Code
-from subreplay.audit.sessions import add_unknown_consumers
+from subreplay.audit.sessions import Sessions, add_unknown_consumers
 from subreplay.audit.terms import Terms
 from subreplay.config.run import RECORDED
 from subreplay.engine.interface import Dataset, Output
@@ -36,6 +36,7 @@ from subreplay.rows.model.partitioner_words import WARNING, sentences
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.tables import AUDITED, STATE, VIOLATIONS
 from subreplay.semantics.timelines.recorded_ownership import find_abandonment_time
+from subreplay.semantics.timelines.timeline import Timeline, compute_once_per_index
 
 
 def fold(source: Source) -> Judge:
@@ -54,16 +55,17 @@ def fold(source: Source) -> Judge:
             scope: add_unknown_consumers(scope, mine, found.unknown_consumers) for scope, mine in source.events.items()
         }
         timelines = measured_plan(source, RECORDED, policy, events).timelines
-        others = {scope: Dispatcher.of(timeline) for scope, timeline in timelines.items()}
+        others = {scope: Dispatcher(timelines[scope], of) for scope, of in _sessions(timelines).items()}
     told = found.group.ownership
     dispatchers = {
-        scope: Dispatcher.of(
-            timeline,
+        scope: Dispatcher(
+            folded.timelines[scope],
+            sessions,
             None,
             others.get(scope),
             find_abandonment_time(policy, told.get(scope, ()), source.events.get(scope, ())),
         )
-        for scope, timeline in folded.timelines.items()
+        for scope, sessions in _sessions(folded.timelines).items()
     }
     # a night that goes on from another knows what was before it
     goes_on = source.before is not None
@@ -88,6 +90,11 @@ def fold(source: Source) -> Judge:
     )
 
 
+def _sessions(timelines: Mapping[Scope, Timeline]) -> dict[Scope, Sessions]:
+    """Who was connected when, of each dispatcher; those of the same events share it."""
+    return dict(zip(timelines, compute_once_per_index(timelines.values(), Sessions.of), strict=True))
+
+
 def _terms(source: Source) -> Terms:
     """The terms of the run, with what the messages show of their producers."""
     terms, found = source.config.terms, source.partitioners
@@ -110,9 +117,9 @@ def judge(source: Source, judge: Judge) -> Judged:
     config, tables = source.config, source.tables
     spans, findings_only = (source.span, source.report_span), config.output.audited == "findings"
     adding = replace(judge, spans=spans, findings_only=findings_only)
-    audited = tables.new("audited", AUDITED, source.where)
+    audited = tables.begin_write("audited", AUDITED, source.where)
     outputs: dict[str, Output] = {**judging.OUTPUTS, "audited": audited}
-    state = None if config.date is None else tables.new("state", STATE, source.where)
+    state = None if config.date is None else tables.begin_write("state", STATE, source.where)
     if state is not None:
         outputs["state"] = state
     found = source.sorted_log().split(JudgeRows(adding, config.subscription.name), outputs)
@@ -123,7 +130,7 @@ def judge(source: Source, judge: Judge) -> Judged:
     if loads.few is not None:
         tables.put("loads", loads.few, source.where)
     else:
-        new = tables.new("loads", LOADS_OF_RUN, source.where)
+        new = tables.begin_write("loads", LOADS_OF_RUN, source.where)
         write_rows(loads.rows, new)
         tables.commit(new)
     return Judged(found["findings"], loads)
@@ -147,10 +154,10 @@ def explain(source: Source, judge: Judge, judged: Judged) -> Counted:
     assigned = find_assignment_findings(judge.policy, source.statistics.group, judge.dates)
     ranges = topic_findings.find_range_violations(judge, subscription, since, assigned)
     counting = FindingCounting(source.span, source.width, config.report.worst, MAX_SHOWN_FINDINGS)
-    new = source.tables.new("violations", VIOLATIONS, source.where)
+    new = source.tables.begin_write("violations", VIOLATIONS, source.where)
     outputs = {**explaining.OUTPUTS, "violations": new}
     words = judged.findings.split(FindingExplainer(explainer, counting), outputs)
-    others = source.engine.together([source.engine.of(ranges), *_of_messages(source, judge, since)])
+    others = source.engine.concat([source.engine.create_dataset(ranges), *_of_messages(source, judge, since)])
     more = others.split(OtherFindingCounter(counting), outputs)
     source.tables.commit(new)
     first = first_findings(source.engine, [words["first"], more["first"]], counting)
@@ -190,7 +197,7 @@ class Again(NamedTuple):
 
     def counts(self, width: int) -> pa.Table:
         """Its findings, counted by window of ``width`` ns (``sums.COUNTS``)."""
-        counted = self.rows.map(partial(_counted, self.applicable, width), sums.COUNTS).table()
+        counted = self.rows.map(partial(_counted, self.applicable, width), sums.COUNTS).to_table()
         return added(sums.make_count_adder(), counted)
 
 

@@ -77,7 +77,7 @@ def replay_dispatch(source: Source, plans: Sequence[ScenarioPlan]) -> tuple[Disp
     cumulative = {name: _cumulative(sections.get(name)) for name in ticks}
     counting = SumReplay(tuple(ticks), source.extent["last"], source.width, ticks, cumulative)
     messages, replays = _replays(source, dispatchers, groups)
-    new = source.tables.new("predicted", PREDICTED, source.where_of(PREDICTED))
+    new = source.tables.begin_write("predicted", PREDICTED, source.where_of(PREDICTED))
     parts = [_replay(rows, step, counting, new) for rows, step in replays]
     source.tables.commit(new)
     found, ends = _sums(source, counting, parts)
@@ -152,13 +152,13 @@ def _replays(
     step = SplitMessages(scenarios, bool(of_groups))
     rows, replays = source.messages.split(step, step.outputs), list[tuple[Dataset, Step]]()
     if scenarios:
-        messages = source.engine.sorted([rows["replayed"]], REPLAYED)
+        messages = source.engine.sort([rows["replayed"]], REPLAYED)
         replays.append((messages, PredictDispatch(dispatchers, scenarios)))
     if of_groups:
         topics = tuple(sorted({scope.topic for group in groups.scenarios.values() for scope in group.scopes}))
-        published = source.engine.sorted([rows["published"]], PUBLISHED)
+        published = source.engine.sort([rows["published"]], PUBLISHED)
         ready = published.map(OrderReadyRecords(of_groups, topics), CONSUMED.schema)
-        replays.append((source.engine.sorted([ready], CONSUMED), PredictGroups(groups, topics)))
+        replays.append((source.engine.sort([ready], CONSUMED), PredictGroups(groups, topics)))
     return rows["log"], replays
 
 
@@ -180,7 +180,7 @@ def _replay(messages: Dataset, step: Step, counting: SumReplay, new: NewRows) ->
 
 
 def _rows(parts: Sequence[Mapping[str, Dataset]], name: str) -> pa.Table:
-    return pa.concat_tables([part[name].table() for part in parts])
+    return pa.concat_tables([part[name].to_table() for part in parts])
 
 
 def _sums(
@@ -198,23 +198,23 @@ def _sums(
         for name in counting.scenarios
     }
     wider = WidenWindows(dispatch_sums.choose_window_widths(source.width, ends, source.extent["first"], WINDOWS))
-    taken = [part["taken"].map(wider, dispatch_sums.TAKEN.schema).table() for part in parts]
-    received = engine.sorted([part["received"] for part in parts], dispatch_sums.RECEIVED)
+    taken = [part["taken"].map(wider, dispatch_sums.TAKEN.schema).to_table() for part in parts]
+    received = engine.sort([part["received"] for part in parts], dispatch_sums.RECEIVED)
     first_received = SumReceived(counting.scenarios, counting.ticks)
-    slots = engine.sorted([part["slots"] for part in parts], dispatch_sums.SLOTS)
-    waits = engine.sorted([part["waits"] for part in parts], wait_sums.WAITS)
+    slots = engine.sort([part["slots"] for part in parts], dispatch_sums.SLOTS)
+    waits = engine.sort([part["waits"] for part in parts], wait_sums.WAITS)
     outputs = {"longest": wait_sums.LONGEST, "counted": wait_sums.COUNTED}
-    longest, counted = (rows.table() for rows in waits.split(SumWaits(MOST_BLOCKED), outputs).values())
+    longest, counted = (rows.to_table() for rows in waits.split(SumWaits(MOST_BLOCKED), outputs).values())
     found = {
         "taken": dispatch_sums.build_taken_rows(*taken),
         "pending": added("pending"),
-        "latencies": added("latencies", received.map(first_received, dispatch_sums.LATENCIES.schema).table()),
+        "latencies": added("latencies", received.map(first_received, dispatch_sums.LATENCIES.schema).to_table()),
         "backlog": added("backlog"),
         "held": added("held"),
         "waits": wait_sums.build_wait_rows(wait_sums.BY_HOLDER, longest, counted, MOST_BLOCKED),
         "hash_waits": wait_sums.build_wait_rows(wait_sums.BY_PLACE, longest, counted, MOST_BLOCKED),
         "drains": dispatch_sums.build_drain_rows(
-            _rows(parts, "drains"), slots.map(dispatch_sums.find_hottest_slots, dispatch_sums.DRAINS.schema).table()
+            _rows(parts, "drains"), slots.map(dispatch_sums.find_hottest_slots, dispatch_sums.DRAINS.schema).to_table()
         ),
         "outcomes": outcomes,
     }
@@ -227,11 +227,11 @@ def _judge(
     """What the rules find in the predicted deliveries of each scenario; writes table ``predicted_audited``."""
     config = source.config
     section = {s.name: s.dispatch for s in config.scenarios if isinstance(s, Scenario)}
-    new = source.tables.new("predicted_audited", PREDICTED_AUDITED, source.where_of(PREDICTED_AUDITED))
+    new = source.tables.begin_write("predicted_audited", PREDICTED_AUDITED, source.where_of(PREDICTED_AUDITED))
     found = {}
     for name, plan in scenarios.items():
         judge = _judge_of(plan, config.terms, section.get(name), config.keys.words, source.dates)
-        log = source.engine.sorted([messages, *logs[name]], BY_POSITION)
+        log = source.engine.sort([messages, *logs[name]], BY_POSITION)
         found[name] = _figures(source, plan, judge, log, name, new)
     source.tables.commit(new)
     return found
@@ -247,8 +247,8 @@ def _figures(source: Source, plan: ScenarioPlan, judge: Judge, log: Dataset, sce
     words = FindingExplainer(Explainer(judge, subscription), counting)
     outputs = {name: explaining.OUTPUTS[name] for name in ("counts", "first")}
     told = judged["findings"].split(_Only(words, tuple(outputs)), outputs)
-    counts = _added(sums.make_count_adder(), told["counts"].table())
-    first = _added(counting.make_first_collector(), told["first"].table())
+    counts = _added(sums.make_count_adder(), told["counts"].to_table())
+    first = _added(counting.make_first_collector(), told["first"].to_table())
     return Figures(
         source.inputs.topic,
         source.statistics.counts,
@@ -307,12 +307,12 @@ def _recorded_times(source: Source) -> Empirical:
     """Service times as recorded. Raises ``ConfigError`` where there are none."""
     outputs = {"times": recorded_service_times.TIMES, "counted": recorded_service_times.COUNTED}
     found = source.deliveries.split(recorded_service_times.measure_service_times, outputs)
-    count = sum(found["counted"].table()["count"].to_pylist())
+    count = sum(found["counted"].to_table()["count"].to_pylist())
     if not count:
         raise ConfigError("service: model recorded needs recorded deliveries with acknowledgements, and there are none")
-    times = source.engine.sorted([found["times"]], recorded_service_times.TIMES)
+    times = source.engine.sort([found["times"]], recorded_service_times.TIMES)
     ranked = times.map(
         recorded_service_times.SelectRanks(recorded_service_times.list_ranks(count)), recorded_service_times.RANKED
-    ).table()
+    ).to_table()
     at = dict(zip(*(ranked[name].to_pylist() for name in ("rank", "us")), strict=True))
     return Empirical(tuple(us * 1_000.0 for us in recorded_service_times.interpolate_quantiles(count, at)))

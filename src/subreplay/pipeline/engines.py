@@ -55,11 +55,11 @@ def has_session_elsewhere() -> bool:
     """Whether the thread, or else the program, has a Spark session to which a path is not a file of this machine."""
     if "pyspark.sql" not in sys.modules:
         return False
-    from subreplay.engine.spark.local_paths import is_here
-    from subreplay.engine.spark.session import active
+    from subreplay.engine.spark.local_paths import is_local
+    from subreplay.engine.spark.session import find_active_session
 
-    session = active()
-    return session is not None and not is_here(session, "")
+    session = find_active_session()
+    return session is not None and not is_local(session, "")
 
 
 def is_frame(table: object) -> TypeIs[DataFrame]:

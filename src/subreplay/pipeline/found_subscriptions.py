@@ -45,7 +45,7 @@ def find_subscriptions(
     of the patterns ``only``, where there are any; also entries that name a subscription which the tables do not have.
 
     Raises ``NoMatchingRows`` where there is none, ``ConfigError`` where there are too many."""
-    counted = tables["deliveries"].where(ALL).select(COUNTED.names[:2]).map(count_rows, COUNTED).table()
+    counted = tables["deliveries"].where(ALL).select(COUNTED.names[:2]).map(count_rows, COUNTED).to_table()
     rows = add_counts([counted]).drop_null().to_pylist()
     pairs = {(row["subscription"], row["topic"]): int(row["count"]) for row in rows}
     for pair in distinct_values(tables["membership"].where(ALL), COUNTED.names[:2], MOST + 1):

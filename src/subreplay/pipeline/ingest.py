@@ -24,7 +24,7 @@ _TOPIC: Final = pa.schema([pa.field("topic", pa.string(), nullable=False)])
 def write(engine: Engine, read: Read, location: Location, format: str, source: str) -> None:
     """Write canonical tables, topic by topic, and the quarantine of ``source``; what an earlier ingest of them left
     is replaced. A table that the source has nothing of is made, and empty, where there is none."""
-    tables = engine.tables(location, format=format)
+    tables = engine.open_tables(location, format=format)
     for name, schema in INPUTS.items():
         topics = _topics(read.tables[name]) if name in read.tables else []
         columns = pa.schema([each for each in schema if each.name != "topic"])
@@ -32,14 +32,14 @@ def write(engine: Engine, read: Read, location: Location, format: str, source: s
             _write_topics(tables, name, columns, read.tables[name], topics[begin : begin + TOPICS])
         if not topics and tables.find(name) is None:
             tables.put(name, columns.empty_table(), {"topic": _NO_TOPIC})
-    rejected = tables.new("quarantine", QUARANTINE, {"source": source})
+    rejected = tables.begin_write("quarantine", QUARANTINE, {"source": source})
     read.rejected.split(_all, {"0": rejected})
     tables.commit(rejected)
-    tables.settle()
+    tables.flush()
 
 
 def _topics(rows: Dataset) -> list[str]:
-    found: list[str] = pc.unique(rows.select(["topic"]).map(_distinct, _TOPIC).table()["topic"]).to_pylist()
+    found: list[str] = pc.unique(rows.select(["topic"]).map(_distinct, _TOPIC).to_table()["topic"]).to_pylist()
     return sorted(found)
 
 
@@ -52,7 +52,7 @@ def _distinct(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _write_topics(tables: Tables, name: str, columns: pa.Schema, rows: Dataset, topics: Sequence[str]) -> None:
-    new = {str(number): tables.new(name, columns, {"topic": topic}) for number, topic in enumerate(topics)}
+    new = {str(number): tables.begin_write(name, columns, {"topic": topic}) for number, topic in enumerate(topics)}
     rows.where(field("topic").among(*topics)).split(partial(_by_topic, tuple(topics), columns.names), new)
     for each in new.values():
         tables.commit(each)

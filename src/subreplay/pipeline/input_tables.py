@@ -104,7 +104,7 @@ class Sources:
 
     def _nothing(self, name: str, absent: frozenset[str]) -> Table:
         """A table that is not there."""
-        return Table(self._engine.of(INPUTS[name].empty_table()).where, absent)
+        return Table(self._engine.create_dataset(INPUTS[name].empty_table()).where, absent)
 
     def _source(self, name: str, asked: InputTable) -> TableSource:
         key, config = f"traffic.{name}", self._config
@@ -129,7 +129,8 @@ class Sources:
         if plan.uses_path and not set(HIDDEN_COLUMNS) & {*rows.schema.names}:
             if source is None:
                 raise ConfigError(
-                    "the path of a file tells something only of a source that is given by path, not by table"
+                    "The file path can be mapped only for a source with a path, not with a table. Set path, or remove "
+                    "the mapping."
                 )
             rows = self._engine.scan(replace(source, files=True))
         step = CanonicalRows(plan, location)
@@ -157,7 +158,7 @@ class Sources:
 
         def select(condition: Condition) -> Dataset:
             read_ = rows.where(condition).map(Canonical(whole, fill=True), whole)
-            return self._engine.together([read_, unread.where(condition)])
+            return self._engine.concat([read_, unread.where(condition)])
 
         return Table(select, frozenset(), of_source)
 

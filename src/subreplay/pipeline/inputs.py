@@ -92,7 +92,7 @@ class Inputs:
     def rows(self, name: str, condition: Condition | None = None) -> Dataset:
         """Rows of a table, those that the run asks for unless a ``condition`` selects others; valid or not."""
         if name == "dead_letters" and "origin" in self.absent["messages"]:
-            return self.engine.of(INPUTS["messages"].empty_table())
+            return self.engine.create_dataset(INPUTS["messages"].empty_table())
         return self.tables[table_of(name)].where(self.asked(name) if condition is None else condition)
 
     def valid(self, name: str, condition: Condition | None = None) -> Dataset:

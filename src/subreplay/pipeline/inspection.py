@@ -36,7 +36,7 @@ from subreplay.config import run as config
 from subreplay.config.live import LIVE
 from subreplay.config.traffic import InputTable, Traffic
 from subreplay.engine.interface import Dataset, Engine, TableSource
-from subreplay.engine.missing_files import not_there
+from subreplay.engine.missing_files import describe_missing_path
 from subreplay.errors import InputError
 from subreplay.hashing.profiles import get_latest_profile
 from subreplay.rows.model.tables import INPUTS
@@ -83,7 +83,7 @@ def source_of(location: str, form: str | None) -> InputTable:
         if not file and location.count(".") in (1, 2):
             return _valid({"table": location}, location)
         or_table = "" if file else "; nor is it the name of a table, such as catalog.schema.table"
-        raise InputError(not_there(location) + or_table)
+        raise InputError(describe_missing_path(location) + or_table)
     if form is None and not remote:
         form = _format_of(Path(location))
     if form is None:
@@ -301,7 +301,7 @@ def _columns(rows: Dataset) -> pa.Schema:
 
 def _contents(rows: Dataset) -> SampleContents:
     """What columns contain, as far as the first rows show it."""
-    return SampleContents(rows.select(_columns(rows).names).table(SAMPLE))
+    return SampleContents(rows.select(_columns(rows).names).to_table(SAMPLE))
 
 
 def _beside(engine: Engine, rows: Dataset, source: InputTable, found: RecognisedFile) -> Beside:
@@ -324,7 +324,7 @@ def _held(engine: Engine, rows: Dataset, given: InputTable, table: str) -> Messa
         read = [name for name in INPUTS[table].names if name in columns.names]
         overview = OverviewStep(table, given.location, columns, None)
     found = rows.select(read or columns.names[:1]).split(overview, OVERVIEW_SCHEMAS)
-    return combine_sums({name: each.table() for name, each in found.items()})
+    return combine_sums({name: each.to_table() for name, each in found.items()})
 
 
 def run_of(found: Look) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def require_same(tables: Tables, config: RunConfig, topic: str, night: Date) -> 
     if found is None:
         return
     mine = (field("subscription") == config.subscription.name) & (field("topic") == topic)
-    runs = found.where(mine & (field("date") == night) & (field("kind") == "audit")).table()
+    runs = found.where(mine & (field("date") == night) & (field("kind") == "audit")).to_table()
     if _others(runs, _CHECK, config.keys.words.check):
         raise ConfigError(
             f"keys.secret is not that of the audit of {night}, from which this one goes on: its keys cannot be told "

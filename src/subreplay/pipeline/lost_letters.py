@@ -55,13 +55,13 @@ def dead_letter_findings(
     rows = FindingRows(subscription, judge.rule_statuses)
     missing = _exhausted(engine, deliveries, messages, letters, limit, judge.words)
     lost = rows.make_step(partial(find_incomplete, max_redeliveries=limit, rejected=rejected, dates=judge.dates))
-    streams = engine.sorted([letters.map(LetterReader(judge.words, day), LETTER_STREAMS.schema)], LETTER_STREAMS)
-    return engine.together([missing.map(lost, VIOLATIONS), streams.map(rows.make_step(find_disorder), VIOLATIONS)])
+    streams = engine.sort([letters.map(LetterReader(judge.words, day), LETTER_STREAMS.schema)], LETTER_STREAMS)
+    return engine.concat([missing.map(lost, VIOLATIONS), streams.map(rows.make_step(find_disorder), VIOLATIONS)])
 
 
 def letters_by_message(letters: Dataset | None, rejected: bool) -> DeadLetters:
     """Which messages are on the dead letter topic; ``rejected``: some letters are in quarantine."""
-    return DeadLetters() if letters is None else DeadLetters.of(letters.map(read_origins, ORIGINS).table(), rejected)
+    return DeadLetters() if letters is None else DeadLetters.of(letters.map(read_origins, ORIGINS).to_table(), rejected)
 
 
 def _exhausted(
@@ -71,12 +71,12 @@ def _exhausted(
     columns = [name for name in DELIVERY_COLUMNS if name in deliveries.schema.names]
     attempts = deliveries.select(columns).map(AttemptReader(limit), ATTEMPTS.schema)
     known = letters.select(["origin"]).map(make_letter_attempts, ATTEMPTS.schema)
-    found = engine.sorted([attempts, known], ATTEMPTS).split(
+    found = engine.sort([attempts, known], ATTEMPTS).split(
         split_without_letter, {"exhausted": NAMED, "positions": POSITIONS}
     )
-    positions = found["positions"].table(MOST_NAMED + 1)
+    positions = found["positions"].to_table(MOST_NAMED + 1)
     if not len(positions):
-        return engine.of(EXHAUSTED.empty_table())
+        return engine.create_dataset(EXHAUSTED.empty_table())
     some = ints(positions.sort_by("hash"), "hash") if len(positions) <= MOST_NAMED else None
     keys = messages.select(KEY_COLUMNS).map(MessageKeyReader(words, some), NAMED.schema)
-    return engine.sorted([found["exhausted"], keys], NAMED).map(join_keys_of_exhausted, EXHAUSTED)
+    return engine.sort([found["exhausted"], keys], NAMED).map(join_keys_of_exhausted, EXHAUSTED)

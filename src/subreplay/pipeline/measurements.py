@@ -20,17 +20,17 @@ def lags(engine: Engine, judged: Dataset) -> list[dict[str, Any]]:
     ``audit.clocks.shifts`` takes them."""
     outputs = {"lags": clock_lags.LAG_ROWS, "counts": clock_lags.COUNTS}
     found = judged.select(clock_lags.COLUMNS).split(clock_lags.split_lags, outputs)
-    counts = clock_lags.merge_counts(found["counts"].table())
-    in_order = engine.sorted([found["lags"]], clock_lags.LAG_ROWS)
+    counts = clock_lags.merge_counts(found["counts"].to_table())
+    in_order = engine.sort([found["lags"]], clock_lags.LAG_ROWS)
     chosen = in_order.map(clock_lags.QuantilePicker(counts), clock_lags.QUANTILE_ROWS)
-    return clock_lags.group_by_consumer(counts, chosen.table())
+    return clock_lags.group_by_consumer(counts, chosen.to_table())
 
 
 def count_scattered_keys(engine: Engine, judged: Dataset) -> tuple[int, int]:
     """Keys that reached several consumers within one epoch, and keys in all, of rows of table ``audited``."""
     served = judged.select(scattered_keys.COLUMNS).map(scattered_keys.read_served_keys, scattered_keys.SERVED.schema)
-    in_groups = engine.sorted([served], scattered_keys.SERVED)
-    counted = in_groups.map(scattered_keys.count_scattered, scattered_keys.COUNTS).table()
+    in_groups = engine.sort([served], scattered_keys.SERVED)
+    counted = in_groups.map(scattered_keys.count_scattered, scattered_keys.COUNTS).to_table()
     return int(ints(counted, "scattered").sum()), int(ints(counted, "keys").sum())
 
 
@@ -39,20 +39,20 @@ def hottest_keys(engine: Engine, messages: Dataset, few: int) -> list[tuple[byte
     columns = [name for name in hot_keys.COLUMNS if name in messages.schema.names]
     counted = messages.select(columns).map(hot_keys.count_keys, hot_keys.COUNTED.schema)
     hottest = hot_keys.HottestOf(few)
-    found = hottest.of(engine.sorted([counted], hot_keys.COUNTED).map(hottest, hot_keys.KEYS).table())
+    found = hottest.of(engine.sort([counted], hot_keys.COUNTED).map(hottest, hot_keys.KEYS).to_table())
     return [(row["key"], row["messages"]) for row in found.to_pylist()]
 
 
 def fitted_sample(engine: Engine, messages: Dataset, deliveries: Dataset, most: int) -> pa.Table:
     """About ``most`` deliveries, or all of fewer, with the sizes of their messages, as ``delivery_sample.TIMES``; the
     tables are the canonical ones."""
-    count = deliveries.select(["ledger"]).map(delivery_sample.count_rows, delivery_sample.COUNT).table()
+    count = deliveries.select(["ledger"]).map(delivery_sample.count_rows, delivery_sample.COUNT).to_table()
     every = max(1, int(ints(count, "rows").sum()) // most)
     sampled = []
     columns = {"messages": delivery_sample.MESSAGE_COLUMNS, "deliveries": delivery_sample.DELIVERY_COLUMNS}
     for name, rows in (("messages", messages), ("deliveries", deliveries)):
         there = rows.select([column for column in columns[name] if column in rows.schema.names])
         sampled.append(there.map(delivery_sample.SampleRows(name, every), delivery_sample.SAMPLED.schema))
-    in_groups = engine.sorted(sampled, delivery_sample.SAMPLED)
-    times = in_groups.map(delivery_sample.join_delivery_times, delivery_sample.TIMES).table()
+    in_groups = engine.sort(sampled, delivery_sample.SAMPLED)
+    times = in_groups.map(delivery_sample.join_delivery_times, delivery_sample.TIMES).to_table()
     return in_order(times, *delivery_sample.ORDER)

@@ -37,7 +37,7 @@ from subreplay.audit.other_days import (
     select_messages_of_other_days,
 )
 from subreplay.config.run import RunConfig
-from subreplay.engine.interface import Dataset, Engine, Named, Step, Tables
+from subreplay.engine.interface import Dataset, Engine, NamedBatches, Step, Tables
 from subreplay.errors import ConfigError
 from subreplay.rows.conditions import Condition, field
 from subreplay.rows.model.columns import DAY, midnight
@@ -82,7 +82,7 @@ class HandedOn:
     @cached_property
     def oldest(self) -> Date | None:
         """The first day of which a position is open."""
-        found: Date | None = pc.min(self._open.map(_first_day_open, _DAYS).table()["day"]).as_py()
+        found: Date | None = pc.min(self._open.map(_first_day_open, _DAYS).to_table()["day"]).as_py()
         return found
 
     @property
@@ -102,7 +102,7 @@ class HandedOn:
     @cached_property
     def _basis(self) -> pa.Table:
         """A row of each topic partition."""
-        return self.state.where((field("name") == BASIS) & (field("part") == 0)).table().combine_chunks()
+        return self.state.where((field("name") == BASIS) & (field("part") == 0)).to_table().combine_chunks()
 
 
 def handed_on(tables: Tables, config: RunConfig, topic: str) -> HandedOn | None:
@@ -111,7 +111,7 @@ def handed_on(tables: Tables, config: RunConfig, topic: str) -> HandedOn | None:
     if state is None:
         return None
     mine = state.where(of_earlier_runs(config, topic)).select(STATE.names)
-    dates = mine.where(field("name") == BASIS).select(["date"]).map(_last_day, _DAYS).table()
+    dates = mine.where(field("name") == BASIS).select(["date"]).map(_last_day, _DAYS).to_table()
     night = pc.max(dates["day"]).as_py()
     return None if night is None else HandedOn(night, mine.where(field("date") == night))
 
@@ -181,12 +181,12 @@ def wanted_entries(firsts: Mapping[int, Bound], served: Dataset, before: HandedO
     day's first message in each partition; ``served``: the day's deliveries, with the columns of ``ENTRY`` at least."""
     bounds = EntryFilter.of(firsts)
     entries = [served.select(ENTRY), *([] if before is None else [before.open.select(ENTRY)])]
-    hashes = [each.map(partial(hash_entries, before=bounds), HASHES).table(MOST_ENTRIES + 1) for each in entries]
+    hashes = [each.map(partial(hash_entries, before=bounds), HASHES).to_table(MOST_ENTRIES + 1) for each in entries]
     if all(len(each) <= MOST_ENTRIES for each in hashes):
         return EntryFilter.of(firsts, pa.concat_tables(hashes)[GROUP].to_numpy())
     lowest = dict(firsts)
     for each in entries:
-        for row in each.map(partial(find_lowest_entries, before=bounds), ENTRIES).table().to_pylist():
+        for row in each.map(partial(find_lowest_entries, before=bounds), ENTRIES).to_table().to_pylist():
             entry = row["ledger"], row["entry"]
             lowest[row["partition"]] = min(entry, lowest.get(row["partition"], entry))
     return EntryFilter.of(lowest)
@@ -214,7 +214,7 @@ def log_of_run(
             "deliveries": partial(select_deliveries_of_other_days, kept=kept),
         }
         logs += [_sorted_log(rows, steps[name]) for name, rows in others.items()]
-    return engine.sorted(logs, BY_POSITION)
+    return engine.sort(logs, BY_POSITION)
 
 
 def earlier_findings(tables: Tables, config: RunConfig, topic: str, *codes: Code) -> Dataset | None:
@@ -239,6 +239,6 @@ def _sorted_log(data: Dataset, step: Step) -> Dataset:
     return data.split(partial(_as_log, step=step), {_LOG: BY_POSITION})[_LOG]
 
 
-def _as_log(batches: Iterable[pa.RecordBatch], step: Step) -> Named:
+def _as_log(batches: Iterable[pa.RecordBatch], step: Step) -> NamedBatches:
     for batch in step(batches):
         yield _LOG, batch

@@ -15,12 +15,12 @@ def number_by_time(engine: Engine, messages: Dataset) -> Dataset:
     """Canonical messages with column ``rejected``: those that could be read with entries from 0 in the order of their
     times, in each topic partition."""
     outputs = messages.split(split_for_numbers, {"messages": BY_TIME, "others": messages.schema})
-    in_order = engine.sorted([outputs["messages"]], BY_TIME)
-    return engine.together([in_order.map(number_messages, messages.schema), outputs["others"]])
+    in_order = engine.sort([outputs["messages"]], BY_TIME)
+    return engine.concat([in_order.map(number_messages, messages.schema), outputs["others"]])
 
 
 def without_copies(engine: Engine, messages: Dataset) -> tuple[Dataset, int]:
     """Valid messages as rows of the log without exact copies of others, and how many these are."""
-    in_order = engine.sorted([messages], BY_POSITION)
+    in_order = engine.sort([messages], BY_POSITION)
     outputs = in_order.split(split_copies, {"messages": LOG, "copies": COPIES})
-    return outputs["messages"], pc.sum(outputs["copies"].table()["copies"]).as_py() or 0
+    return outputs["messages"], pc.sum(outputs["copies"].to_table()["copies"]).as_py() or 0

@@ -33,7 +33,7 @@ def detected(source: Source) -> Partitioners | None:
             found = detect(producer_rerouting.build_sightings(profile), partitions, likely)
             if found.settled or not found.keyed:
                 return found if found.keyed else None
-    rows = source.messages_with_earlier().select(_SEEN).map(sightings, SIGHTINGS).table()
+    rows = source.messages_with_earlier().select(_SEEN).map(sightings, SIGHTINGS).to_table()
     found = detect(Sightings.of(merged([rows])), partitions, likely)
     return found if found.keyed else None
 

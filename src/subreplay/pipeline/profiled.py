@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.config.run import RunConfig
-from subreplay.engine.interface import Dataset, Engine, Named
+from subreplay.engine.interface import Dataset, Engine, NamedBatches
 from subreplay.errors import ConfigError, InputError
 from subreplay.rows.conditions import field
 from subreplay.rows.intake import Profiling
@@ -70,8 +70,8 @@ def write_profile_of(engine: Engine, config: RunConfig, topic: str, blocks: Data
     if location is None:
         raise ConfigError("traffic.profile is not set: it is the folder to write table profile to")
     where = {"topic": topic} | ({} if config.date is None else {"date": config.date.isoformat()})
-    tables = engine.tables(location)
-    new = tables.new(TABLE, BLOCKS, where)
+    tables = engine.open_tables(location)
+    new = tables.begin_write(TABLE, BLOCKS, where)
     blocks.split(_as_they_are, {"": new})
     tables.commit(new)
     stored = tables.find(TABLE)
@@ -79,7 +79,7 @@ def write_profile_of(engine: Engine, config: RunConfig, topic: str, blocks: Data
     return _by_day(_of_run(stored, config, topic))
 
 
-def _as_they_are(batches: Iterable[pa.RecordBatch]) -> Named:
+def _as_they_are(batches: Iterable[pa.RecordBatch]) -> NamedBatches:
     return (("", batch) for batch in batches)
 
 
@@ -90,7 +90,7 @@ def stored(engine: Engine, config: RunConfig, topic: str, messages: Dataset, cou
     Raises ``InputError`` or ``ConfigError`` where it has not these messages, or cannot be read with this run's secret.
     """
     location = config.traffic.profile
-    table = None if location is None else engine.tables(location).find(TABLE)
+    table = None if location is None else engine.open_tables(location).find(TABLE)
     if table is None:
         return None
     found = _of_run(table, config, topic)
@@ -105,7 +105,7 @@ def stored(engine: Engine, config: RunConfig, topic: str, messages: Dataset, cou
         raise InputError(f"{location}/{TABLE} is of version {min(other)}, this release reads {VERSION}; {again}")
     if sum(row["messages"] for row in days) != count:
         there = {row["date"]: row["messages"] for row in days}
-        counted = messages.map(_counted_by_day, _DAYS).table().group_by("date").aggregate([("messages", "sum")])
+        counted = messages.map(_counted_by_day, _DAYS).to_table().group_by("date").aggregate([("messages", "sum")])
         now = {row["date"]: row["messages_sum"] for row in counted.to_pylist()}
         differ = sorted(str(date) for date in {*there, *now} if there.get(date) != now.get(date))
         raise InputError(
@@ -121,7 +121,7 @@ def _of_run(table: Dataset, config: RunConfig, topic: str) -> Dataset:
 
 
 def _by_day(rows: Dataset) -> list[dict[str, Any]]:
-    counts = rows.select([*_KINDS, "messages"]).table().group_by(_KINDS).aggregate([("messages", "sum")])
+    counts = rows.select([*_KINDS, "messages"]).to_table().group_by(_KINDS).aggregate([("messages", "sum")])
     found = counts.rename_columns([*_KINDS, "messages"]).to_pylist()
     return sorted(found, key=lambda row: (row["date"] or Date.min, row["secret"], row["version"]))
 
@@ -153,7 +153,7 @@ class Profiled:
         """All of it; None where it is too large to be held in this process."""
         if self.messages > IN_PROCESS:
             return None
-        return join_profiles(list(iterate_profiles(self.blocks.table().to_batches())))
+        return join_profiles(list(iterate_profiles(self.blocks.to_table().to_batches())))
 
     def assigned(self, assigner: MessageAssigner, few: int) -> Assigned:
         """What an assigner makes of it, and its ``few`` hottest keys."""
@@ -165,7 +165,7 @@ class Profiled:
                 "ask it of a date"
             )
         parted = self.blocks.map(partial(_parted, -(-self.messages // _PART)), _PARTED.schema)
-        counts = self.engine.sorted([parted], _PARTED).map(partial(_assigned, assigner, few), _ASSIGNED).table()
+        counts = self.engine.sort([parted], _PARTED).map(partial(_assigned, assigner, few), _ASSIGNED).to_table()
         by = [*WHERE, "word", "hash"]
         sums = counts.group_by(by, use_threads=False).aggregate([(name, "sum") for name in COUNTS])
         rows = sums.select([*by, *(f"{name}_sum" for name in COUNTS)]).rename_columns([*by, *COUNTS]).to_pylist()
@@ -178,7 +178,7 @@ class Profiled:
         """``LOAD`` rows, not summed."""
         if self.here is not None:
             return load.count_profile(self.here).to_pylist()  # type: ignore[no-any-return]
-        rows: list[dict[str, Any]] = self.blocks.map(load.count_blocks, LOAD).table().to_pylist()
+        rows: list[dict[str, Any]] = self.blocks.map(load.count_blocks, LOAD).to_table().to_pylist()
         return rows
 
 

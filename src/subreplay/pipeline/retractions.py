@@ -46,10 +46,10 @@ def retract(
     findings = [reported.select(FINDING_COLUMNS).map(select_findings_to_retract, FINDINGS.schema)]
     if retracted is not None:
         findings.append(retracted.select(RETRACTED_COLUMNS).map(select_retracted_before, FINDINGS.schema))
-    found = engine.sorted(findings, FINDINGS).split(
+    found = engine.sort(findings, FINDINGS).split(
         split_not_retracted, {"findings": CORRECTIONS, "positions": POSITIONS}
     )
-    positions = found["positions"].table(MOST_POSITIONS + 1)
+    positions = found["positions"].to_table(MOST_POSITIONS + 1)
     if not len(positions):
         return []
     some = ints(positions.sort_by("hash"), "hash") if len(positions) <= MOST_POSITIONS else None
@@ -59,10 +59,10 @@ def retract(
         deliveries.select(DELIVERY_COLUMNS).map(step, CORRECTIONS.schema),
         messages.select(MESSAGE_COLUMNS).map(step, CORRECTIONS.schema),
     ]
-    made = engine.sorted(rows, CORRECTIONS).split(
+    made = engine.sort(rows, CORRECTIONS).split(
         Retractor(select_joins(membership), tuple(withdrawn.columns.names)),
         {"withdrawn": withdrawn, "counted": COUNTED},
     )
     counted = make_retracted_counter()
-    counted.add(made["counted"].table())
+    counted.add(made["counted"].to_table())
     return group_retracted_by_rule(counted.together())

@@ -155,7 +155,7 @@ class Source:
         if off:
             deliveries = deliveries.map(TimeCorrection(tuple(off)), LOG)
         if self.config.date is None:
-            return self.engine.sorted([messages, deliveries], BY_POSITION)
+            return self.engine.sort([messages, deliveries], BY_POSITION)
         others = nights.of_other_days(self.config, self.inputs.topic, nights.first_day(self.config, self.before))
         rows = {name: self.inputs.valid(name, condition) for name, condition in others.items()}
         firsts = {scope.partition: position[:2] for scope, position in self.statistics.lowest.items()}
@@ -171,7 +171,7 @@ class Source:
         since = nights.first_lookback_day(self.config)
         earlier = nights.of_earlier_days(self.config, self.inputs.topic, since)["messages"]
         rows = self.inputs.valid("messages", earlier)
-        return self.engine.together([mine, rows.map(_before, LOG)])
+        return self.engine.concat([mine, rows.map(_before, LOG)])
 
     @property
     def where(self) -> dict[str, str]:
@@ -222,9 +222,9 @@ class Source:
         """Write an output table of few rows."""
         self.tables.put(name, rows, self.where_of(rows.schema))
 
-    def new(self, name: str, columns: pa.Schema) -> NewRows:
+    def begin_write(self, name: str, columns: pa.Schema) -> NewRows:
         """New rows of an output table of many, which are still to be committed."""
-        return self.tables.new(name, columns, self.where_of(columns))
+        return self.tables.begin_write(name, columns, self.where_of(columns))
 
 
 def log_rows(table: str, batches: Any) -> Any:
@@ -310,13 +310,13 @@ def _require_valid_rows(look: Look, found: InputStatistics, config: RunConfig) -
 def reasons_of(look: Look, names: Sequence[str]) -> list[dict[str, Any]]:
     """Why rows of some tables are in quarantine, counted."""
     parts = [look.ingest if name == INGEST_TABLE else look.of_tables.get(name, {}) for name in names]
-    return rejects.reason_rows([part["reasons"].table() for part in parts if part])
+    return rejects.reason_rows([part["reasons"].to_table() for part in parts if part])
 
 
 def _rejects(look: Look) -> RejectedRows:
     """What rejected rows could be about."""
     parts = [*look.of_tables.values(), *([look.ingest] if look.ingest else [])]
-    found = rejects.added(part["rejects"].table() for part in parts).to_pylist()
+    found = rejects.added(part["rejects"].to_table() for part in parts).to_pylist()
     return RejectedRows(tuple(dict.fromkeys(_reject(row) for row in found)))
 
 
@@ -350,7 +350,7 @@ def write_tables(source: Source, made: Mapping[str, pa.Table]) -> None:
             source.put(made[name], name)
     rejected = [of["quarantine"] for of in source.look.of_tables.values() if not of["quarantine"].is_empty()]
     if rejected:
-        new = source.tables.new("quarantine", QUARANTINE, source.where)
+        new = source.tables.begin_write("quarantine", QUARANTINE, source.where)
         for rows in rejected:
             rows.split(_written, {"": new})
         source.tables.commit(new)

@@ -82,10 +82,10 @@ def read_streamed(engine: Engine, source: SourceStream) -> Read:
     flows = list_stage_inputs(source)
 
     def keep(made: Mapping[str, Dataset], work: StageTask) -> None:
-        counts.append(made[COUNTED].table())
+        counts.append(made[COUNTED].to_table())
         for kind, dataset in made.items():
             if kind in work.small:
-                known[kind] = pa.concat_tables([*filter(None, [known.get(kind)]), dataset.table()])
+                known[kind] = pa.concat_tables([*filter(None, [known.get(kind)]), dataset.to_table()])
             elif kind != COUNTED:
                 found.setdefault(kind, []).append(dataset)
 
@@ -93,14 +93,14 @@ def read_streamed(engine: Engine, source: SourceStream) -> Read:
     keep(_numbers(engine, len(source.parts), source.size).split(scan, scan.outputs), scan)
     for number, (stage, flow) in enumerate(zip(source.stages, flows, strict=True)):
         fold = plan_stage(stage, known, flows[number + 1 :])
-        keep(engine.sorted(found[flow.name], flow.order).split(fold, fold.outputs), fold)
+        keep(engine.sort(found[flow.name], flow.order).split(fold, fold.outputs), fold)
 
     sums, lost = sum_counts(counts)
     end = source.finish(known, lost)
-    tables = {name: engine.together(found[name]) for name in INPUTS if name in found}
-    tables |= {name: engine.of(table) for name, table in end.tables.items()}
+    tables = {name: engine.concat(found[name]) for name in INPUTS if name in found}
+    tables |= {name: engine.create_dataset(table) for name, table in end.tables.items()}
     rows = {name: len(end.tables[name]) if name in end.tables else sums[name] for name in INPUTS if name in tables}
-    rejected = engine.together(found[REJECTED])
+    rejected = engine.concat(found[REJECTED])
     first = _examples(rejected) if lost else ()
     return Read(tables, rejected, SourceSummary(rows, end.counts, lost.total(), first, end.run, end.others, end.notes))
 
@@ -109,7 +109,7 @@ def _read_whole(engine: Engine, name: str, path: Path, options: Options) -> Read
     """Read a source by one task in one go, as it is one story: a recording."""
     parse = partial(read_part_batches, ((path, options),), partial(_whole, name), _WHOLE)
     made = _numbers(engine, 1, 0).split(parse, _WHOLE)
-    told: SourceSummary = pickle.loads(made[_RECORD].table()["pickled"][0].as_py())  # noqa: S301 - of a task of this run
+    told: SourceSummary = pickle.loads(made[_RECORD].to_table()["pickled"][0].as_py())  # noqa: S301 - of a task of this run
     return Read({name: made[name] for name in told.rows}, made[REJECTED], told)
 
 
@@ -131,13 +131,13 @@ def _read_broker_log(engine: Engine, path: Path, options: Options) -> Read:
     parse = partial(read_part_batches, log.files, log_stages.parse_file, log_stages.PARSED_SCHEMAS)
     numbers = _numbers(engine, len(log.files), sum_file_sizes(log.chosen.files))
     parsed = numbers.split(parse, {**log_stages.PARSED_SCHEMAS, "steps": log_stages.DISPATCHER_ORDER})
-    small = {kind: parsed[kind].table() for kind in ("totals", "kinds", "member_events", "acts")}
+    small = {kind: parsed[kind].to_table() for kind in ("totals", "kinds", "member_events", "acts")}
     kinds = small["kinds"].group_by(EVENT_KINDS.names).aggregate([])
     of = log.sum_counts(small["totals"], kinds)
     duplicates = pa.array([*of.duplicates], pa.string())
     connections = pc.unique(small["member_events"]["connection"]).drop_null()
     of_connections = partial(log_stages.select_connections, connections)
-    members = parsed["connections"].map(of_connections, parsed["connections"].schema).table()
+    members = parsed["connections"].map(of_connections, parsed["connections"].schema).to_table()
     members = pa.concat_tables([small["member_events"], members])
     members = members.filter(pc.invert(pc.is_in(members["file"], value_set=duplicates)))
     seen = log.read_statistics()
@@ -148,33 +148,33 @@ def _read_broker_log(engine: Engine, path: Path, options: Options) -> Read:
     fold = partial(
         log_stages.fold_dispatchers, log_stages.index_dispatchers(members_found.dispatchers), tuple(of.duplicates)
     )
-    folded = engine.sorted([parsed["steps"]], log_stages.DISPATCHER_ORDER).split(fold, log_stages.FOLDED_SCHEMAS)
-    sizes, unknown = folded["sizes"].table(), reject_unnamed_members(members_found)
+    folded = engine.sort([parsed["steps"]], log_stages.DISPATCHER_ORDER).split(fold, log_stages.FOLDED_SCHEMAS)
+    sizes, unknown = folded["sizes"].to_table(), reject_unnamed_members(members_found)
     unnamed = Counter(unknown["file"].to_pylist())
-    for row in folded["unnamed"].table().to_pylist():
+    for row in folded["unnamed"].to_table().to_pylist():
         unnamed[row["file"]] += row["count"]
     end = log.build_result(of, members_found, kinds, sizes, unnamed, seen, small["acts"])
     others = pa.concat_tables([build_quarantine(() if seen is None else seen.rejected), unknown])
     once = parsed[REJECTED].where(~field("file").among(*of.duplicates)) if of.duplicates else parsed[REJECTED]
-    rejected = engine.together([once, folded[REJECTED], engine.of(others)])
+    rejected = engine.concat([once, folded[REJECTED], engine.create_dataset(others)])
     rows = {"membership": len(end.membership), "deliveries": pc.sum(sizes["count"]).as_py() or 0}
     quarantined = sum(count.quarantined for count in end.counts)
     first = _examples(rejected) if quarantined else ()
-    tables = {"membership": engine.of(end.membership), "deliveries": folded["deliveries"]}
+    tables = {"membership": engine.create_dataset(end.membership), "deliveries": folded["deliveries"]}
     return Read(tables, rejected, SourceSummary(rows, end.counts, quarantined, first, end.run, end.others, end.notes))
 
 
 def _numbers(engine: Engine, parts: int, size: int) -> Dataset:
     """The numbers of the parts of a source of so many bytes, as a task reads them: one each, or all of few bytes."""
     numbers = range(parts)
-    return engine.parts(
+    return engine.read_parts(
         [tuple(numbers)] if size <= SMALL else [(each,) for each in numbers], number_parts, PART_NUMBERS
     )
 
 
 def _examples(rejected: Dataset) -> tuple[RejectedRow, ...]:
     """The first of the rejected rows."""
-    found = _first([rejected.map(_firsts, QUARANTINE).table()])
+    found = _first([rejected.map(_firsts, QUARANTINE).to_table()])
     return tuple(map(RejectedRow.from_row, found.to_pylist()))
 
 

@@ -26,10 +26,10 @@ from subreplay.rows.scan.members import members
 def statistics_of(inputs: Inputs, look: Look, before: HandedOn | None, copies: int = 0) -> InputStatistics:
     """What a look at the tables tells; ``before`` is what an earlier run handed on, ``copies`` are messages left out.
     Raises ``InputError`` where the membership is more than the driver folds."""
-    counted = {name: outputs["counts"].table() for name, outputs in look.of_tables.items()}
+    counted = {name: outputs["counts"].to_table() for name, outputs in look.of_tables.items()}
     summaries = {name: counts.summed(name, [rows]) for name, rows in counted.items() if name in LOGGED}
     numbers = {name: rows for name, rows in counted.items() if name not in LOGGED}
-    ingest = look.ingest["counts"].table() if look.ingest else NUMBERS.empty_table()
+    ingest = look.ingest["counts"].to_table() if look.ingest else NUMBERS.empty_table()
     facts = InputFacts(
         inputs.topic,
         inputs.scopes,
@@ -47,7 +47,7 @@ def statistics_of(inputs: Inputs, look: Look, before: HandedOn | None, copies: i
 
 
 def _events(rows: Dataset) -> Rows:
-    found = rows.table(MOST_EVENTS + 1)
+    found = rows.to_table(MOST_EVENTS + 1)
     check_event_count([{}] * len(found))
     there: Mapping[str, pa.DataType] = {field.name: field.type for field in found.schema}
     columns = [found[f.name] if f.name in there else pa.nulls(len(found), f.type) for f in INPUTS["membership"]]

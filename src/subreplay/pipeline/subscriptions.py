@@ -112,19 +112,19 @@ def _audit_together(
         chunks, inputs = _by_topic(tables, of_topics)
     written = run_tables(engine, config, several=True)
     where = [run.where for run in runs]
-    new = {name: written.new(name, columns, {}, where) for name, columns in _results(config).items()}
+    new = {name: written.begin_write(name, columns, {}, where) for name, columns in _results(config).items()}
     outputs: dict[str, Output] = {**new, RUNS: _runs(config), "audits": AUDITS}
     info = story.info_of(engine)
     topics = f"{len(of_topics):,} topic{'s' * (len(of_topics) > 1)}"
     with progress(f"auditing {len(runs):,} subscription{'s' * (len(runs) > 1)} on {topics}"):
-        made = engine.sorted(chunks, BY_TOPIC).split(AuditTopics(of_topics, inputs, info), outputs)
+        made = engine.sort(chunks, BY_TOPIC).split(AuditTopics(of_topics, inputs, info), outputs)
     with progress("writing the result tables"):
         for rows in new.values():
             written.commit(rows)
-        finished = made[RUNS].table()
+        finished = made[RUNS].to_table()
         those = [{name: str(row[name]) for name in ("subscription", "topic")} for row in finished.to_pylist()]
         written.finish(finished, {}, those or where)
-    audits: list[pa.RecordBatch] = made["audits"].table().to_batches()
+    audits: list[pa.RecordBatch] = made["audits"].to_table().to_batches()
     return audits
 
 

@@ -87,7 +87,7 @@ def _write_assignments(source: Source, judged: Judged, intervals: Sequence[Conne
         loads = judged.loads.by_window(span)
         source.put(sums.make_assignments(loads, intervals, span.width), "assignments")
         return
-    new = source.new("assignments", ASSIGNMENTS)
+    new = source.begin_write("assignments", ASSIGNMENTS)
     window_sums.write_assignments(source.engine, judged.loads.rows, span, intervals, new)
     source.tables.commit(new)
 
@@ -98,7 +98,7 @@ def _write_violations_by_window(source: Source, found: Counted) -> None:
         panes = window_sums.added(sums.make_pane_adder(), pa.concat_tables(few))
         source.put(sums.sum_violations(panes, *source.span), "violations_by_window")
         return
-    new = source.new("violations_by_window", VIOLATIONS_BY_WINDOW)
+    new = source.begin_write("violations_by_window", VIOLATIONS_BY_WINDOW)
     window_sums.write_violations_by_window(source.engine, found.panes, source.span, new)
     source.tables.commit(new)
 
@@ -110,7 +110,7 @@ def _write_finding_counts(source: Source, found: Counted) -> list[pa.Table]:
         counts = [sums.sort_counts(window_sums.added(sums.make_count_adder(), each)) for each in few]
         source.put(pa.concat_tables(counts), "finding_counts")
         return [sums.assign_windows(each, source.width) for each in counts]
-    new = source.new("finding_counts", sums.COUNTS)
+    new = source.begin_write("finding_counts", sums.COUNTS)
     coarser = window_sums.write_finding_counts(source.engine, found.counts, source.width, new)
     source.tables.commit(new)
     return coarser
@@ -123,10 +123,10 @@ def _withdrawn(source: Source) -> sums.Rows:
     if reported is None:
         return []
     columns = pa.schema([field for field in RETRACTED_FINDINGS if field.name not in source.where])
-    new = tables.new("withdrawn", columns, source.where)
+    new = tables.begin_write("withdrawn", columns, source.where)
     earlier = tables.find("withdrawn")
     before = None if earlier is None else earlier.where(nights.of_earlier_runs(source.config, topic))
-    members = source.membership.table()
+    members = source.membership.to_table()
     found = retract(source.engine, reported, before, source.deliveries, source.messages, members, new)
     tables.commit(new)
     return found

@@ -16,7 +16,7 @@ def distinct_values(rows: Dataset, columns: Sequence[str], most: int = MOST_NAME
     """The distinct values of some columns where none of them is null, in order; of very many the first."""
     step = Distinct(tuple(columns), most)
     schema = pa.schema([rows.schema.field(name) for name in columns])
-    return sorted(step.values(rows.select(columns).map(step, schema).table()))
+    return sorted(step.values(rows.select(columns).map(step, schema).to_table()))
 
 
 def stored_in(tables: Mapping[str, Dataset]) -> tuple[Stored, ...]:
@@ -24,5 +24,5 @@ def stored_in(tables: Mapping[str, Dataset]) -> tuple[Stored, ...]:
     found: list[Stored] = []
     for name, rows in tables.items():
         columns = [column for column in STORED.names[:2] if column in rows.schema.names]
-        found += stored(name, rows.select([*columns, "date"]).map(stored_days, STORED).table())
+        found += stored(name, rows.select([*columns, "date"]).map(stored_days, STORED).to_table())
     return tuple(found)

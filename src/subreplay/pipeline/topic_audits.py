@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from subreplay import failures
 from subreplay.engine.local.datasets import LocalDataset, PartsDataset
 from subreplay.engine.local.engine import LocalEngine
-from subreplay.engine.local.parts import Chain, Held, Part, Spilled
+from subreplay.engine.local.parts import ChainedParts, Part, SpilledPart, TablePart
 from subreplay.errors import EnvironmentFailed, SubreplayError
 from subreplay.pipeline import story
 from subreplay.pipeline.found_subscriptions import SubscriptionRun
@@ -80,7 +80,7 @@ class AuditTopics:
         with engine:
             given = {each.table.name: each.of(engine) for each in rows}
             try:
-                kept = engine.tables(None)
+                kept = engine.open_tables(None)
                 result = story.audit(engine, run.config, tables=kept, given=given, shown_engine=self.engine)
                 audited = finished_row(run, result)
             except Exception as error:
@@ -88,13 +88,13 @@ class AuditTopics:
                 return
             for name, dataset in result.tables.items():
                 assert isinstance(dataset, LocalDataset)
-                yield from ((name, batch) for batch in Chain(tuple(dataset.tasks())).batches())
+                yield from ((name, batch) for batch in ChainedParts(tuple(dataset.tasks())).batches())
             yield "audits", audited
 
 
 def finished_row(run: SubscriptionRun, result: story.Result) -> pa.RecordBatch:
     """The row of ``AUDITS`` of a subscription whose audit has a result."""
-    waited = result.tables["violations"].where(field("verdict") == "invalid").select(["waited"]).table()["waited"]
+    waited = result.tables["violations"].where(field("verdict") == "invalid").select(["waited"]).to_table()["waited"]
     longest = pc.max(waited).as_py()
     delay = None if longest is None else int(longest) * 1_000
     row = overview_row(result.report, run.owner, EXIT[result.verdict], delay)
@@ -133,11 +133,11 @@ class _Rows:
             with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, self.table.schema) as writer:
                 for batch in self._in_memory:
                     writer.write_batch(batch)
-            self._spilled.append(Spilled(str(path), sum(batch.num_rows for batch in self._in_memory)))
+            self._spilled.append(SpilledPart(str(path), sum(batch.num_rows for batch in self._in_memory)))
             self._in_memory, self._bytes = [], 0
 
     def of(self, engine: LocalEngine) -> Table:
         """They as an input table of a run."""
-        in_memory = Held(pa.Table.from_batches(self._in_memory, self.table.schema))
+        in_memory = TablePart(pa.Table.from_batches(self._in_memory, self.table.schema))
         rows = PartsDataset(engine, (*self._spilled, in_memory), self.table.schema)
         return Table(rows.where, self.table.absent, self.table.of_source)

@@ -38,7 +38,7 @@ def keys_in_two_partitions(
     earlier = [] if reported is None else [reported.select(["topic", "partition", "key"])]
     firsts = _firsts(engine, messages, True, judge.words, earlier)
     step = KeysInTwoPartitionsStep(FindingRows(subscription, judge.rule_statuses), partitioners, judge.dates)
-    return engine.of(VIOLATIONS.empty_table()) if firsts is None else firsts.map(step, VIOLATIONS)
+    return engine.create_dataset(VIOLATIONS.empty_table()) if firsts is None else firsts.map(step, VIOLATIONS)
 
 
 def keyless_strays(engine: Engine, messages: Dataset, judge: Judge, subscription: str) -> Dataset:
@@ -46,7 +46,7 @@ def keyless_strays(engine: Engine, messages: Dataset, judge: Judge, subscription
     ``may_have_keyless_strays``."""
     firsts = _firsts(engine, messages, False, judge.words)
     step = make_keyless_strays_step(judge, subscription)
-    return engine.of(VIOLATIONS.empty_table()) if firsts is None else firsts.map(step, VIOLATIONS)
+    return engine.create_dataset(VIOLATIONS.empty_table()) if firsts is None else firsts.map(step, VIOLATIONS)
 
 
 def _firsts(
@@ -54,11 +54,11 @@ def _firsts(
 ) -> Dataset | None:
     """``FIRSTS`` in order, with those that were ``reported``; None where nothing is in two partitions."""
     messages = messages.select(MESSAGE_COLUMNS)
-    partitions = engine.sorted([messages.map(KeyPartitionReader(keyed), PARTITIONS.schema)], PARTITIONS)
-    spread = partitions.map(select_spread_hashes, SPREAD).table(MOST_SPREAD + 1)
+    partitions = engine.sort([messages.map(KeyPartitionReader(keyed), PARTITIONS.schema)], PARTITIONS)
+    spread = partitions.map(select_spread_hashes, SPREAD).to_table(MOST_SPREAD + 1)
     if not len(spread):
         return None
     several = ints(spread.sort_by("hash"), "hash") if len(spread) <= MOST_SPREAD else None
     firsts = [messages.map(FirstMessageReader(keyed, words, several), FIRSTS.schema)]
     firsts += [each.map(read_reported_keys, FIRSTS.schema) for each in reported or []]
-    return engine.sorted(firsts, FIRSTS)
+    return engine.sort(firsts, FIRSTS)

@@ -139,7 +139,7 @@ class _Evidence:
         """The judged rows of messages of a key."""
         partitions = None
         if self.audited is None and self.source.config.date is None:  # a date judges messages of earlier ones, too
-            found = self.source.log["messages"].map(KeyPartitionFinder(key), PARTITIONS).table()
+            found = self.source.log["messages"].map(KeyPartitionFinder(key), PARTITIONS).to_table()
             partitions = sorted({*found["partition"].to_pylist()})
         return self._rows(field("key") == self.source.config.keys.words.word(key), partitions)
 
@@ -147,7 +147,7 @@ class _Evidence:
         """Judged rows for which a condition is true, of some partitions or all, without the commits of a Kafka
         group."""
         if partitions is not None and not partitions:
-            return self.source.engine.of(ROWS.empty_table())
+            return self.source.engine.create_dataset(ROWS.empty_table())
         there = ALL if partitions is None else field("partition").among(*partitions)
         rows = self._judged(there) if self.audited is None else self.audited.where(there)
         return rows.where(mine & (field("commit") == 0)).select(ROWS.names)
@@ -156,7 +156,7 @@ class _Evidence:
         """Rows as table ``audited`` has them, judged now."""
         source, config = self.source, self.source.config
         if config.date is None:
-            log = source.engine.sorted([rows.where(there) for rows in source.log.values()], BY_POSITION)
+            log = source.engine.sort([rows.where(there) for rows in source.log.values()], BY_POSITION)
         else:
             log = source.sorted_log().where(there)
         return log.map(AuditedRows(JudgeRows(self.judge, config.subscription.name)), AUDITED)
@@ -164,14 +164,14 @@ class _Evidence:
     def format_lines(self, mine: Dataset, what: str, last: int) -> Iterator[str]:
         """Counts, the latest rows in order of time, and the findings about them; nothing where there are no rows."""
         found = mine.split(Outline(last), OUTLINE)
-        latest = take_latest(found["latest"].table(), last).to_pylist()
+        latest = take_latest(found["latest"].to_table(), last).to_pylist()
         if not latest:
             return
         positions = sorted({tuple(row[name] for name in POSITION) for row in latest})
         log = self._log(positions, min(row["at"] for row in latest))
         trace = Trace(self.judge, log, pa.Table.from_pylist(latest[::-1], _IN_WORDS))
         trace = replace(trace, waits=self._waits([*trace.waiting()]))
-        yield f"{what}: {_counts(add_counts(found['counts'].table()))}"
+        yield f"{what}: {_counts(add_counts(found['counts'].to_table()))}"
         yield f"judged by {self.judged_by}"
         yield ""
         yield from trace.format_lines()
@@ -187,8 +187,8 @@ class _Evidence:
         for name in ("ledger", "entry"):
             bounds = pc.min_max(wanted[name]).as_py()
             near = near & (field(name) >= bounds["min"]) & (field(name) <= bounds["max"])
-        log = self.source.engine.together([rows.where(near) for rows in self.source.log.values()])
-        found = log.map(MessageLogFilter(wanted, since), LOG).table()
+        log = self.source.engine.concat([rows.where(near) for rows in self.source.log.values()])
+        found = log.map(MessageLogFilter(wanted, since), LOG).to_table()
         order = (*POSITION, *(name for name in BY_POSITION.columns if name not in POSITION), *BY_POSITION.last)
         return found.take(pc.sort_indices(found.select(order), [(name, "ascending") for name in order]))
 
@@ -198,7 +198,7 @@ class _Evidence:
             return ()
         wanted = pa.Table.from_pylist([*waiting], WAITING)
         held = self._rows(ALL, sorted({row["partition"] for row in waiting}))
-        return describe_waits(wanted, held.map(HolderFinder(wanted), HOLDERS).table())
+        return describe_waits(wanted, held.map(HolderFinder(wanted), HOLDERS).to_table())
 
     def _findings_of_keys(self, log: pa.Table) -> Iterator[str]:
         """Findings about the keys of some messages as such, whatever was delivered of them."""
@@ -207,7 +207,7 @@ class _Evidence:
         if not keys or len(self.judge.dispatchers) < 2 or not source.may_scatter:
             return
         messages = source.log["messages"].map(KeyMessageFilter(tuple(keys)), LOG)
-        found = keys_in_two_partitions(source.engine, messages, self.judge, config.subscription.name).table()
+        found = keys_in_two_partitions(source.engine, messages, self.judge, config.subscription.name).to_table()
         words = pa.array([config.keys.words.word(key) for key in keys])
         found = found.filter(pc.is_in(found["key"], words))
         order = [(name, "ascending") for name in ("key", "moment", "partition")]
@@ -227,14 +227,14 @@ def _audited(source: Source, written: Written) -> tuple[Dataset | None, str]:
     of_run = (field("subscription") == config.subscription.name) & (field("topic") == source.inputs.topic)
     if config.date is not None:
         of_run = of_run & (field("date") == config.date)
-    mine = runs.where(of_run & (field("kind") == "audit")).table()
+    mine = runs.where(of_run & (field("kind") == "audit")).to_table()
     mine = mine.filter(pc.match_substring_regex(mine["run_id"], f"^{config.judged}-.*-{config.date or 'all'}$"))
     audited, loads = tables.find("audited"), tables.find("loads")
     if not len(mine) or audited is None or loads is None or "commit" not in audited.schema.names:
         return None, f"this command: no audit of this policy and topic has written {where} as this run file asks"
     known_secret.require_as_shown(mine, config)
     audited = audited.where(of_run)
-    in_all = loads.where(of_run & (field("width") == ALL_TIME.width)).select(LOADS_OF_RUN.names).table()
+    in_all = loads.where(of_run & (field("width") == ALL_TIME.width)).select(LOADS_OF_RUN.names).to_table()
     totals = sums.sum_totals(in_all)
     if _number_of(audited) < totals["deliveries"] + totals["undelivered"]:
         return None, f"this command: {where} has deliveries with findings only"
@@ -243,7 +243,7 @@ def _audited(source: Source, written: Written) -> tuple[Dataset | None, str]:
 
 def _number_of(rows: Dataset) -> int:
     """How many rows there are."""
-    counts = rows.select(["commit"]).map(count_rows, NUMBER).table()
+    counts = rows.select(["commit"]).map(count_rows, NUMBER).to_table()
     return sum(counts["rows"].to_pylist())
 
 

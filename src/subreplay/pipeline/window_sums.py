@@ -29,7 +29,7 @@ def few_rows(datasets: Sequence[Dataset], most: int | None = None) -> list[pa.Ta
     found: list[pa.Table] = []
     most = MOST_COUNTS if most is None else most
     for each in datasets:
-        found.append(each.table(most + 1))
+        found.append(each.to_table(most + 1))
         most -= len(found[-1])
         if most < 0:
             return None
@@ -61,7 +61,7 @@ class Loads:
         """Those of all time, with what is counted of no time."""
         if self.few is not None:
             return self.few
-        return added(adding_loads(), self.rows.where(field("width").among(ALL_TIME.width, NO_TIME.width)).table())
+        return added(adding_loads(), self.rows.where(field("width").among(ALL_TIME.width, NO_TIME.width)).to_table())
 
     def by_window(self, span: Span) -> pa.Table:
         """What each consumer was given in each window of a span, which are few."""
@@ -75,14 +75,14 @@ def first_findings(engine: Engine, first: Sequence[Dataset], counting: FindingCo
     times as many as it shows."""
     few = few_rows(first, MOST_FIRST)
     if few is None:
-        rules = _in_groups(engine, engine.together(first), window_sums.group_by_rule, window_sums.BY_RULE)
-        few = [rules.map(window_sums.FirstFindings(counting), VIOLATIONS).table()]
+        rules = _in_groups(engine, engine.concat(first), window_sums.group_by_rule, window_sums.BY_RULE)
+        few = [rules.map(window_sums.FirstFindings(counting), VIOLATIONS).to_table()]
     return counting.first(pa.concat_tables(few))
 
 
 def loads_by_window(loads: Dataset, span: Span) -> pa.Table:
     """What each consumer was given in each window of a span, which are few."""
-    found = loads.map(window_sums.LoadWindows(span), window_sums.LOADS).table()
+    found = loads.map(window_sums.LoadWindows(span), window_sums.LOADS).to_table()
     return sums.add_loads(found)
 
 
@@ -98,7 +98,7 @@ def write_assignments(
 
 def write_violations_by_window(engine: Engine, panes: Sequence[Dataset], span: Span, violations: NewRows) -> None:
     """Write table ``violations_by_window`` of many panes (``sums.PANES``)."""
-    groups = _in_groups(engine, engine.together(panes), window_sums.group_panes, window_sums.PANES_IN_GROUPS)
+    groups = _in_groups(engine, engine.concat(panes), window_sums.group_panes, window_sums.PANES_IN_GROUPS)
     step = window_sums.ViolationWindows(span, tuple(violations.columns.names))
     groups.split(_Only(step), {"": violations})
 
@@ -115,7 +115,7 @@ def write_finding_counts(
             window_sums.CountWindows(width, tuple(finding_counts.columns.names)),
             {"counts": finding_counts, "coarser": sums.COUNTS},
         )
-        coarser.append(added(sums.make_count_adder(), made["coarser"].table()))
+        coarser.append(added(sums.make_count_adder(), made["coarser"].to_table()))
     return coarser
 
 
@@ -125,7 +125,7 @@ def write_rows(rows: Dataset, new: NewRows) -> None:
 
 
 def _in_groups(engine: Engine, rows: Dataset, step: Step, order: Order) -> Dataset:
-    return engine.sorted([rows.map(step, order.schema)], order)
+    return engine.sort([rows.map(step, order.schema)], order)
 
 
 @dataclass(frozen=True)

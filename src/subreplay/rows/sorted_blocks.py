@@ -181,8 +181,8 @@ class _Spilled:
 
 
 def external_merge(blocks: Iterable[ShuffleBlock], order: Order) -> Iterator[pa.RecordBatch]:
-    """Blocks sorted by topic, partition and first key -> their rows, in order, a batch of one topic partition each.
-    ``ROWS`` or more are merged together, or ``MOST_BYTES``, of however many topic partitions these are."""
+    """Blocks sorted by topic, partition and first key -> their rows, in order: ``ROWS`` or more of them together, or
+    ``MOST_BYTES``, of however many topic partitions these are."""
     scopes: list[tuple[str, int]] = []
     held: list[pa.Table] = []
     numbers: list[Ints] = []  # of the scopes of rows
@@ -255,7 +255,7 @@ def _schema(columns: int, order: Order) -> pa.Schema:
 
 
 def _whole(rows: pa.Table, numbers: Ints, scopes: list[tuple[str, int]], order: Order) -> Iterator[pa.RecordBatch]:
-    """Rows with all columns, those of each scope together; ``numbers`` say of which of the ``scopes`` each is."""
+    """Rows with all columns; ``numbers`` say of which of the ``scopes`` each is."""
     n = len(rows)
     distinct, which = np.unique(numbers, return_inverse=True)
     mine = [scopes[number] for number in distinct.tolist()]
@@ -270,9 +270,7 @@ def _whole(rows: pa.Table, numbers: Ints, scopes: list[tuple[str, int]], order: 
         for f in order.schema
     ]
     if n:
-        batch = pa.RecordBatch.from_arrays(columns, schema=order.schema)
-        starts = np.flatnonzero(np.diff(which, prepend=-1)).tolist()
-        yield from (batch.slice(begin, end - begin) for begin, end in itertools.pairwise([*starts, n]))
+        yield pa.RecordBatch.from_arrays(columns, schema=order.schema)
 
 
 def _before(rows: pa.Table, numbers: Ints, scope: int, first_key: Sequence[int], order: Order) -> int:

@@ -52,11 +52,15 @@ def find_acknowledged(progress: pa.Table) -> AcknowledgedRecords:
     """Compute what ``PROGRESS`` rows, in any order, acknowledge. Offsets without a record, such as transaction markers,
     count as records."""
     progress = progress.append_column("row", pa.array(np.arange(len(progress))))
-    of_whom = ("subscription", "topic", "partition")
-    ordered = progress.sort_by([(name, "ascending") for name in (*of_whom, "seq", "row")])
+    partition_columns = ("subscription", "topic", "partition")
+    ordered = progress.sort_by([(name, "ascending") for name in (*partition_columns, "seq", "row")])
     row, offset = ordered["row"].to_numpy(), ordered["offset"].to_numpy()
     first = np.ones(len(ordered), np.bool_)
-    first[1:] = np.logical_or.reduce([_mark_changes(ordered[name]) for name in of_whom]) if len(ordered) else first[1:]
+    first[1:] = (
+        np.logical_or.reduce([_mark_changes(ordered[name]) for name in partition_columns])
+        if len(ordered)
+        else first[1:]
+    )
     step = np.where(first, 0, np.diff(offset, prepend=0))
     nobody = ordered["consumer"].is_null().to_numpy() & (step > 0)
     leap = (step > MAX_RECORDS) & ~nobody

@@ -9,21 +9,24 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.rows.model.columns import ints
 
 _SEVERAL = np.iinfo(np.int64).max
 
 
-def with_batches_of_one(rows: pa.Table) -> pa.Table:
-    """Whole entries of a log (messages and deliveries by position), of which deliveries of no batch are of the batch of
+def with_batches_of_one(some: ScopedRows) -> ScopedRows:
+    """Whole entries of logs (messages and deliveries by position), of which deliveries of no batch are of the batch of
     one that their entry is."""
+    rows = some.rows
     index, delivery = ints(rows, "batch_index"), ints(rows, "kind") == 1
     doubtful, message = delivery & (index < 0), ~delivery
     if not doubtful.any() or not (message & (index == 0)).any():
-        return rows
+        return some
     ledger, number = ints(rows, "ledger"), ints(rows, "entry")
     new = np.ones(len(rows), np.bool_)
     new[1:] = (ledger[1:] != ledger[:-1]) | (number[1:] != number[:-1])
+    new[some.bounds[:-1][some.bounds[:-1] < len(rows)]] = True
     entry = np.cumsum(new) - 1
     least, most = np.full(entry[-1] + 1, _SEVERAL), np.full(entry[-1] + 1, np.int64(-1))
     np.minimum.at(least, entry[message], index[message])
@@ -31,4 +34,5 @@ def with_batches_of_one(rows: pa.Table) -> pa.Table:
     index = np.where(doubtful & ((least == 0) & (most == 0))[entry], 0, index)
     column_index = rows.schema.get_field_index("batch_index")
     rows = rows.set_column(column_index, rows.schema.field(column_index), pa.array(index.astype(np.int32)))
-    return rows.take(pa.array(np.lexsort((ints(rows, "seq"), ints(rows, "at"), delivery, index, entry))))
+    order = np.lexsort((ints(rows, "seq"), ints(rows, "at"), delivery, index, entry))
+    return ScopedRows(rows.take(pa.array(order)), some.bounds)

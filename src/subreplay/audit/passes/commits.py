@@ -2,60 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from subreplay.audit.codes import Code, Exemption
-from subreplay.audit.context import Context, Dispatcher
+from subreplay.audit.context import Context
 from subreplay.audit.needs import Need
 from subreplay.audit.passes.beginning import joined_earlier
 from subreplay.audit.passes.keys import numbers
-from subreplay.audit.passes.owners import owners_at
-from subreplay.audit.passes.positions import PositionState
+from subreplay.audit.passes.owners import owners_of
+from subreplay.audit.passes.positions import ScopeLog
+from subreplay.audit.rejects import rejected_exemptions
 from subreplay.audit.rules.commits import KINDS, NONE
+from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.rows.model.columns import UNKNOWN, column, flags
 from subreplay.rows.model.tables import COMMIT, COMMIT_REFUSED, FACTS
 
 
-def without_commits(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+def without_commits(some: ScopedRows) -> tuple[ScopedRows, ScopedRows]:
     """``LOG`` rows without the commits among them, and these; those of earlier days, which were judged then, are left
     out."""
-    kind = numbers(rows, "kind")
+    kind = numbers(some.rows, "kind")
     is_commit = kind >= COMMIT
     if not is_commit.any():
-        return rows, rows.slice(0, 0)
-    mine = is_commit & ~flags(rows, "before")
-    return rows.filter(pa.array(~is_commit)), rows.filter(pa.array(mine)).combine_chunks()
+        return some, ScopedRows(some.rows.slice(0, 0), np.zeros_like(some.bounds))
+    mine = is_commit & ~flags(some.rows, "before")
+    return some.filter(~is_commit), some.filter(mine)
 
 
-def commit_facts(context: Context, dispatcher: Dispatcher, state: PositionState, rows: pa.Table) -> pa.Table:
-    """``FACTS`` of commits, in order of position, with COMMIT_NOT_OWNER."""
+def commit_facts(context: Context, logs: Sequence[ScopeLog], some: ScopedRows) -> pa.Table:
+    """``FACTS`` of commits of some dispatchers, in order of position, with COMMIT_NOT_OWNER."""
+    rows = some.rows
     n, at, seq = rows.num_rows, numbers(rows, "at"), numbers(rows, "seq", 0)
     position = [numbers(rows, name) for name in ("ledger", "entry", "batch_index")]
-    owners = owners_at(
-        context.policy, dispatcher, np.full(n, context.policy.space[0]), np.zeros(n, np.uint32), at, seq,
-        column(rows, "consumer"), column(rows, "instance"),
+    owners = owners_of(
+        context.policy, [log.dispatcher for log in logs], some.numbers, np.full(n, context.policy.space[0]),
+        np.zeros(n, np.uint32), at, seq, column(rows, "consumer"), column(rows, "instance"),
     )  # fmt: skip
     strange = owners.wrong | (owners.session == UNKNOWN_CONSUMER)
     kind = numbers(rows, "kind")
     exemptions = np.where(kind == COMMIT_REFUSED, Exemption.REFUSED.bit, 0)
-    scope = dispatcher.timeline.scope
-    exemptions |= context.rejects.exemptions(scope.partition, position[0], position[1], at, column(rows, "consumer"))
-    if state.beginning.since != UNKNOWN:
-        of = dispatcher.timeline, state.beginning.since, column(rows, "consumer")
-        exemptions[joined_earlier(*of, at, owners.wrong)] |= Exemption.JOINED_EARLIER.bit
-    if scope in context.uncovered:
-        exemptions |= Exemption.NOBODY_JOINED.bit
+    scopes = [log.dispatcher.timeline.scope for log in logs]
+    partitions = [scope.partition for scope in scopes]
+    exemptions |= rejected_exemptions(
+        context.rejects, partitions, some.numbers, position[0], position[1], at, column(rows, "consumer")
+    )
+    ordinals = np.empty(n, np.int64)
+    for number, (scope, log) in enumerate(zip(scopes, logs, strict=True)):
+        mine = some.part(number)
+        ordinals[mine] = log.state.ordinals.number(*(values[mine] for values in position))
+        if log.state.beginning.since != UNKNOWN:
+            of = log.dispatcher.timeline, log.state.beginning.since, column(rows, "consumer")[mine]
+            exemptions[mine][joined_earlier(*of, at[mine], owners.wrong[mine])] |= Exemption.JOINED_EARLIER.bit
+        if scope in context.uncovered:
+            exemptions[mine] |= Exemption.NOBODY_JOINED.bit
     if Need.DELIVERIES in context.lacking:
         exemptions |= Exemption.SEEKS_NOT_RECORDED.bit
     given: dict[str, Any] = {
         name: column(rows, name) for name in ("topic", "partition", "ledger", "entry", "batch_index")
     }
     given |= {
-        "delivered": True, "ordinal": state.ordinals.number(*position), "consumer": owners.consumer,
+        "delivered": True, "ordinal": ordinals, "consumer": owners.consumer,
         "session": owners.session, "expected": owners.expected, "epoch": owners.epoch, "at": at, "seq": seq,
         "acked": at, "held_until": at, "in_transition": owners.in_transition, "excuses": exemptions,
         "codes": np.where(strange, Code.COMMIT_NOT_OWNER.bit, 0), "commit": KINDS[kind],

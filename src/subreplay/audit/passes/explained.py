@@ -34,6 +34,11 @@ class Explained:
         self._first = np.where(declared, UNKNOWN, NEVER if found is None else found[:, 1])
         self._seen = Counts(len(acts))
 
+    @property
+    def has_seeks(self) -> bool:
+        """Whether the log shows seeks."""
+        return len(self._seeks) > 0
+
     def judge(self, facts: pa.Table) -> pa.Table:
         """``FACTS`` in order of time, without what no act explains."""
         facts = self._seek(facts) if len(self._seeks) else facts

@@ -6,7 +6,9 @@ CUM_ACK_MISUSE, and those of ``positions``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +21,7 @@ from subreplay.audit.deliveries import Ending, Flags
 from subreplay.audit.needs import Need
 from subreplay.audit.passes.beginning import joined_before, joined_earlier, never_joined
 from subreplay.audit.passes.keys import message_keys, numbers
-from subreplay.audit.passes.owners import Owners, owners_at
+from subreplay.audit.passes.owners import Owners, owners_of
 from subreplay.audit.passes.positions import (
     BEGIN,
     CODES,
@@ -33,15 +35,17 @@ from subreplay.audit.passes.positions import (
     POSITION,
     SKIPPED,
     TWIN,
-    PositionState,
+    ScopeLog,
     read_positions,
 )
 from subreplay.audit.passes.repeats import Deliveries, deliveries_once
+from subreplay.audit.rejects import rejected_exemptions
 from subreplay.audit.rules import publication, redelivery
 from subreplay.audit.rules.commits import NONE
 from subreplay.audit.rules.dead_letters import judge_by_policy
 from subreplay.audit.rules.flow import compute_earliest_time, find_early
 from subreplay.audit.rules.partitions import find_misrouted_keys
+from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.kernels.compiled import compiled
@@ -64,26 +68,49 @@ INTERLEAVED: Final = 2
 """How many markers interleaved transactions have at least."""
 
 
-def position_facts(context: Context, dispatcher: Dispatcher, state: PositionState, rows: pa.Table) -> pa.Table:
-    """``FACTS`` of whole entries of one dispatcher's log."""
+def position_facts(context: Context, logs: Sequence[ScopeLog], some: ScopedRows) -> tuple[pa.Table, Ints]:
+    """``FACTS`` of whole entries of the logs of some dispatchers, and the number of the log of each."""
+    rows = some.rows
     is_delivery = numbers(rows, "kind") == 1
-    messages = rows.select(_OF_MESSAGES).filter(pa.array(~is_delivery)).combine_chunks()
-    once = deliveries_once(rows.select(_OF_DELIVERIES).filter(pa.array(is_delivery)).combine_chunks())
+    messages = ScopedRows(rows.select(_OF_MESSAGES), some.bounds).filter(~is_delivery)
+    once = deliveries_once(ScopedRows(rows.select(_OF_DELIVERIES), some.bounds).filter(is_delivery))
     kept = np.ones(rows.num_rows, np.bool_)
     kept[is_delivery] = once.kept
     positions = numbers(rows, "ledger")[kept], numbers(rows, "entry")[kept], numbers(rows, "batch_index")[kept]
-    numbered, first = _numbered(*positions, is_delivery[kept])
-    ordinals = state.ordinals.number(*(part[first] for part in positions))
-    return _Batch(context, dispatcher, state, messages, once, ordinals, *numbered).facts()
+    log = some.numbers[kept]
+    numbered, first = _numbered(*positions, is_delivery[kept], log)
+    of_positions, where = _bounds(log[first], len(logs)), [part[first] for part in positions]
+    ordinals = [
+        of.state.ordinals.number(*(part[begin:end] for part in where))
+        for of, begin, end in zip(logs, of_positions[:-1].tolist(), of_positions[1:].tolist(), strict=True)
+    ]
+    batch = _Batch(
+        context,
+        logs,
+        messages.rows,
+        once,
+        np.concatenate(ordinals),
+        *numbered,
+        messages.numbers,
+        log[is_delivery[kept]],
+        log[first],
+        of_positions,
+    )
+    return batch.facts()
+
+
+def _bounds(numbers: Ints, logs: int) -> Ints:
+    """Where rows of each log begin, and where the last end; ``numbers`` rise."""
+    return np.searchsorted(numbers, np.arange(logs + 1))
 
 
 @compiled
 def _numbered(
-    ledger: Ints, entry: Ints, batch_index: Ints, is_delivery: Flags
+    ledger: Ints, entry: Ints, batch_index: Ints, is_delivery: Flags, log: Ints
 ) -> tuple[tuple[Ints, Ints, Ints, Ints, Ints], Ints]:  # pragma: no cover - compiled
-    """Positions of sorted rows, counted from 0: that of each message and each delivery, the first message of each
-    position (-1: none), where its deliveries begin, and the entry (counted from 0) of each delivery; and the first row
-    of each position."""
+    """Positions of sorted rows of logs, counted from 0: that of each message and each delivery, the first message of
+    each position (-1: none), where its deliveries begin, and the entry (counted from 0) of each delivery; and the first
+    row of each position."""
     n = len(ledger)
     deliveries = 0
     for i in range(n):
@@ -93,7 +120,7 @@ def _numbered(
     head, bounds, first = np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty(n, np.int64)
     position, number, m, d = -1, -1, 0, 0
     for i in range(n):
-        new_entry = i == 0 or ledger[i] != ledger[i - 1] or entry[i] != entry[i - 1]
+        new_entry = i == 0 or ledger[i] != ledger[i - 1] or entry[i] != entry[i - 1] or log[i] != log[i - 1]
         number += new_entry
         if new_entry or batch_index[i] != batch_index[i - 1]:
             position += 1
@@ -113,11 +140,11 @@ def _numbered(
 
 @dataclass
 class _Batch:
-    """Whole entries of a log: messages, deliveries, and the positions that bind them (see ``_numbered``)."""
+    """Whole entries of logs: messages, deliveries, and the positions that bind them (see ``_numbered``); ``log_of_…``
+    are the numbers of their logs, and the positions of log i begin at ``log_bounds[i]``."""
 
     context: Context
-    dispatcher: Dispatcher
-    state: PositionState
+    logs: Sequence[ScopeLog]
     messages: pa.Table
     once: Deliveries
     ordinals: Ints
@@ -126,12 +153,32 @@ class _Batch:
     head: Ints
     bounds: Ints
     entries: Ints
+    log_of_message: Ints
+    log_of_delivery: Ints
+    log_of_position: Ints
+    log_bounds: Ints
 
     @property
     def attempts(self) -> pa.Table:
         return self.once.rows
 
-    def facts(self) -> pa.Table:
+    @cached_property
+    def slices(self) -> list[tuple[ScopeLog, slice, slice, slice]]:
+        """Each log, and where its messages, deliveries and positions are."""
+        n = len(self.logs)
+        ends = _bounds(self.log_of_message, n), _bounds(self.log_of_delivery, n), self.log_bounds
+        each = np.stack([np.stack([bounds[:-1], bounds[1:]]) for bounds in ends]).transpose(2, 0, 1).tolist()
+        return [(log, slice(*m), slice(*d), slice(*p)) for log, (m, d, p) in zip(self.logs, each, strict=True)]
+
+    @property
+    def dispatchers(self) -> list[Dispatcher]:
+        return [log.dispatcher for log in self.logs]
+
+    def of_logs(self, values: Iterable[int], numbers: Ints) -> Ints:
+        """A value of each log, beside rows that are of the logs of these ``numbers``."""
+        return np.array([*values], np.int64)[numbers]
+
+    def facts(self) -> tuple[pa.Table, Ints]:
         self.keys = message_keys(self.context.policy, self.messages)
         self.published = numbers(self.messages, "at")
         delayed = numbers(self.messages, "deliver_at") if self.context.has_delays else self.published
@@ -143,24 +190,29 @@ class _Batch:
         self.part_of_chunks = (self.chunk >= 0) & (self.chunk + 1 < chunks)
         self.last_of_chunks = (self.chunk > 0) & (self.chunk + 1 == chunks)
         # could be delivered before the data begin
-        self.earlier = (
-            compute_earliest_time(self.published, self.due, self.context.terms.tick, self.context.policy.profile)
-            < self.state.beginning.settled
-        )
+        self.earlier = compute_earliest_time(
+            self.published, self.due, self.context.terms.tick, self.context.policy.profile
+        ) < self.of_logs((log.state.beginning.settled for log in self.logs), self.log_of_message)
         self.aborted, self.skipped = flags(self.messages, "aborted"), self._skipped()
         self.aborted &= self.context.is_group & (self.context.terms.isolation != "read_uncommitted")
         self.may_be_aborted = self._may_be_aborted()
         message = self.head[self.of_delivery]  # of each delivery; -1: unknown
         at, seq = numbers(self.attempts, "at"), numbers(self.attempts, "seq", 0)
-        owners = owners_at(
-            self.context.policy, self.dispatcher, _of(self.keys.slots, message, -1), _of(self.keys.hashes, message, 0),
-            at, seq, column(self.attempts, "consumer"), column(self.attempts, "instance"),
+        owners = owners_of(
+            self.context.policy, self.dispatchers, self.log_of_delivery, _of(self.keys.slots, message, -1),
+            _of(self.keys.hashes, message, 0), at, seq, column(self.attempts, "consumer"),
+            column(self.attempts, "instance"),
         )  # fmt: skip
         owners = self._told(owners)
         positions, attempts = self._read(message, at, owners)
-        served = self._served(message, seq, owners, positions, attempts)
+        served, of_log = self._served(message, seq, owners, positions, attempts), self.log_of_delivery
+        if len(served) < len(at):
+            of_log = of_log[at != UNKNOWN]
         waiting = np.flatnonzero((positions[FIRST] == positions[END]) & _of(self.judged, self.head, False))
-        return pa.concat_tables([served, self._unserved(waiting, positions)]) if len(waiting) else served
+        if not len(waiting):
+            return served, of_log
+        unserved = self._unserved(waiting, positions)
+        return pa.concat_tables([served, unserved]), np.append(of_log, self.log_of_position[waiting])
 
     def _told(self, owners: Owners) -> Owners:
         """As far as the rows tell: nobody knows who got what they contradict one another about; and who owned a
@@ -197,7 +249,7 @@ class _Batch:
         attempts[redelivery.EXEMPTIONS] = np.where(changing, Exemption.IN_TRANSITION.bit, 0)
         attempts[redelivery.EXEMPTIONS, owners.several] |= Exemption.SHARED_NAME.bit
         entry = numbers(rows, "ledger"), numbers(rows, "entry")
-        attempts[redelivery.EXEMPTIONS] |= self._rejects(*entry, at, column(rows, "consumer"))
+        attempts[redelivery.EXEMPTIONS] |= self._rejects(self.log_of_delivery, *entry, at, column(rows, "consumer"))
         attempts[redelivery.EXEMPTIONS, _of(self.part_of_chunks, message, False)] |= Exemption.PART_OF_CHUNKS.bit
         attempts[redelivery.EXEMPTIONS, _of(self.last_of_chunks, message, False)] |= Exemption.INCOMPLETE_CHUNKS.bit
         if self.context.lacks_priorities:
@@ -206,9 +258,10 @@ class _Batch:
             attempts[redelivery.EXEMPTIONS] |= Exemption.SEEKS_NOT_RECORDED.bit
         self._exempt_unknown_consumers(message, at, owners, attempts[redelivery.EXEMPTIONS])
         self._exempt_left_truncated(message, at, owners, attempts[redelivery.CODES], attempts[redelivery.EXEMPTIONS])
-        if self.dispatcher.timeline.scope in self.context.uncovered:  # not even its beginning is known
-            attempts[redelivery.EXEMPTIONS] &= ~Exemption.JOINED_EARLIER.bit
-            attempts[redelivery.EXEMPTIONS] |= Exemption.NOBODY_JOINED.bit
+        for log, _, deliveries, _ in self.slices if self.context.uncovered else ():
+            if log.dispatcher.timeline.scope in self.context.uncovered:  # not even its beginning is known
+                attempts[redelivery.EXEMPTIONS, deliveries] &= ~Exemption.JOINED_EARLIER.bit
+                attempts[redelivery.EXEMPTIONS, deliveries] |= Exemption.NOBODY_JOINED.bit
         attempts[redelivery.EXEMPTIONS] = drop_left_truncated(attempts[redelivery.EXEMPTIONS])
 
         positions = np.empty((POSITION, len(self.head)), np.int64)
@@ -217,16 +270,20 @@ class _Batch:
         positions[FIRST], positions[FIRST_ACK] = self.bounds[:-1], NEVER
         positions[CODES], positions[TWIN:] = self._message_codes(), UNKNOWN
         active = self.context.policy.routing == "partition"
-        read_positions(
-            self.state,
-            positions,
-            self._published(),
-            attempts,
-            self.context.has_receipts,
-            active,
-            self.context.is_group,
-            self.context.batch_redelivery_bit,
-        )
+        published = self._published()
+        for log, messages, _, mine in self.slices:
+            read_positions(
+                log.state,
+                positions,
+                published,
+                attempts,
+                messages,
+                mine,
+                self.context.has_receipts,
+                active,
+                self.context.is_group,
+                self.context.batch_redelivery_bit,
+            )
         positions[CODES, _of(self.before, self.head, True)] = 0  # what a message is by itself, its own day said
         found = np.flatnonzero((positions[CODES] != 0) & (positions[FIRST] < positions[END]))
         attempts[redelivery.CODES, positions[FIRST, found]] |= positions[CODES, found]
@@ -244,13 +301,17 @@ class _Batch:
         published = np.full(positions.shape[1], NEVER)
         served = np.flatnonzero(positions[BEGIN] < positions[END])
         where = np.stack([numbers(self.attempts, name) for name in ("ledger", "entry", "batch_index")])
-        scope, letters = self.dispatcher.timeline.scope, self.context.dead_letters
-        published[served] = letters.find_published(scope, where[:, positions[BEGIN, served]])
+        letters, bounds = self.context.dead_letters, _bounds(self.log_of_position[served], len(self.logs))
+        for dispatcher, begin, end in zip(self.dispatchers, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            if dispatcher.timeline.scope in letters.of_scope:
+                mine = served[begin:end]
+                published[mine] = letters.find_published(dispatcher.timeline.scope, where[:, positions[BEGIN, mine]])
         return published
 
-    def _rejects(self, ledger: Ints, entry: Ints, at: Ints, consumer: pa.Array) -> Ints:
-        """What rows in quarantine could explain."""
-        return self.context.rejects.exemptions(self.dispatcher.timeline.scope.partition, ledger, entry, at, consumer)
+    def _rejects(self, of_log: Ints, ledger: Ints, entry: Ints, at: Ints, consumer: pa.Array) -> Ints:
+        """What rows in quarantine could explain; ``of_log`` rises."""
+        partitions = [dispatcher.timeline.scope.partition for dispatcher in self.dispatchers]
+        return rejected_exemptions(self.context.rejects, partitions, of_log, ledger, entry, at, consumer)
 
     def _delivery_codes(self, message: Ints, at: Ints, owners: Owners) -> Ints:
         """Findings about each delivery by itself."""
@@ -271,21 +332,29 @@ class _Batch:
         late = np.flatnonzero(late & (owners.session == UNKNOWN_CONSUMER))
         if not len(late):
             return late
-        sessions = self.dispatcher.sessions
-        names, instances = (column(self.attempts, name).take(pa.array(late)) for name in ("consumer", "instance"))
-        published = self.published[message[late]]
-        return late[~sessions.connected_within(sessions.number_consumers(names, instances), published, at[late])]
+        connected = np.zeros(len(late), np.bool_)
+        for number in np.unique(self.log_of_delivery[late]).tolist():
+            mine = np.flatnonzero(self.log_of_delivery[late] == number)
+            sessions, rows = self.logs[number].dispatcher.sessions, late[mine]
+            names, instances = (column(self.attempts, name).take(pa.array(rows)) for name in ("consumer", "instance"))
+            published = self.published[message[rows]]
+            connected[mine] = sessions.connected_within(
+                sessions.number_consumers(names, instances), published, at[rows]
+            )
+        return late[~connected]
 
     def _exempt_unknown_consumers(self, message: Ints, at: Ints, owners: Owners, exemptions: Ints) -> None:
         """Where the membership lacks somebody: what went to the owner that there was if it was connected."""
-        wrong = np.flatnonzero(owners.wrong)
-        if self.dispatcher.other is None or not len(wrong):
+        known = np.array([dispatcher.other is not None for dispatcher in self.dispatchers], np.bool_)
+        wrong = np.flatnonzero(owners.wrong & known[self.log_of_delivery])
+        if not len(wrong):
             return
+        others = [dispatcher.other or dispatcher for dispatcher in self.dispatchers]
         of, seq = message[wrong], numbers(self.attempts, "seq", 0)[wrong]
         names, instances = (column(self.attempts, name).take(pa.array(wrong)) for name in ("consumer", "instance"))
-        would_be = owners_at(
-            self.context.policy, self.dispatcher.other, _of(self.keys.slots, of, -1), _of(self.keys.hashes, of, 0),
-            at[wrong], seq, names, instances,
+        would_be = owners_of(
+            self.context.policy, others, self.log_of_delivery[wrong], _of(self.keys.slots, of, -1),
+            _of(self.keys.hashes, of, 0), at[wrong], seq, names, instances,
         )  # fmt: skip
         exemptions[wrong[~would_be.wrong & (would_be.session != UNKNOWN_CONSUMER)]] |= (
             Exemption.MEMBERSHIP_INCOMPLETE.bit
@@ -295,40 +364,49 @@ class _Batch:
         """What data that begin in mid-life, or that are a compacted copy, can explain."""
         if self.context.terms.compacted:
             exemptions[codes & Code.UNKNOWN_MESSAGE.bit != 0] |= Exemption.COMPACTED.bit
-        beginning = self.state.beginning
-        deleted = (codes & Code.UNKNOWN_MESSAGE.bit != 0) & (numbers(self.attempts, "ledger") < beginning.ledger)
+        first_ledgers = self.of_logs((log.state.beginning.ledger for log in self.logs), self.log_of_delivery)
+        deleted = (codes & Code.UNKNOWN_MESSAGE.bit != 0) & (numbers(self.attempts, "ledger") < first_ledgers)
         exemptions[deleted] |= Exemption.STORED_EARLIER.bit
-        if beginning.since == UNKNOWN:
+        begun = [each for each in self.slices if each[0].state.beginning.since != UNKNOWN]
+        if not begun:
             return
-        exemptions[_of(self.earlier, message, False)] |= Exemption.DELIVERED_EARLIER.bit
-        of = self.dispatcher.timeline, beginning.since, column(self.attempts, "consumer")
-        exemptions[joined_earlier(*of, at, owners.wrong)] |= Exemption.JOINED_EARLIER.bit
-        strange = (codes & Code.NOT_CONNECTED.bit != 0) & (exemptions & Exemption.JOINED_EARLIER.bit != 0)
-        if strange.any():
-            codes[strange & never_joined(*of)] ^= Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
-        unknown = np.flatnonzero(codes & Code.UNKNOWN_MESSAGE.bit)
-        if len(unknown) and not beginning.log_is_whole:
-            index_of_row = np.append(self.of_message, len(self.head))
-            earlier = self.of_delivery[unknown] < index_of_row[beginning.missing(self.published)]
-            exemptions[unknown[earlier]] |= Exemption.STORED_EARLIER.bit
-        self.state.beginning = beginning.read(self.published)
+        exemptions[_of(self.earlier, message, False)] |= (
+            Exemption.DELIVERED_EARLIER.bit
+        )  # where the data are whole, none is
+        for log, messages, deliveries, positions in begun:
+            beginning, published = log.state.beginning, self.published[messages]
+            consumers = column(self.attempts, "consumer")[deliveries.start : deliveries.stop]
+            of = log.dispatcher.timeline, beginning.since, consumers
+            mine, found = exemptions[deliveries], codes[deliveries]  # these are changed in place
+            mine[joined_earlier(*of, at[deliveries], owners.wrong[deliveries])] |= Exemption.JOINED_EARLIER.bit
+            strange = (found & Code.NOT_CONNECTED.bit != 0) & (mine & Exemption.JOINED_EARLIER.bit != 0)
+            if strange.any():
+                found[strange & never_joined(*of)] ^= Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
+            unknown = np.flatnonzero(found & Code.UNKNOWN_MESSAGE.bit)
+            if len(unknown) and not beginning.log_is_whole:
+                index_of_row = np.append(self.of_message[messages], positions.stop)
+                earlier = self.of_delivery[deliveries][unknown] < index_of_row[beginning.missing(published)]
+                mine[unknown[earlier]] |= Exemption.STORED_EARLIER.bit
+            log.state.beginning = beginning.read(published)
 
     def _acts(self, message: Ints, at: Ints, left: Ints) -> Ints:
         """When the latest act before each delivery was that reaches its message. What was
         delivered by a declared act has ended with it, whether or not its consumer ``left``."""
         latest = np.full(len(at), UNKNOWN)
-        for act in self.state.acts:
-            reached = np.ones(len(at), np.bool_)
-            declared = act.declared
-            if declared is not None and declared.to is not None:
-                reached = _not_before(
-                    declared.to, *(numbers(self.attempts, n) for n in ("ledger", "entry", "batch_index"))
-                )
-            if declared is not None and declared.to_time is not None:
-                reached = _of(self.published, message, UNKNOWN) >= declared.to_time
-            latest[reached & (at > act.at)] = act.at
-            if declared is not None:
-                np.minimum(left, act.at, out=left, where=reached & (at <= act.at) & (at != UNKNOWN))
+        acting = [each for each in self.slices if each[0].state.acts]
+        where = [numbers(self.attempts, name) for name in ("ledger", "entry", "batch_index")] if acting else []
+        for log, _, mine, _ in acting:
+            when, until = at[mine], left[mine]  # the latter is changed in place
+            for act in log.state.acts:
+                reached = np.ones(len(when), np.bool_)
+                declared = act.declared
+                if declared is not None and declared.to is not None:
+                    reached = _not_before(declared.to, *(values[mine] for values in where))
+                if declared is not None and declared.to_time is not None:
+                    reached = _of(self.published, message[mine], UNKNOWN) >= declared.to_time
+                latest[mine][reached & (when > act.at)] = act.at
+                if declared is not None:
+                    np.minimum(until, act.at, out=until, where=reached & (when <= act.at) & (when != UNKNOWN))
         return latest
 
     def _partly(self, at: Ints, acked: Ints) -> Flags:
@@ -347,7 +425,10 @@ class _Batch:
         """From when on each position's absence is no fault: its time to live, or always where it proves nothing."""
         terms = self.context.terms
         lapses = np.full(len(self.messages), NEVER) if terms.ttl is None else self.published + terms.ttl
-        drops = self.context.drops_messages(self.dispatcher.timeline.scope.topic)
+        drops = np.array(
+            [self.context.drops_messages(each.timeline.scope.topic) for each in self.dispatchers], np.bool_
+        )
+        drops = drops[self.log_of_message]
         lapses[self.part_of_chunks | self.earlier | terms.compacted | drops | self.aborted | self.skipped] = UNKNOWN
         lapses = _of(lapses, self.head, UNKNOWN)
         lapses[self.may_be_aborted] = UNKNOWN
@@ -357,13 +438,15 @@ class _Batch:
         """Messages that a declared act skipped: it began behind them. Clocks may differ."""
         skew = self.context.terms.clock_skew
         skipped = np.zeros(len(self.messages), np.bool_)
-        for reset in (act.declared for act in self.state.acts if act.declared is not None):
-            passed = self.published <= reset.at + skew
-            if reset.to is not None:
-                where = (numbers(self.messages, name) for name in ("ledger", "entry", "batch_index"))
-                skipped |= passed & ~_not_before(reset.to, *where)
-            elif reset.to_time is not None:
-                skipped |= passed & (self.published < reset.to_time + skew)
+        for log, mine, _, _ in self.slices:
+            published = self.published[mine]
+            for reset in (act.declared for act in log.state.acts if act.declared is not None):
+                passed = published <= reset.at + skew
+                if reset.to is not None:
+                    where = (numbers(self.messages, name)[mine] for name in ("ledger", "entry", "batch_index"))
+                    skipped[mine] |= passed & ~_not_before(reset.to, *where)
+                elif reset.to_time is not None:
+                    skipped[mine] |= passed & (published < reset.to_time + skew)
         return skipped
 
     def _may_be_aborted(self) -> NDArray[np.bool_]:
@@ -381,23 +464,31 @@ class _Batch:
             return np.zeros(len(self.head), np.bool_)
         entry[self.of_message] = numbers(self.messages, "entry")
         entry[self.of_delivery] = numbers(self.attempts, "entry")
+        delivered, at = np.full(len(entry), NEVER), numbers(self.attempts, "at")
+        np.minimum.at(delivered, self.of_delivery, np.where(at == UNKNOWN, NEVER, at))
+        published, found = _of(self.published, self.head, UNKNOWN), np.zeros(len(self.head), np.bool_)
+        for _, _, _, mine in self.slices:
+            if unserved[mine].any():
+                found[mine] = self._before_a_marker(unserved[mine], entry[mine], published[mine], delivered[mine])
+        return found
+
+    def _before_a_marker(self, unserved: Flags, entry: Ints, published: Ints, delivered: Ints) -> Flags:
+        """The same of one log: of each position, whether it was never delivered, its entry, when its message was
+        ``published`` and first ``delivered``."""
         marker = np.append(np.diff(entry) > 1, False)
         marker[-1] = marker.any()
         ends = marker | ~unserved | np.append(~unserved[1:], True)  # the last of each run
         ends[-1] = True
         last = np.flatnonzero(ends)[np.searchsorted(np.flatnonzero(ends), np.arange(len(ends)))]
         found: Flags = unserved & marker[last]
-        found |= unserved & (self._markers_after(entry, marker) >= INTERLEAVED)
+        found |= unserved & (self._markers_after(entry, marker, published, delivered) >= INTERLEAVED)
         return found
 
-    def _markers_after(self, entry: Ints, marker: Flags) -> Ints:
+    def _markers_after(self, entry: Ints, marker: Flags, published: Ints, delivered: Ints) -> Ints:
         """How many offsets without a record follow each position that could be the marker of its transaction."""
         gaps = np.where(marker, np.maximum(np.diff(entry, append=entry[-1] + 2) - 1, 0), 0)
         before = np.concatenate([[0], np.cumsum(gaps)])
-        published = _of(self.published, self.head, UNKNOWN)
-        delivered = np.full(len(entry) + 1, NEVER)
-        at = numbers(self.attempts, "at")
-        np.minimum.at(delivered, self.of_delivery, np.where(at == UNKNOWN, NEVER, at))
+        delivered = np.append(delivered, NEVER)
         first_later = np.minimum.accumulate(delivered[::-1])[::-1][1:]
         skew = self.context.terms.clock_skew
         by = np.minimum(np.minimum(first_later, NEVER - skew) + skew, published + TRANSACTION_TIMEOUT)
@@ -415,10 +506,11 @@ class _Batch:
             same = ~differs
             same[self.head[self.of_message]] = False
             np.add.at(self.stored_again, self.of_message[same], 1)
-        routing, partition = self.context.terms.routing, self.dispatcher.timeline.scope.partition
-        if routing is not None and partition >= 0:
+        routing, scopes = self.context.terms.routing, [each.timeline.scope for each in self.dispatchers]
+        if routing is not None and any(scope.partition >= 0 for scope in scopes):
+            partitions = self.of_logs((scope.partition for scope in scopes), self.log_of_message)
             keys, producers = column(self.messages, "key"), column(self.messages, "producer")
-            wrong = find_misrouted_keys(routing, keys, producers, partition).wrong
+            wrong = find_misrouted_keys(routing, keys, producers, partitions).wrong & (partitions >= 0)
             codes[_of(wrong, self.head, False)] |= Code.ROUTING_MISMATCH.bit
         return codes
 
@@ -428,9 +520,10 @@ class _Batch:
         if self.context.terms.deduplication:
             return resent
         published = _of(self.published, self.head, UNKNOWN)
-        for act in self.state.acts:
-            if act.how == "again" or (act.declared is not None and act.declared.kind == "unload"):
-                resent |= (published >= act.at - SEND_TIMEOUT) & (published <= act.at)
+        for log, _, _, mine in self.slices:
+            for act in log.state.acts:
+                if act.how == "again" or (act.declared is not None and act.declared.kind == "unload"):
+                    resent[mine] |= (published[mine] >= act.at - SEND_TIMEOUT) & (published[mine] <= act.at)
         resent &= positions[CODES] & Code.DUP_PUBLISH.bit != 0
         return resent
 
@@ -458,7 +551,8 @@ class _Batch:
         """Facts of the deliveries; an acknowledgement without one took part and is now left out."""
         at = a[redelivery.AT]
         table = self._table(
-            self.attempts, self.of_delivery, message, positions, delivered=True, before=flags(self.attempts, "before"),
+            self.attempts, self.log_of_delivery, self.of_delivery, message, positions, delivered=True,
+            before=flags(self.attempts, "before"),
             consumer=owners.consumer, session=owners.session, expected=owners.expected,
             epoch=owners.epoch, at=at, seq=seq, received=a[redelivery.RECEIVED], acked=a[redelivery.ACKED],
             held_until=a[redelivery.UNTIL], redelivery_count=a[redelivery.COUNT], nth=a[redelivery.NTH],
@@ -492,12 +586,14 @@ class _Batch:
         exemptions[self._resent(positions)[waiting]] |= Exemption.RESENT.bit
         entry = numbers(self.messages, "ledger")[message], numbers(self.messages, "entry")[message]
         nobody = pa.nulls(len(waiting), pa.string())
-        exemptions |= self._rejects(*entry, np.full(len(waiting), NEVER), nobody)
-        since = self.state.beginning.since
-        if since != UNKNOWN and joined_before(self.dispatcher.timeline, since):
-            exemptions |= Exemption.JOINED_EARLIER.bit
+        of_log = self.log_of_position[waiting]
+        exemptions |= self._rejects(of_log, *entry, np.full(len(waiting), NEVER), nobody)
+        for number, log in enumerate(self.logs):
+            since = log.state.beginning.since
+            if since != UNKNOWN and joined_before(log.dispatcher.timeline, since):
+                exemptions[of_log == number] |= Exemption.JOINED_EARLIER.bit
         return self._table(
-            self.messages, waiting, message, positions, delivered=False, before=False,
+            self.messages, of_log, waiting, message, positions, delivered=False, before=False,
             consumer=nobody, session=UNKNOWN_CONSUMER, expected=UNKNOWN_CONSUMER, epoch=UNKNOWN_CONSUMER, at=NEVER,
             seq=0, received=UNKNOWN, acked=acked, held_until=NEVER, redelivery_count=0, nth=0, restarts=0, previous=0,
             mixed=False,
@@ -507,12 +603,14 @@ class _Batch:
             excuses=drop_left_truncated(exemptions),
         )  # fmt: skip
 
-    def _table(self, rows: pa.Table, position: Ints, message: Ints, positions: Ints, **columns: Any) -> pa.Table:
+    def _table(
+        self, rows: pa.Table, of_log: Ints, position: Ints, message: Ints, positions: Ints, **columns: Any
+    ) -> pa.Table:
         """A ``FACTS`` table: what is known of messages, the rest as given; a single value stands for all rows."""
-        scope, n = self.dispatcher.timeline.scope, len(message)
+        scopes, n = [each.timeline.scope for each in self.dispatchers], len(message)
         columns |= {
-            "topic": pa.array([scope.topic]).take(pa.array(np.zeros(n, np.int64))),
-            "partition": scope.partition,
+            "topic": pa.array([scope.topic for scope in scopes]).take(pa.array(of_log)),
+            "partition": self.of_logs((scope.partition for scope in scopes), of_log),
             "ordinal": self.ordinals[position],
             "key": self.context.words.words(self.keys.shown).take(pa.array(message, mask=message < 0)),
             "key_id": _of(self.keys.key_id, message, -1),

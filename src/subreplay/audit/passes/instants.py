@@ -211,12 +211,16 @@ def begin_instants(state: DispatcherState) -> None:
 
 
 def read_instants(
-    state: DispatcherState, deliveries: Ints, owed: Obligations, conditions: Conditions, limits: Limits, found: Found
-) -> None:
-    """Read one batch of one dispatcher's deliveries; findings are added to ``found``."""
-    key_at, slot_at = state.keys.indices(deliveries[KEY]), state.slots.indices(deliveries[SLOT])
-    state.watch = grow_heap(state.watch, deliveries.shape[1])
-    _read(state.remembered, state.watch, key_at, slot_at, deliveries, owed, conditions, limits, state.horizon, found)
+    state: DispatcherState, deliveries: Ints, mine: slice, owed: Obligations, conditions: Conditions, limits: Limits,
+    found: Found,
+) -> None:  # fmt: skip
+    """Read those ``deliveries`` that are of the dispatcher (``mine``); findings are added to ``found``."""
+    key_at, slot_at = state.keys.indices(deliveries[KEY, mine]), state.slots.indices(deliveries[SLOT, mine])
+    state.watch = grow_heap(state.watch, len(key_at))
+    _read(
+        state.remembered, state.watch, mine.start, key_at, slot_at, deliveries, owed, conditions, limits, state.horizon,
+        found,
+    )  # fmt: skip
 
 
 _AGAIN = Code.DUP_DELIVERY.bit
@@ -266,12 +270,12 @@ def _begin(r: Remembered, horizon: int) -> Any:  # pragma: no cover - compiled
 
 @operation
 def _read(
-    r: Remembered, w: Watch, key_at: Ints, slot_at: Ints, d: Ints, owed: Obligations, c: Conditions, limits: Limits,
-    horizon: int, found: Found,
+    r: Remembered, w: Watch, begin: int, key_at: Ints, slot_at: Ints, d: Ints, owed: Obligations, c: Conditions,
+    limits: Limits, horizon: int, found: Found,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
     progress, members, keys, slots, everything = r.progress[0], r.members, r.keys, r.slots, r.everything
     codes, exemptions, proof, proven = found.codes, found.exemptions, found.proof, found.proven
-    for i in range(d.shape[1]):
+    for i in range(begin, begin + len(key_at)):
         at, session, ordinal, first = d[AT, i], d[SESSION, i], d[ORDINAL, i], d[NTH, i] == 0
         while progress.next_join < len(members) and _has_joined(members, progress.next_join, at):
             _join(members, progress.next_join, everything, progress.highest)
@@ -280,7 +284,7 @@ def _read(
         judge_one_active(r.active, r.strayed, d, i, c.active, codes, exemptions, proof, proven)
         owned = session >= 0 and codes[i] & _MISPLACED == 0
         holds = owned and codes[i] & _AGAIN == 0
-        k, s = key_at[i], slot_at[i]
+        k, s = key_at[i - begin], slot_at[i - begin]
         if holds and s >= 0:
             note_passed(slots, s, members, session, horizon)
         if owned and first and ordinal > members[session, TAKEN]:

@@ -17,7 +17,7 @@ from subreplay.audit.checkpoint import fill_column
 from subreplay.audit.codes import Code
 from subreplay.audit.passes.lags import Lags
 from subreplay.audit.passes.states import NOWHERE, States
-from subreplay.audit.selectors import OtherTimelines, OwnerFits
+from subreplay.audit.selectors import OtherTimelines
 from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.kernels.compiled import compiled
 from subreplay.rows.groups import AddingUp
@@ -77,39 +77,39 @@ class Given:
         self._spans = tuple(dict.fromkeys((*spans, ALL_TIME)))
         self._numbers: dict[str, int] = {}  # of consumers
         self._dispatchers = 0
-        self._fits: OwnerFits | None = None
+        self._latest = 0  # of them, the one that the last delivery is of
         self.others = OtherTimelines()  # what selectors are compared by
         self._keys = States(len(self._spans))  # the last pane of a key at a consumer, in each span
-        self._waiting: list[tuple[pa.Table, Ints, int]] = []  # facts, their findings, the number of their dispatcher
+        self._waiting: list[tuple[pa.Table, Ints, Ints]] = []  # facts, their findings, the numbers of dispatchers
         self._rows = 0  # of these
         self._undelivered = self._stored_again = 0  # messages, and how often these were
         self._sums = adding_loads()
 
-    def begin(self, fits: OwnerFits) -> None:
-        """Begin with another dispatcher; ``fits`` compares selectors."""
-        if self._keys.count[0] > MOST_KEYS:
-            self._add_waiting()
-            self._keys = States(len(self._spans))
+    def begin(self) -> int:
+        """Begin with another dispatcher, which gets a number."""
         self._dispatchers += 1
-        self._fits = fits
+        return self._dispatchers
 
-    def add(self, facts: pa.Table, codes: Ints) -> None:
-        """Add ``FACTS`` of one dispatcher in order of time, all delivered or none, and their findings."""
+    def add(self, facts: pa.Table, codes: Ints, dispatcher: Ints) -> None:
+        """Add ``FACTS`` of dispatchers of these numbers, one after the other in order of time, all delivered or none,
+        and their findings."""
         if not facts["delivered"][0].as_py():
             self._undelivered += facts.num_rows
             self._stored_again += int(ints(facts, "stored_again").sum())
             return
-        if self._fits is not None:
-            self._fits.add(facts, codes)
-        self._waiting.append((facts.select(_COUNTED), codes, self._dispatchers))
+        if self._keys.count[0] > MOST_KEYS and dispatcher[0] != self._latest:
+            self._add_waiting()
+            self._keys = States(len(self._spans))
+        self._latest = int(dispatcher[-1])
+        self._waiting.append((facts.select(_COUNTED), codes, dispatcher))
         self._rows += len(codes)
         if self._rows > MOST_WAITING:
             self._add_waiting()
 
-    def end(self, acts: Iterable[Mapping[str, Any]]) -> None:
-        """End with a dispatcher; ``acts`` are columns of ``LOAD`` that count what its acts had redelivered."""
-        fits = {} if self._fits is None else self._fits.rows()
-        for counted in (fits, *acts):
+    def end(self, columns: Iterable[Mapping[str, Any]]) -> None:
+        """End with a dispatcher; ``columns`` of ``LOAD`` compare its selectors, and count what its acts had
+        redelivered."""
+        for counted in columns:
             if len(next(iter(counted.values()), ())):
                 self._sums.add(_loads(NO_TIME, counted))
 
@@ -133,7 +133,7 @@ class Given:
             return
         facts = pa.concat_tables([facts for facts, _, _ in self._waiting]).combine_chunks()
         codes = np.concatenate([codes for _, codes, _ in self._waiting])
-        dispatcher = np.repeat(*np.array([(number, len(codes)) for _, codes, number in self._waiting], np.int64).T)
+        dispatcher = np.concatenate([numbers for _, _, numbers in self._waiting])
         self._waiting, self._rows = [], 0
         names = column(facts, "consumer").dictionary_encode()
         numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in names.dictionary.to_pylist()]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from subreplay.audit.context import Dispatcher
+from subreplay.audit.context import Dispatcher, group_alike_dispatchers
 from subreplay.audit.deliveries import Ending, Flags
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
@@ -41,6 +42,43 @@ class Owners:
     ends: Ints  # how: an ``Ending``
     wrong: Flags
     in_transition: Flags
+
+
+def owners_of(
+    policy: Policy,
+    dispatchers: Sequence[Dispatcher],
+    number: Ints,
+    slots: Ints,
+    hashes: NDArray[np.uint32],
+    at: Ints,
+    seq: Ints,
+    names: pa.Array,
+    instances: pa.Array,
+) -> Owners:
+    """Find the owners of deliveries of several dispatchers; ``number`` is the dispatcher of each delivery.
+
+    Dispatchers with the same timeline are looked up together.
+    """
+    parts = group_alike_dispatchers(dispatchers, number)
+    if len(parts) == 1:
+        return owners_at(policy, parts[0][0], slots, hashes, at, seq, names, instances)
+    found = [
+        owners_at(
+            policy, dispatcher, slots[rows], hashes[rows], at[rows], seq[rows], names.take(pa.array(rows)),
+            instances.take(pa.array(rows)),
+        )
+        for dispatcher, rows in parts
+    ]  # fmt: skip
+    back = np.argsort(np.concatenate([rows for _, rows in parts]))
+    columns = ([getattr(part, field.name) for part in found] for field in fields(Owners))
+    return Owners(*(_concatenate(each, back) for each in columns))
+
+
+def _concatenate(parts: list[Any], order: Ints) -> Any:
+    """Concatenate Arrow or numpy columns, and put the rows into an order."""
+    if isinstance(parts[0], pa.Array):
+        return pa.concat_arrays(parts).take(pa.array(order))
+    return np.concatenate(parts)[order]
 
 
 def owners_at(

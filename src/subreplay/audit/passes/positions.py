@@ -6,13 +6,14 @@ Rules: those of ``redelivery``, PRODUCER_ORDER and DUP_PUBLISH of ``publication`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from subreplay.audit.acts import Act
 from subreplay.audit.checkpoint import Arrays
 from subreplay.audit.codes import Code
+from subreplay.audit.context import Dispatcher
 from subreplay.audit.ordinals import Ordinals
 from subreplay.audit.passes.beginning import Beginning
 from subreplay.audit.passes.patterns import Patterns, Seeks, see_message, see_seeks
@@ -20,10 +21,13 @@ from subreplay.audit.passes.states import States
 from subreplay.audit.rules.publication import (
     LEDGER,
     PRODUCER,
+    RECENT,
+    RECENT_STATE,
+    SEQUENCE,
     STREAM,
     STREAM_STATE,
     judge_sequence,
-    make_recent_messages,
+    places,
 )
 from subreplay.audit.rules.redelivery import AT, LEFT, OWNED, SESSION, judge_message
 from subreplay.audit.rules.redelivery import CODES as ATTEMPT_CODES
@@ -61,7 +65,7 @@ class PositionState:
         self.acts, self.patterns, self.seeks = acts, Patterns(acts, len(joined)), Seeks()
         self.ordinals = Ordinals(checkpoint.get("ledgers"))
         self.streams = States(STREAM_STATE)
-        self.recent = make_recent_messages()
+        self.recent = States(RECENT_STATE)
         self.reached = np.full(len(joined), -1, np.int64)  # latest ordinal of each session's stream
         self.open_ = np.empty((0, 5), np.int64)
         self.opened = np.zeros(1, np.int64)
@@ -72,18 +76,19 @@ class PositionState:
             self.beginning = Beginning(*checkpoint["beginning"][0].tolist())
             self.streams = States.of(STREAM_STATE, checkpoint["stream_ids"], checkpoint["streams"])
             recent = checkpoint["recent"]
-            self.recent[recent[:, 0]] = recent[:, 1:]
+            self.recent = States.of(RECENT_STATE, recent[:, :1], recent[:, 1:])
             self.reached[: len(checkpoint["reached"])] = checkpoint["reached"][:, 0]
 
     def checkpoint(self) -> dict[str, Ints]:
         """What the next night begins with."""
         ids, streams = self.streams.known
-        used = np.flatnonzero(self.recent[:, 0] >= 0)
+        places, recent = self.recent.known
+        used = np.argsort(places[:, 0])
         return {
             "ledgers": self.ordinals.known,
             "stream_ids": ids,
             "streams": streams,
-            "recent": np.column_stack([used, self.recent[used]]),
+            "recent": np.column_stack([places[used], recent[used]]),
             "reached": self.reached[:, None],
             "joined": self.joined[:, None],
             "beginning": np.array([self.beginning], np.int64),
@@ -96,38 +101,51 @@ class PositionState:
             self.open_ = np.concatenate([self.open_, np.empty((max(missing, len(self.open_)), 5), np.int64)])
 
 
+class ScopeLog(NamedTuple):
+    """The log of a topic partition: its dispatcher, and what is carried from batch to batch."""
+
+    dispatcher: Dispatcher
+    state: PositionState
+
+
 def read_positions(
     state: PositionState,
     positions: Ints,
     messages: Ints,
     attempts: Ints,
+    my_messages: slice,
+    mine: slice,
     receipts: bool,
     active: bool,
     group: bool,
     batch_redelivery_bit: int = 0,
 ) -> None:
-    """Fill in the results of ``positions`` and ``attempts``; ``messages`` get indices for their identities.
+    """Fill in the results of those ``positions`` that are of the dispatcher (``mine``), and of their ``attempts``; its
+    ``messages`` get indices for their identities.
 
     ``has_receipts``: whether applications recorded what they took; ``active``: whether one consumer alone is active;
     ``group``: whether it is a member of a Kafka group; ``batch_redelivery_bit``: see ``Context``.
     """
-    state.room(positions.shape[1])
-    messages[PRODUCER] = state.streams.indices(messages[PRODUCER])
-    messages[STREAM] = state.streams.indices(messages[STREAM])
+    state.room(mine.stop - mine.start)
+    for row in (PRODUCER, STREAM):
+        messages[row, my_messages] = state.streams.indices(messages[row, my_messages])
+    recent = places(messages[PRODUCER, my_messages], messages[SEQUENCE, my_messages])
+    messages[RECENT, my_messages] = state.recent.indices(recent)
     _read(
-        state.streams.rows, state.recent, state.reached, state.open_, state.opened, state.behind, state.never,
+        state.streams.rows, state.recent.rows, state.reached, state.open_, state.opened, state.behind, state.never,
         state.patterns.at, state.patterns.rows, state.patterns.number_consumers, state.seeks.open, state.seeks.complete,
-        state.seeks.number, positions, messages, attempts, receipts, active, group, batch_redelivery_bit,
+        state.seeks.number, positions, messages, attempts, mine.start, mine.stop, receipts, active, group,
+        batch_redelivery_bit,
     )  # fmt: skip
 
 
 @operation
 def _read(
     streams: Ints, recent: Ints, reached: Ints, open_: Ints, opened: Ints, behind: Ints, never: Ints, acts: Ints,
-    pattern: Ints, served: Ints, seeks: Ints, sought: Ints, number: Ints, p: Ints, m: Ints, a: Ints, receipts: bool,
-    active: bool, group: bool, batch_redelivery_bit: int,
+    pattern: Ints, served: Ints, seeks: Ints, sought: Ints, number: Ints, p: Ints, m: Ints, a: Ints, begin: int,
+    end: int, receipts: bool, active: bool, group: bool, batch_redelivery_bit: int,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
-    for i in range(p.shape[1]):
+    for i in range(begin, end):
         if p[BEGIN, i] < p[END, i]:
             p[FIRST, i], p[FIRST_ACK, i] = judge_message(
                 a, p[BEGIN, i], p[END, i], receipts, group, batch_redelivery_bit

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from subreplay.audit.deliveries import Flags
 from subreplay.audit.passes.keys import numbers
+from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
 
 _SAME_EVENT: Final = ("ledger", "entry", "batch_index", "at", "seq", "redelivery_count")
@@ -32,20 +33,21 @@ class Deliveries(NamedTuple):
     contradicted: Ints
 
 
-def deliveries_once(rows: pa.Table) -> Deliveries:
-    """Deliveries in the ``LOG`` shape, sorted by position, time and order. Of those that rows contradict, only that
-    they happened is left. Acknowledgements without a delivery are left as they are."""
-    again = _again(rows)
+def deliveries_once(some: ScopedRows) -> Deliveries:
+    """Deliveries in the ``LOG`` shape, sorted by topic partition, position, time and order. Of those that rows
+    contradict, only that they happened is left. Acknowledgements without a delivery are left as they are."""
+    rows, again = some.rows, _again(some.rows)
+    again[some.bounds[:-1][some.bounds[:-1] < len(again)]] = False
     nothing = np.zeros(rows.num_rows, np.int64)
     if not again.any():
         return Deliveries(rows, ~again, nothing, nothing)
     members = np.flatnonzero(again | np.append(again[1:], False))
     heads = np.flatnonzero(~again[members])  # the first row of each event
     first, further = members[heads], np.diff(np.append(heads, len(members))) - 1
-    some = rows.take(pa.array(members))
-    known = {name: numbers(some, name) for name in _TIMES}
-    known["cumulative"] = np.where(known["acked_at"] == UNKNOWN, UNKNOWN, flags(some, "cumulative"))
-    who = {name: _codes(some, name) for name in ("consumer", "instance")}
+    alike = rows.take(pa.array(members))
+    known = {name: numbers(alike, name) for name in _TIMES}
+    known["cumulative"] = np.where(known["acked_at"] == UNKNOWN, UNKNOWN, flags(alike, "cumulative"))
+    who = {name: _codes(alike, name) for name in ("consumer", "instance")}
     differs = np.zeros(len(heads), np.bool_)
     for values in (known | who).values():
         least = np.minimum.reduceat(np.where(values == UNKNOWN, NEVER, values), heads)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -35,6 +37,7 @@ from subreplay.audit.passes.instants import Conditions, DispatcherState, read_in
 from subreplay.audit.rules.liveness import find_end_of_data, find_obligations, make_limits
 from subreplay.audit.rules.registry import BY_ROW
 from subreplay.audit.rules.undelivered import find_settled_time
+from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, flags, ints
 from subreplay.rows.model.tables import JUDGED
 
@@ -46,13 +49,16 @@ _COLUMNS = {
 _SCATTERED = Code.KEY_ORDER.bit | Code.KEY_TWO_OWNERS.bit | Code.BEFORE_PREDECESSOR_ACK.bit
 
 
-def judge_deliveries(context: Context, dispatcher: Dispatcher, state: DispatcherState, rows: pa.Table) -> Found:
-    """Findings about one batch of deliveries."""
+def judge_deliveries(
+    context: Context, dispatchers: Sequence[Dispatcher], states: Sequence[DispatcherState], some: ScopedRows
+) -> Found:
+    """Findings about deliveries of some dispatchers, each of which has some."""
+    rows = some.rows
     active = context.policy.routing == "partition"
     order_code = Code.PARTITION_ORDER if active else Code.KEY_ORDER
     found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
     d = _deliveries(rows)
-    state.end = max(state.end, min(_latest(ints(rows, "acked"), d[AT], d[RECEIVED]), context.horizon))
+    latest = np.maximum.reduceat(_latest(ints(rows, "acked"), d[AT], d[RECEIVED]), some.bounds[:-1])
     conditions = Conditions(
         order_code.bit,
         active,
@@ -61,9 +67,14 @@ def judge_deliveries(context: Context, dispatcher: Dispatcher, state: Dispatcher
         context.slot_stuck_after,
         find_settled_time(context),
     )
-    state.given(d[SESSION], d[UNTIL])
-    limits = make_limits(context, find_end_of_data(context, state.end))
-    read_instants(state, d, find_obligations(context, dispatcher, rows, d), conditions, limits, found)
+    owes, limits = find_obligations(context, dispatchers, some, d), make_limits(context, UNKNOWN)
+    for number, (state, reached) in enumerate(zip(states, latest.tolist(), strict=True)):
+        mine = some.part(number)
+        state.end = max(state.end, min(reached, context.horizon))
+        state.given(d[SESSION, mine], d[UNTIL, mine])
+        read_instants(
+            state, d, mine, owes, conditions, limits._replace(end=find_end_of_data(context, state.end)), found
+        )
     found.exemptions[d[DUE] > ints(rows, "published")] |= Exemption.DELAYED.bit
     for bit, breaks in BY_ROW.items():
         found.codes[breaks(rows, context.terms)] |= bit
@@ -72,9 +83,10 @@ def judge_deliveries(context: Context, dispatcher: Dispatcher, state: Dispatcher
     return found
 
 
-def _latest(*times: Ints) -> int:
-    """The latest of some times that were reached."""
-    return max(int(np.max(of, initial=UNKNOWN, where=of != NEVER)) for of in times)
+def _latest(*times: Ints) -> Ints:
+    """The latest of some times of each row that was reached."""
+    latest: Ints = np.maximum.reduce([np.where(of == NEVER, UNKNOWN, of) for of in times])
+    return latest
 
 
 def recall_deliveries(context: Context, state: DispatcherState, rows: pa.Table) -> None:
@@ -94,25 +106,42 @@ def _deliveries(rows: pa.Table) -> Ints:
     return d
 
 
-def with_findings(rows: pa.Table, found: Found, shown: Ints, names: tuple[str, ...]) -> pa.Table:
-    """``JUDGED`` columns of facts and what was found; ``names`` are the labels of the sessions."""
-    named = np.array([*names, None], dtype=object)
+class Labels:
+    """What sessions of some dispatchers are called in results; the numbers of dispatchers beside numbers of sessions
+    make indices of their names."""
+
+    def __init__(self, dispatchers: Sequence[Dispatcher]) -> None:
+        starts: dict[int, int] = {}  # where the labels of sessions begin
+        labels: list[str | None] = []
+        for each in dispatchers:
+            if id(each.sessions) not in starts:
+                starts[id(each.sessions)] = len(labels)
+                labels += each.sessions.labels
+        self._starts = np.array([starts[id(each.sessions)] for each in dispatchers], np.int64)
+        self.names = np.array([*labels, None], dtype=object)
+
+    def of(self, dispatcher: Ints, session: Ints) -> pa.Array:
+        """The names of sessions (-1: none)."""
+        return pa.array(self.names[np.where(session < 0, -1, self._starts[dispatcher] + session)], pa.string())
+
+
+def with_findings(rows: pa.Table, found: Found, shown: Ints, dispatcher: Ints, labels: Labels) -> pa.Table:
+    """``JUDGED`` columns of facts and what was found; ``dispatcher`` are the numbers that ``labels`` have of them."""
     columns = {
-        "expected": pa.array(named, pa.string()).take(pa.array(ints(rows, "expected") % len(named))),
+        "expected": labels.of(dispatcher, ints(rows, "expected")),
         "codes": pa.array(found.codes),
         "excuses": pa.array(found.exemptions),
-        "order_witness": _evidence_structs(found, ORDER, named),
-        "owner_witness": _evidence_structs(found, OWNER, named),
-        "holder_witness": _evidence_structs(found, HOLDER, named),
+        "order_witness": _evidence_structs(found, ORDER, dispatcher, labels),
+        "owner_witness": _evidence_structs(found, OWNER, dispatcher, labels),
+        "holder_witness": _evidence_structs(found, HOLDER, dispatcher, labels),
         "shown": pa.array(shown),
     }
     return pa.table([columns[f.name] if f.name in columns else rows.column(f.name) for f in JUDGED], schema=JUDGED)
 
 
-def with_owners(rows: pa.Table, owner: Ints, labels: tuple[str, ...]) -> pa.Table:
+def with_owners(rows: pa.Table, owner: Ints, dispatcher: Ints, labels: Labels) -> pa.Table:
     """Messages that were never delivered, with the consumer that each waits for (-1: none is named)."""
-    named = pa.array([*labels, None], pa.string()).take(pa.array(owner % (len(labels) + 1)))
-    for name, values in (("consumer", named), ("expected", pa.array(owner))):
+    for name, values in (("consumer", labels.of(dispatcher, owner)), ("expected", pa.array(owner))):
         index = rows.schema.get_field_index(name)
         rows = rows.set_column(index, rows.schema.field(index), values.cast(rows.schema.field(index).type))
     return rows
@@ -130,7 +159,7 @@ def checkpoint_as_judged(rows: pa.Table) -> pa.Table:
     return pa.table([*columns], schema=JUDGED)
 
 
-def _evidence_structs(found: Found, kind: int, names: np.ndarray) -> pa.Array:
+def _evidence_structs(found: Found, kind: int, dispatcher: Ints, labels: Labels) -> pa.Array:
     """One kind of witness as a struct column; null where there is none."""
     shape = JUDGED.field("order_witness").type
     there = found.proven[kind]
@@ -138,18 +167,20 @@ def _evidence_structs(found: Found, kind: int, names: np.ndarray) -> pa.Array:
     if not len(where):
         return pa.nulls(len(there), shape)
     of = found.proof[kind, where].T
+    consumer = labels.of(dispatcher[where], of[SESSION])
     values = [
         of[LEDGER],
         of[ENTRY],
         of[BATCH_INDEX],
-        names[of[SESSION]],
+        consumer,
         of[AT],
         of[UNTIL],
         of[EVIDENCE_WIDTH] == 1,
         of[BLOCKER_COUNT],
     ]
     few = pa.StructArray.from_arrays(
-        [pa.array(v, f.type) for v, f in zip(values, shape, strict=True)], fields=list(shape)
+        [pa.array(v, f.type) if isinstance(v, np.ndarray) else v for v, f in zip(values, shape, strict=True)],
+        fields=list(shape),
     )
     index = np.zeros(len(there), np.int64)
     index[where] = np.arange(len(where))

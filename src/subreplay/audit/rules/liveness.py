@@ -17,14 +17,14 @@ rows L-SUB-1, P-KS-ORD-1, D-FLOW-1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from subreplay.audit.codes import EVERY, Code, Rule
-from subreplay.audit.context import UNKNOWN_SIZE, Context, Dispatcher
+from subreplay.audit.context import UNKNOWN_SIZE, Context, Dispatcher, group_alike_dispatchers
 from subreplay.audit.deliveries import (
     AT,
     BLOCKER_COUNT,
@@ -40,6 +40,7 @@ from subreplay.audit.deliveries import (
     Flags,
 )  # fmt: skip
 from subreplay.audit.needs import Need
+from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.kernels.inlining import hot, inlined, operation
 from subreplay.kernels.lazy_kernel import pass_by_reference
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, ints
@@ -202,23 +203,26 @@ def restore_watch(watch: Watch, sessions: Ints, units: Ints) -> None:
     watch.units[:, [HOLDS, KEEPS]], watch.units[:, OLDEST] = 0, NEVER
 
 
-def find_obligations(context: Context, dispatcher: Dispatcher, rows: pa.Table, d: Ints) -> Obligations:
-    """Return what liveness requires of deliveries, whose columns are ``d``."""
-    timeline, published = dispatcher.timeline, ints(rows, "published")
+def find_obligations(context: Context, dispatchers: Sequence[Dispatcher], some: ScopedRows, d: Ints) -> Obligations:
+    """What liveness asks of deliveries, whose columns are ``d``."""
+    rows, published = some.rows, ints(some.rows, "published")
     due = d[DUE] + np.where(d[DUE] > published, context.terms.tick, 0)
     due = np.where(published == UNKNOWN, NEVER, due)
     owner, since = np.full(len(due), -1), np.full(len(due), UNKNOWN)
     late = np.flatnonzero((d[NTH] == 0) & (due < d[AT]))
     if context.policy.routing == "any" or not len(late):
         return Obligations(due, owner, since)
-    epoch = np.asarray(timeline.find_epochs(due[late], np.zeros(len(late), np.int64)), np.int32)
-    late, epoch = late[epoch != d[EPOCH, late]], epoch[epoch != d[EPOCH, late]]
-    hashes = ints(rows, "hash").astype(np.uint32)[late]
-    owner[late] = timeline.find_owners(d[SLOT, late], hashes, epoch)
-    nobody = np.flatnonzero(owner[late] < 0)  # it was due when nobody owned it: who did before the one that got it
-    owner[late[nobody]] = _before(dispatcher, d[EPOCH, late[nobody]], d[SLOT, late[nobody]], hashes[nobody])
-    moved = late[owner[late] != d[SESSION, late]]
-    since[moved] = dispatcher.starts[d[EPOCH, moved]]
+    every_hash = ints(rows, "hash").astype(np.uint32)
+    for dispatcher, mine in group_alike_dispatchers(dispatchers, some.numbers[late]):
+        timeline, of = dispatcher.timeline, late[mine]
+        epoch = np.asarray(timeline.find_epochs(due[of], np.zeros(len(of), np.int64)), np.int32)
+        of, epoch = of[epoch != d[EPOCH, of]], epoch[epoch != d[EPOCH, of]]
+        hashes = every_hash[of]
+        owner[of] = timeline.find_owners(d[SLOT, of], hashes, epoch)
+        nobody = np.flatnonzero(owner[of] < 0)  # it was due when nobody owned it: who did before the one that got it
+        owner[of[nobody]] = _before(dispatcher, d[EPOCH, of[nobody]], d[SLOT, of[nobody]], hashes[nobody])
+        moved = of[owner[of] != d[SESSION, of]]
+        since[moved] = dispatcher.starts[d[EPOCH, moved]]
     return Obligations(due, owner, since)
 
 

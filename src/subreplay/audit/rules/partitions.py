@@ -66,10 +66,10 @@ def _format_producer(producer: str | None) -> str:
     return "" if producer is None else f" by {producer}"
 
 
-def find_misrouted_keys(routing: Routing, keys: pa.Array, producers: pa.Array, partition: int) -> Misrouted:
-    """Find ROUTING_MISMATCH among messages of one partition, according to their keys."""
+def find_misrouted_keys(routing: Routing, keys: pa.Array, producers: pa.Array, partitions: Ints) -> Misrouted:
+    """ROUTING_MISMATCH for messages of these partitions, as far as their keys decide."""
     mode: RoutingMode = "CustomPartition" if routing.mode == "CustomPartition" else "RoundRobinPartition"
-    return find_misrouted(replace(routing, mode=mode), keys, producers, np.full(len(keys), partition, np.int64))
+    return find_misrouted(replace(routing, mode=mode), keys, producers, partitions)
 
 
 def find_keys_in_two_partitions(

@@ -77,19 +77,21 @@ STREAM_STATE: Final = 7
 MEMORY: Final = 1 << 16
 # A recent message: its producer, the start it is of, sequence id, publish time, position (three columns), content
 _OF_PRODUCER, _OF_START, _ID, _PUBLISHED, _AT_POSITION, _CONTENT = 0, 1, 2, 3, 4, 7
-_RECENT: Final = 8
+RECENT_STATE: Final = 8
 
 # The columns of a message, as the rows of a matrix in order of position. PRODUCER and STREAM are identities, then
 # indices of states; a stream is what is promised to be in order: a producer's messages, or, of those it batched, the
 # ones of one key, since batches by key overtake one another. SEQUENCE is negative where it counts for nothing: a later
-# chunk, or none known. CONTENT is an identity of its key and size.
-STREAM, PRODUCER, SEQUENCE, PUBLISHED, LEDGER, ENTRY, BATCH_INDEX, CONTENT = range(8)
-MESSAGE: Final = 8
+# chunk, or none known. CONTENT is an identity of its key and size, RECENT the index of the recent message that this one
+# replaces.
+STREAM, PRODUCER, SEQUENCE, PUBLISHED, LEDGER, ENTRY, BATCH_INDEX, CONTENT, RECENT = range(9)
+MESSAGE: Final = 9
 
 
-def make_recent_messages() -> Ints:
-    """Return an empty memory for the latest messages."""
-    return np.full((MEMORY, _RECENT), -1, np.int64)
+def places(producer: Ints, sequence: Ints) -> Ints:
+    """Where messages are remembered: as many places as there are recent messages; -1 for none."""
+    # ids of one producer follow one another; producers are kept apart
+    return np.where(sequence < 0, -1, (sequence + 7919 * producer) & (MEMORY - 1))
 
 
 _ORDER, _DUP = Code.PRODUCER_ORDER.bit, Code.DUP_PUBLISH.bit
@@ -107,7 +109,7 @@ def judge_sequence(
     sequence, q, s = m[SEQUENCE, i], m[PRODUCER, i], m[STREAM, i]
     if sequence < 0:
         return 0
-    r = (sequence + 7919 * q) & (MEMORY - 1)  # ids of one producer follow one another; producers are kept apart
+    r = m[RECENT, i]
     if recent[r, _OF_PRODUCER] == q and recent[r, _ID] == sequence:
         going_on = recent[r, _OF_START] == streams[q, _STARTS] and sequence > streams[q, _LOWEST]
         if recent[r, _CONTENT] != m[CONTENT, i]:

@@ -1,4 +1,4 @@
-"""The engine of one machine: a pool of processes and files between them; no pyspark, no Java.
+"""The engine for one machine: a pool of processes with files between them, without pyspark and Java.
 
-Few rows this process works on itself, in the same way.
+The calling process handles small data itself.
 """

@@ -1,4 +1,4 @@
-"""The engine of one machine: it deals parts out to processes, and knows what they have left where."""
+"""The engine for one machine: it distributes parts to processes, and opens the files that they have written."""
 
 from __future__ import annotations
 
@@ -21,30 +21,40 @@ from subreplay.config.run import Location, Schema
 from subreplay.engine.delta_files import NewFiles
 from subreplay.engine.interface import Batches, Dataset, Engine, NewRows, Output, Splitter, Tables, TableSource
 from subreplay.engine.local import scans
-from subreplay.engine.local.datasets import LocalDataset, PartsDataset, SortedDataset, of_left
-from subreplay.engine.local.parts import Chain, Held, Leave, Left, Part, Read, Spilled
-from subreplay.engine.local.tables import LocalKeptTables, LocalTables, NewKept
-from subreplay.engine.steps import one_output
+from subreplay.engine.local.datasets import LocalDataset, PartsDataset, SortedDataset, open_output
+from subreplay.engine.local.parts import (
+    ChainedParts,
+    OutputWriter,
+    Part,
+    SourcePart,
+    SpilledPart,
+    TablePart,
+    WrittenOutput,
+)
+from subreplay.engine.local.tables import LocalTables, LocalTemporaryTables, NewTemporaryRows
+from subreplay.engine.steps import name_output
 from subreplay.errors import ConfigError, EnvironmentFailed
 from subreplay.kernels.compilation_monitor import compilation
 from subreplay.rows.sorted_blocks import Order
 
-IN_PROCESS: Final = 1 << 17
-"""Rows that this process works on itself: fewer than another one is worth."""
-_LOOK: Final = 0.5  # s after which is looked what processes do
-IDLE: Final = 60  # s after which a process without work ends
+MIN_ROWS_FOR_PROCESSES: Final = 1 << 17
+"""The calling process handles up to this many rows itself: another process would take longer to start."""
+_POLL_SECONDS: Final = 0.5  # interval at which processes are polled
+IDLE_SECONDS: Final = 60  # idle time after which a process ends
 
 
 class LocalEngine(Engine):
-    """Runs steps in processes of this machine, one a core; what they leave is in a folder until ``close``. Without
-    ``processes`` this one does all."""
+    """Runs steps in local processes, one for each core. Their files stay in a folder until ``close``.
+
+    With ``processes=False`` the calling process runs all steps.
+    """
 
     name = "local"
     version = __version__
 
     def __init__(self, cores: int | None = None, scratch: str | None = None, *, processes: bool = True) -> None:
-        self.cores = cores or _cores()
-        self._may_start = processes
+        self.cores = cores or _count_cores()
+        self._may_start_processes = processes
         self._scratch = scratch
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._processes: Any = None
@@ -52,7 +62,7 @@ class LocalEngine(Engine):
 
     @property
     def folder(self) -> str:
-        """Where files between steps are."""
+        """The folder for files between steps."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="subreplay-", dir=self._scratch)
         return self._folder.name
@@ -60,71 +70,83 @@ class LocalEngine(Engine):
     def scan(self, source: TableSource) -> Dataset:
         return scans.scan(self, source)
 
-    def of(self, rows: pa.Table) -> Dataset:
-        return PartsDataset(self, (Held(rows),), rows.schema)
+    def create_dataset(self, rows: pa.Table) -> Dataset:
+        return PartsDataset(self, (TablePart(rows),), rows.schema)
 
-    def parts(self, parts: Sequence[Any], read: Callable[[Any], Batches], schema: pa.Schema) -> Dataset:
-        return PartsDataset(self, tuple(Read(part, read) for part in parts), schema)
+    def read_parts(self, parts: Sequence[Any], read: Callable[[Any], Batches], schema: pa.Schema) -> Dataset:
+        return PartsDataset(self, tuple(SourcePart(part, read) for part in parts), schema)
 
-    def together(self, datasets: Sequence[Dataset]) -> Dataset:
+    def concat(self, datasets: Sequence[Dataset]) -> Dataset:
         mine = [cast(LocalDataset, each) for each in datasets]
         return PartsDataset(self, tuple(part for each in mine for part in each.tasks()), mine[0].schema)
 
-    def sorted(self, datasets: Sequence[Dataset], order: Order) -> Dataset:
+    def sort(self, datasets: Sequence[Dataset], order: Order) -> Dataset:
         paths: list[str] = []
         for each in datasets:
             if not (isinstance(each, SortedDataset) and each.order == order):
-                each = each.split(one_output(""), {"": order})[""]
+                each = each.split(name_output(""), {"": order})[""]
             paths += cast(SortedDataset, each).paths
         return SortedDataset(self, tuple(paths), order, order.schema)
 
-    def tables(self, location: Location | None, prefix: str = "", format: str = "delta") -> Tables:
+    def open_tables(self, location: Location | None, prefix: str = "", format: str = "delta") -> Tables:
         if location is None:
-            return LocalKeptTables(self)
+            return LocalTemporaryTables(self)
         if isinstance(location, Schema):
-            raise ConfigError(f"output.tables: the schema {location} is Spark's; set engine: spark")
+            raise ConfigError(f"output.tables: only Spark can write to the schema {location}. Set engine: spark.")
         self._tables.append(LocalTables(self, location, prefix, format))
         return self._tables[-1]
 
     def is_worth_processes(self, parts: Sequence[Part]) -> bool:
-        """Whether other processes read parts sooner than this one does."""
-        return self._may_start and len(parts) > 1 and sum(part.rows for part in parts) > IN_PROCESS
+        """Return whether other processes would read the parts faster than this process."""
+        return (
+            self._may_start_processes and len(parts) > 1 and sum(part.rows for part in parts) > MIN_ROWS_FOR_PROCESSES
+        )
 
     def split(self, parts: Sequence[Part], step: Splitter, outputs: Mapping[str, Output]) -> Mapping[str, Dataset]:
-        """What a step makes of each part, in files."""
-        leave = Leave(step, {name: _as_left(each) for name, each in outputs.items()}, self.folder)
-        found = self._run(leave, parts) if self.is_worth_processes(parts) else [leave(Chain(tuple(parts)))]
+        """Apply a step to each part, and write its outputs to files."""
+        writer = OutputWriter(step, {name: _get_written_form(each) for name, each in outputs.items()}, self.folder)
+        found = (
+            self._run_in_processes(writer, parts)
+            if self.is_worth_processes(parts)
+            else [writer(ChainedParts(tuple(parts)))]
+        )
         for name, output in outputs.items():
             if isinstance(output, NewFiles):
-                output.written.extend(file for left in found for file in left[name].of_table)
-            if isinstance(output, NewKept):
-                output.parts.extend(Spilled(left[name].path, left[name].rows) for left in found if left[name].rows)
-        return {name: of_left(self, output, [left[name] for left in found]) for name, output in outputs.items()}
+                output.files.extend(file for written in found for file in written[name].table_files)
+            if isinstance(output, NewTemporaryRows):
+                output.parts.extend(
+                    SpilledPart(written[name].path, written[name].rows) for written in found if written[name].rows
+                )
+        return {
+            name: open_output(self, output, [written[name] for written in found]) for name, output in outputs.items()
+        }
 
-    def _run(self, leave: Leave, parts: Sequence[Part]) -> list[dict[str, Left]]:
+    def _run_in_processes(self, writer: OutputWriter, parts: Sequence[Part]) -> list[dict[str, WrittenOutput]]:
         from loky import get_reusable_executor
         from loky.backend.reduction import dumps
         from loky.process_executor import TerminatedWorkerError
 
-        stored = f"{self.folder}/{uuid4()}"  # read once a process: what many topic partitions need is large
-        Path(stored).write_bytes(dumps(leave))
-        pool = self._processes = get_reusable_executor(max_workers=self.cores, timeout=IDLE, initializer=_begin)
+        path = f"{self.folder}/{uuid4()}"  # each process reads it once: it is large for many topic partitions
+        Path(path).write_bytes(dumps(writer))
+        pool = self._processes = get_reusable_executor(
+            max_workers=self.cores, timeout=IDLE_SECONDS, initializer=_prepare_process
+        )
         compiles = Path(self.folder, "compiles")
-        jobs = [pool.submit(_work, stored, compiles, part) for part in parts]
+        jobs = [pool.submit(_process_part, path, compiles, part) for part in parts]
         try:
             waits = True
             while waits:
-                done, rest = wait(jobs, _LOOK, FIRST_EXCEPTION)
+                done, rest = wait(jobs, _POLL_SECONDS, FIRST_EXCEPTION)
                 waits = bool(rest) and not any(job.exception() for job in done)
                 if compiles.exists():
                     compilation.announce()
             found = [job.result() for job in jobs]
             compilation.seconds += sum(seconds for _, seconds in found)
-            return [left for left, _ in found]
+            return [written for written, _ in found]
         except TerminatedWorkerError as error:
             raise EnvironmentFailed(
-                "a process of this run was killed, as the system does when memory is short; run it again with more "
-                f"memory, or with fewer cores than {self.cores} (taskset -c 0)"
+                "A process of this run was killed, probably because the machine ran out of memory. Run again with "
+                f"more memory, or with fewer than {self.cores} cores (taskset -c 0)."
             ) from error
         except BaseException:
             for job in jobs:
@@ -144,33 +166,33 @@ class LocalEngine(Engine):
             self._folder = None
 
 
-def _as_left(output: Output) -> pa.Schema | Order | NewFiles:
-    """As what a process leaves an output."""
+def _get_written_form(output: Output) -> pa.Schema | Order | NewFiles:
+    """Return the form in which a process writes an output."""
     if isinstance(output, NewRows) and not isinstance(output, NewFiles):
         return output.columns
     return output
 
 
-def _work(stored: str, compiles: Path, part: Part) -> tuple[dict[str, Left], float]:
-    """What a process leaves of a part, and the seconds for which it compiled; file ``compiles`` tells that it does."""
+def _process_part(path: str, compiles: Path, part: Part) -> tuple[dict[str, WrittenOutput], float]:
+    """Write the outputs of a part. Returns them with the seconds of compilation; file ``compiles`` signals that it
+    compiles."""
     before = compilation.seconds
     with compilation.announce_with(compiles.touch):
-        return _read(stored)(part), compilation.seconds - before
+        return _load_writer(path)(part), compilation.seconds - before
 
 
 @lru_cache(maxsize=1)
-def _read(stored: str) -> Leave:
-    leave: Leave = pickle.loads(Path(stored).read_bytes())  # noqa: S301  this run's own file
-    return leave
+def _load_writer(path: str) -> OutputWriter:
+    writer: OutputWriter = pickle.loads(Path(path).read_bytes())  # noqa: S301 - this run's own file
+    return writer
 
 
-def _begin() -> None:
-    """What a process does first: an interruption is for the one that has started it, and what it imports stays, so that
-    Python need not look through it for garbage as often."""
+def _prepare_process() -> None:
+    """Ignore interrupts, which the parent process handles, and collect garbage less often: imported objects stay."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(50_000, 20, 100)
 
 
-def _cores() -> int:
-    """How many cores this process may use."""
+def _count_cores() -> int:
+    """Count the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

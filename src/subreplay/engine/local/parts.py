@@ -1,4 +1,4 @@
-"""Parts of a dataset, which a process reads, and what it leaves behind in files."""
+"""Parts of a dataset, which a process reads, and the files that it writes from them."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from subreplay.engine.delta_files import NewFile, NewFiles, Writing
+from subreplay.engine.delta_files import NewFile, NewFiles, PartitionWriter
 from subreplay.engine.interface import Batches, Splitter, Step
 from subreplay.engine.steps import as_schema
 from subreplay.rows.block_files import BlockFile, waiting
 from subreplay.rows.model.columns import MOST_BYTES, ROWS
 from subreplay.rows.sorted_blocks import RUN, WAITING_BLOCK, Order, external_merge, shuffle_blocks
 
-MOST_WAITING: Final = 1 << 27
-"""Bytes of rows that wait to be sorted together, where rows are wide."""
+MAX_SORT_BYTES: Final = 1 << 27
+"""The maximum bytes of rows that are sorted together; wide rows reach it before the row limit."""
 
 
 class Part(Protocol):
-    """Rows that one process reads; ``rows`` is about how many."""
+    """Rows that one process reads; ``rows`` is approximately their number."""
 
     @property
     def rows(self) -> int: ...
 
     def batches(self) -> Batches:
-        """They as they are."""
+        """Read the rows."""
 
 
 @dataclass(frozen=True)
-class Held:
+class TablePart:
     """Rows in memory."""
 
     table: pa.Table
@@ -46,8 +46,8 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Spilled:
-    """Rows in a file of Arrow's."""
+class SpilledPart:
+    """Rows in an Arrow file."""
 
     path: str
     rows: int
@@ -60,8 +60,8 @@ class Spilled:
 
 
 @dataclass(frozen=True)
-class Sorted:
-    """Some scopes of rows whose sorted blocks wait in files."""
+class SortedPart:
+    """Some scopes of rows whose sorted blocks are in spill files."""
 
     paths: tuple[str, ...]
     scopes: tuple[tuple[str, int], ...]
@@ -73,8 +73,8 @@ class Sorted:
 
 
 @dataclass(frozen=True)
-class Read:
-    """What reading a part of a source gives; nobody knows how many rows it has."""
+class SourcePart:
+    """A part of a source, which ``read`` reads. Its number of rows is unknown."""
 
     part: Any
     read: Callable[[Any], Batches]
@@ -85,8 +85,8 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Mapped:
-    """What steps make of a part, one after the other."""
+class MappedPart:
+    """A part after the steps, applied one after the other."""
 
     part: Part
     steps: tuple[Step, ...]
@@ -103,8 +103,8 @@ class Mapped:
 
 
 @dataclass(frozen=True)
-class Chain:
-    """Several parts, one after the other."""
+class ChainedParts:
+    """Several parts, read one after the other."""
 
     parts: tuple[Part, ...]
 
@@ -117,127 +117,127 @@ class Chain:
             yield from part.batches()
 
 
-class Left(NamedTuple):
-    """What a process left of an output: a file with so many rows, or files of a table."""
+class WrittenOutput(NamedTuple):
+    """The rows of an output that a process has written: a file with so many rows, or files of a table."""
 
     path: str
     rows: int = 0
-    of_table: tuple[NewFile, ...] = ()
+    table_files: tuple[NewFile, ...] = ()
 
 
 @dataclass(frozen=True)
-class Leave:
-    """What a process does with a part: it leaves the outputs of a step in files in ``folder``."""
+class OutputWriter:
+    """The work of a process on a part: it writes the outputs of a splitter to files in ``folder``."""
 
-    split: Splitter
+    splitter: Splitter
     outputs: Mapping[str, pa.Schema | Order | NewFiles]
     folder: str
 
-    def __call__(self, part: Part) -> dict[str, Left]:
+    def __call__(self, part: Part) -> dict[str, WrittenOutput]:
         with ExitStack() as stack:
-            outlets: dict[str, _Rows | _Blocks | _Table] = {}
+            writers: dict[str, _RowWriter | _BlockWriter | _TableWriter] = {}
             for number, (name, output) in enumerate(self.outputs.items()):
                 path = f"{self.folder}/{number}-{uuid4()}"
-                outlets[name] = outlet = _outlet(path, output)
-                stack.enter_context(outlet)
-            for name, batch in self.split(part.batches()):
+                writers[name] = writer = _open_writer(path, output)
+                stack.enter_context(writer)
+            for name, batch in self.splitter(part.batches()):
                 if batch.num_rows:
-                    outlets[name].add(batch)
-            return {name: outlet.finish() for name, outlet in outlets.items()}
+                    writers[name].add(batch)
+            return {name: writer.finish() for name, writer in writers.items()}
 
 
-def _outlet(path: str, output: pa.Schema | Order | NewFiles) -> _Rows | _Blocks | _Table:
+def _open_writer(path: str, output: pa.Schema | Order | NewFiles) -> _RowWriter | _BlockWriter | _TableWriter:
     if isinstance(output, Order):
-        return _Blocks(path, output)
-    return _Table(output) if isinstance(output, NewFiles) else _Rows(path, output)
+        return _BlockWriter(path, output)
+    return _TableWriter(output) if isinstance(output, NewFiles) else _RowWriter(path, output)
 
 
-class _Rows:
-    """An output of rows of a schema, many small batches of which are written together."""
+class _RowWriter:
+    """Writes rows of a schema, many small batches together."""
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
         self._path, self._schema = path, schema
-        self._held: list[pa.RecordBatch] = []
-        self._rows = self._waiting = self._bytes = 0
+        self._pending: list[pa.RecordBatch] = []
+        self._rows = self._pending_rows = self._bytes = 0
 
-    def __enter__(self) -> _Rows:
+    def __enter__(self) -> _RowWriter:
         self._file = pa.OSFile(self._path, "wb")
         self._writer = pa.ipc.new_file(self._file, self._schema)
         return self
 
     def add(self, batch: pa.RecordBatch) -> None:
-        self._held.append(as_schema(batch, self._schema))
-        self._rows, self._waiting = self._rows + batch.num_rows, self._waiting + batch.num_rows
+        self._pending.append(as_schema(batch, self._schema))
+        self._rows, self._pending_rows = self._rows + batch.num_rows, self._pending_rows + batch.num_rows
         self._bytes += batch.nbytes
-        if self._waiting >= ROWS or self._bytes >= MOST_BYTES:
+        if self._pending_rows >= ROWS or self._bytes >= MOST_BYTES:
             self._write()
 
     def _write(self) -> None:
-        if self._held:
-            rows = pa.Table.from_batches(self._held, self._schema)
+        if self._pending:
+            rows = pa.Table.from_batches(self._pending, self._schema)
             self._writer.write_table(rows.combine_chunks())
-        self._held, self._waiting, self._bytes = [], 0, 0
+        self._pending, self._pending_rows, self._bytes = [], 0, 0
 
-    def finish(self) -> Left:
+    def finish(self) -> WrittenOutput:
         self._write()
         self._writer.close()
-        return Left(self._path, self._rows)
+        return WrittenOutput(self._path, self._rows)
 
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
 
-class _Blocks:
-    """An output of rows that are to be sorted."""
+class _BlockWriter:
+    """Writes rows as sorted blocks."""
 
     def __init__(self, path: str, order: Order) -> None:
         self._path, self._order, self._rows = path, order, 0
-        self._held: list[pa.RecordBatch] = []
-        self._waiting = self._bytes = 0
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = self._bytes = 0
 
-    def __enter__(self) -> _Blocks:
+    def __enter__(self) -> _BlockWriter:
         self._file = BlockFile(self._path)
         return self
 
     def add(self, batch: pa.RecordBatch) -> None:
-        self._held.append(batch)
-        self._waiting, self._bytes = self._waiting + batch.num_rows, self._bytes + batch.nbytes
-        if self._waiting >= RUN or self._bytes >= MOST_WAITING:
+        self._pending.append(batch)
+        self._pending_rows, self._bytes = self._pending_rows + batch.num_rows, self._bytes + batch.nbytes
+        if self._pending_rows >= RUN or self._bytes >= MAX_SORT_BYTES:
             self._sort()
 
     def _sort(self) -> None:
-        for block in shuffle_blocks(self._held, self._order, WAITING_BLOCK):
+        for block in shuffle_blocks(self._pending, self._order, WAITING_BLOCK):
             self._file.add(block)
-        self._rows += self._waiting
-        self._held, self._waiting, self._bytes = [], 0, 0
+        self._rows += self._pending_rows
+        self._pending, self._pending_rows, self._bytes = [], 0, 0
 
-    def finish(self) -> Left:
+    def finish(self) -> WrittenOutput:
         self._sort()
         self._file.finish()
-        return Left(self._path, self._rows)
+        return WrittenOutput(self._path, self._rows)
 
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
 
-class _Table:
-    """An output of rows of an output table."""
+class _TableWriter:
+    """Writes rows of an output table."""
 
     def __init__(self, new: NewFiles) -> None:
         self._new = new
         self._rows = 0
 
-    def __enter__(self) -> _Table:
-        self._writing = Writing(self._new)
+    def __enter__(self) -> _TableWriter:
+        self._writing = PartitionWriter(self._new)
         return self
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._writing.add(pa.Table.from_batches([batch]))
         self._rows += batch.num_rows
 
-    def finish(self) -> Left:
+    def finish(self) -> WrittenOutput:
         self._writing.close()
-        return Left("", self._rows, tuple(self._writing.files))
+        return WrittenOutput("", self._rows, tuple(self._writing.files))
 
     def __exit__(self, kind: object, *error: object) -> None:
         if kind is not None:

@@ -1,4 +1,4 @@
-"""Output tables of the local engine: Delta or Parquet tables below a folder, or rows that are kept."""
+"""Output tables of the local engine: Delta or Parquet tables below a folder, or temporary tables."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from subreplay.engine import delta_files, parquet_files
 from subreplay.engine.delta_files import NewFiles
 from subreplay.engine.interface import Dataset, NewRows, Runs, TableSource
 from subreplay.engine.local.datasets import PartsDataset
-from subreplay.engine.local.parts import Held, Part
-from subreplay.engine.output_tables import KeptTables, WrittenTables
-from subreplay.engine.rows_with_values import WithValues, with_values
+from subreplay.engine.local.parts import Part, TablePart
+from subreplay.engine.output_tables import TemporaryTables, WrittenTables
+from subreplay.engine.rows_with_values import AddedValues, add_values
 
 if TYPE_CHECKING:
     from subreplay.engine.local.engine import LocalEngine
 
 
 class LocalTables(WrittenTables):
-    """Tables below ``root``."""
+    """Tables below the folder ``root``."""
 
     def __init__(self, engine: LocalEngine, root: str, prefix: str, format: str = "delta") -> None:
         super().__init__(prefix, format)
         self.engine, self.root = engine, os.path.abspath(root)
 
-    def new(self, name: str, columns: pa.Schema, where: Mapping[str, str], runs: Runs = ()) -> NewRows:
+    def begin_write(self, name: str, columns: pa.Schema, where: Mapping[str, str], runs: Runs = ()) -> NewRows:
         return self._begin(name, columns, where, runs)
 
     def _begin(self, name: str, columns: pa.Schema, where: Mapping[str, str], runs: Runs) -> NewFiles:
-        begin = delta_files.begin if self.format == "delta" else parquet_files.begin
-        return begin(f"{self.root}/{self.prefix}{name}", name, columns, where, runs=runs)
+        begin_write = delta_files.begin_write if self.format == "delta" else parquet_files.begin_write
+        return begin_write(f"{self.root}/{self.prefix}{name}", name, columns, where, runs=runs)
 
     def commit(self, rows: NewRows) -> None:
         assert isinstance(rows, NewFiles)
         rows.commit()
-        self.whose[rows.name] = dict(rows.where)
+        self.run_values[rows.name] = dict(rows.where)
 
     def write(self, name: str, rows: pa.Table, where: Mapping[str, str], runs: Runs) -> None:
-        delta_files.write(self._begin(name, rows.schema, where, runs), rows)
+        delta_files.write_rows(self._begin(name, rows.schema, where, runs), rows)
 
     def find(self, name: str) -> Dataset | None:
-        self.settle()
+        self.flush()
         path = f"{self.root}/{name}"
         there = f"{path}/_delta_log" if self.format == "delta" else path
         if not os.path.isdir(there):
@@ -51,26 +51,26 @@ class LocalTables(WrittenTables):
         return self.engine.scan(TableSource(key="output.tables", path=path, format=self.format))
 
 
-class NewKept(NewRows):
-    """Rows that are to be kept."""
+class NewTemporaryRows(NewRows):
+    """New rows of a temporary table."""
 
     def __init__(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> None:
         self.name, self.columns, self.where = name, columns, dict(where)
         self.parts: list[Part] = []
 
 
-class LocalKeptTables(KeptTables):
-    """Rows in files of the engine."""
+class LocalTemporaryTables(TemporaryTables):
+    """Temporary tables in files of the engine."""
 
     def __init__(self, engine: LocalEngine) -> None:
         super().__init__(engine)
         self.engine = engine
 
-    def new(self, name: str, columns: pa.Schema, where: Mapping[str, str], runs: Runs = ()) -> NewRows:
-        return NewKept(name, columns, where)
+    def begin_write(self, name: str, columns: pa.Schema, where: Mapping[str, str], runs: Runs = ()) -> NewRows:
+        return NewTemporaryRows(name, columns, where)
 
     def commit(self, rows: NewRows) -> None:
-        assert isinstance(rows, NewKept)
-        kept = PartsDataset(self.engine, tuple(rows.parts) or (Held(rows.columns.empty_table()),), rows.columns)
-        schema = with_values(rows.columns.empty_table(), rows.where).schema
-        self.kept[rows.name] = kept.map(WithValues(rows.where), schema)
+        assert isinstance(rows, NewTemporaryRows)
+        kept = PartsDataset(self.engine, tuple(rows.parts) or (TablePart(rows.columns.empty_table()),), rows.columns)
+        schema = add_values(rows.columns.empty_table(), rows.where).schema
+        self.datasets[rows.name] = kept.map(AddedValues(rows.where), schema)

@@ -1,6 +1,6 @@
-"""The engine of Spark, and the one package that imports pyspark.
+"""The Spark engine, and the only package that imports pyspark.
 
-``engine`` runs steps over ``datasets``, whose outputs go through Java as large values (``packing``); ``scans`` opens
-tables, ``tables`` and ``lake`` write them; ``session`` opens or finds the Spark session. ``columns`` has the column
-functions of ``subreplay.api``.
+``engine`` runs steps over ``datasets``. Their outputs pass through Java as large values (``packing``). ``scans`` opens
+tables, ``tables`` and ``frame_tables`` write them, and ``session`` opens or finds the Spark session.
+``column_functions`` has the column functions of ``subreplay.api``.
 """

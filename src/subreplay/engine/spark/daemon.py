@@ -1,11 +1,11 @@
-"""The process that Spark's Python workers on this machine are forks of (``spark.python.daemon.module``).
+"""The parent process of Spark's Python workers on this machine (``spark.python.daemon.module``).
 
-It does what Spark's own does, ``pyspark.daemon``, and differs in two ways, so that a task starts in no time:
+It replaces Spark's ``pyspark.daemon`` and differs in two ways, so that tasks start faster:
 
-* It finds pyspark where this program does. Spark puts zipped copies of it in front, and a jar. With each task Python
-  reads the directory of each such archive anew, once for every package that came from it, which takes a third of a
-  second (``zipimporter.invalidate_caches``).
-* It has imported what judges, with numba and Arrow, and so has each of its forks. That takes two seconds and more.
+* It imports pyspark from the folder that this program uses. Spark prepends zipped copies and a jar to the path. Python
+re-reads their directories with each task, once for each package in them (``zipimporter.invalidate_caches``). That takes
+a third of a second. * It imports the judging code with numba and Arrow before it forks. These imports take more than
+two seconds.
 """
 
 import gc
@@ -24,7 +24,7 @@ def main() -> None:
     for name in ("subreplay.engine.spark.packing", "subreplay.pipeline.story"):
         import_module(name)
     prepare_all_kernels()
-    gc.freeze()  # what forks share they need not look through
+    gc.freeze()  # forks need not scan shared objects
     daemon.manager()
 
 

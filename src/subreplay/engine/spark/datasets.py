@@ -1,4 +1,4 @@
-"""Datasets that Spark has: frames, what steps make of their rows, and what of that is kept."""
+"""Datasets of the Spark engine: DataFrames, the results of steps, and cached outputs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from subreplay.engine.interface import Dataset, Output, Splitter, Step
-from subreplay.engine.spark.packing import PACKED, Pack, Unpack
+from subreplay.engine.spark.packing import PACKED, Packer, Unpacker
 from subreplay.engine.spark.schemas import spark_schema
-from subreplay.engine.steps import Filter, Select, one_output
+from subreplay.engine.steps import ColumnSelection, Filter, name_output
 from subreplay.rows.conditions import Condition
 from subreplay.rows.sorted_blocks import Order
 
@@ -27,7 +27,7 @@ VALUES: Final = ("output", "rows")
 
 
 class SparkDataset(Dataset):
-    """Rows that Spark's tasks have: ``steps`` are made of the rows of ``source``, which Spark reads."""
+    """Rows in Spark's tasks: ``steps`` are applied to the rows of ``source``, which Spark reads."""
 
     def __init__(
         self, engine: SparkEngine, source: Callable[[], DataFrame], schema: pa.Schema, steps: tuple[Step, ...] = ()
@@ -42,13 +42,13 @@ class SparkDataset(Dataset):
     def where(self, condition: Condition) -> Dataset:
         if self.steps:
             return self.map(Filter(condition), self.schema)
-        return SparkDataset(self.engine, lambda: self.source.where(as_column(condition)), self.schema)
+        return SparkDataset(self.engine, lambda: self.source.where(to_column(condition)), self.schema)
 
     def select(self, columns: Sequence[str]) -> Dataset:
         schema = pa.schema([self.schema.field(name) for name in columns])
         if self.steps:
-            return self.map(Select(tuple(columns)), schema)
-        return SparkDataset(self.engine, lambda: self.source.select(*map(quoted_column, columns)), schema)
+            return self.map(ColumnSelection(tuple(columns)), schema)
+        return SparkDataset(self.engine, lambda: self.source.select(*map(quote_column, columns)), schema)
 
     def map(self, step: Step, schema: pa.Schema) -> Dataset:
         return SparkDataset(self.engine, lambda: self.source, schema, (*self.steps, step))
@@ -56,30 +56,30 @@ class SparkDataset(Dataset):
     def split(self, step: Splitter, outputs: Mapping[str, Output]) -> Mapping[str, Dataset]:
         return self.engine.split(self.source, self.steps, step, outputs)
 
-    def packed(self, output: pa.Schema | Order) -> DataFrame:
-        """All rows as one output, not kept."""
-        return pack(self.source, self.steps, one_output(""), {"": output})
+    def pack_rows(self, output: pa.Schema | Order) -> DataFrame:
+        """Pack all rows as one output, without caching it."""
+        return pack(self.source, self.steps, name_output(""), {"": output})
 
     @property
     def frame(self) -> DataFrame:
-        """The rows as a frame."""
+        """The rows as a DataFrame."""
         if not self.steps:
             return self.source
-        return mapped(self.packed(self.schema).select(*VALUES), Unpack(self.schema), self.schema)
+        return map_in_arrow(self.pack_rows(self.schema).select(*VALUES), Unpacker(self.schema), self.schema)
 
-    def table(self, most: int | None = None) -> pa.Table:
+    def to_table(self, limit: int | None = None) -> pa.Table:
         if self.steps:
-            return collected(self.packed(self.schema), self.schema, most)
-        found = self.source if most is None else self.source.limit(most)
-        rows = nullable(found).toArrow()
+            return collect_packed(self.pack_rows(self.schema), self.schema, limit)
+        found = self.source if limit is None else self.source.limit(limit)
+        rows = make_nullable(found).toArrow()
         return pa.table([_cast(rows[f.name], f.type) for f in self.schema], schema=self.schema)
 
     def is_empty(self) -> bool:
-        return self.source.isEmpty() if not self.steps else not len(self.table(1))
+        return self.source.isEmpty() if not self.steps else not len(self.to_table(1))
 
 
 def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Values as another type. Arrow refuses a null struct whose fields must not be null: it is made anew."""
+    """Cast values to another type. Arrow refuses null structs whose fields are not nullable, so these are rebuilt."""
     try:
         return values.cast(kind)
     except pa.ArrowInvalid:
@@ -90,7 +90,7 @@ def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 @dataclass(frozen=True)
 class PackedDataset(Dataset):
-    """An output of a step, kept with others in ``packed``; of ``rows`` rows."""
+    """An output of a step with ``rows`` rows, cached together with other outputs in ``packed``."""
 
     engine: SparkEngine
     packed: DataFrame
@@ -100,34 +100,34 @@ class PackedDataset(Dataset):
 
     @property
     def mine(self) -> DataFrame:
-        """Its values."""
+        """The packed values."""
         return self.packed.where(F.col("output") == self.name)
 
-    def _unpacked(self) -> SparkDataset:
+    def unpack(self) -> SparkDataset:
         schema = self.schema
-        return SparkDataset(self.engine, lambda: self.mine.select(*VALUES), schema, (Unpack(schema),))
+        return SparkDataset(self.engine, lambda: self.mine.select(*VALUES), schema, (Unpacker(schema),))
 
     def where(self, condition: Condition) -> Dataset:
-        return self._unpacked().where(condition)
+        return self.unpack().where(condition)
 
     def select(self, columns: Sequence[str]) -> Dataset:
-        return self._unpacked().select(columns)
+        return self.unpack().select(columns)
 
     def map(self, step: Step, schema: pa.Schema) -> Dataset:
-        return self._unpacked().map(step, schema)
+        return self.unpack().map(step, schema)
 
     def split(self, step: Splitter, outputs: Mapping[str, Output]) -> Mapping[str, Dataset]:
-        return self._unpacked().split(step, outputs)
+        return self.unpack().split(step, outputs)
 
     @property
     def frame(self) -> DataFrame:
-        """The rows as a frame."""
-        return mapped(self.mine.select(*VALUES), Unpack(self.schema), self.schema)
+        """The rows as a DataFrame."""
+        return map_in_arrow(self.mine.select(*VALUES), Unpacker(self.schema), self.schema)
 
-    def table(self, most: int | None = None) -> pa.Table:
+    def to_table(self, limit: int | None = None) -> pa.Table:
         if not self.rows:
             return self.schema.empty_table()
-        return collected(self.mine, self.schema, None if most is None or self.rows <= most else most)
+        return collect_packed(self.mine, self.schema, None if limit is None or self.rows <= limit else limit)
 
     def is_empty(self) -> bool:
         return not self.rows
@@ -135,50 +135,50 @@ class PackedDataset(Dataset):
 
 @dataclass(frozen=True)
 class BlocksDataset(PackedDataset):
-    """An output that is to be sorted; ``scopes`` are how many it has."""
+    """An output to sort. ``scopes`` is the number of its scopes."""
 
     order: Order
     scopes: int
 
-    def _unpacked(self) -> SparkDataset:
-        found = self.engine.sorted([self], self.order)
+    def unpack(self) -> SparkDataset:
+        found = self.engine.sort([self], self.order)
         assert isinstance(found, SparkDataset)
         return found
 
     @property
     def frame(self) -> DataFrame:
-        return self._unpacked().frame
+        return self.unpack().frame
 
-    def table(self, most: int | None = None) -> pa.Table:
-        return self._unpacked().table(most)
+    def to_table(self, limit: int | None = None) -> pa.Table:
+        return self.unpack().to_table(limit)
 
 
 def pack(
     source: DataFrame, steps: tuple[Step, ...], step: Splitter, outputs: Mapping[str, pa.Schema | Order]
 ) -> DataFrame:
-    """What a step makes of a frame's rows, as ``PACKED``."""
-    return mapped(source, Pack(steps, step, dict(outputs)), PACKED)
+    """Apply steps to the rows of a DataFrame, and pack the outputs as ``PACKED``."""
+    return map_in_arrow(source, Packer(steps, step, dict(outputs)), PACKED)
 
 
-def mapped(frame: DataFrame, step: Step, schema: pa.Schema) -> DataFrame:
-    """``mapInArrow``, which takes functions, and nothing else that can be called."""
+def map_in_arrow(frame: DataFrame, step: Step, schema: pa.Schema) -> DataFrame:
+    """Call ``mapInArrow``, which accepts only plain functions and no other callables."""
     return frame.mapInArrow(lambda batches: step(batches), spark_schema(schema))
 
 
-def collected(packed: DataFrame, schema: pa.Schema, most: int | None = None) -> pa.Table:
-    """The rows of packed values; at most ``most`` of them. Raises the error for the user that a task had."""
+def collect_packed(packed: DataFrame, schema: pa.Schema, limit: int | None = None) -> pa.Table:
+    """Collect the rows of packed values, at most ``limit`` of them. Raises the user error that a task had."""
     values = packed.select(*VALUES)
-    rows = (values if most is None else values.limit(most)).toArrow()  # a value has one row at least
-    found = pa.Table.from_batches(Unpack(schema)(rows.to_batches()), schema)
-    return found if most is None else found.slice(0, most)
+    rows = (values if limit is None else values.limit(limit)).toArrow()  # a value has at least one row
+    found = pa.Table.from_batches(Unpacker(schema)(rows.to_batches()), schema)
+    return found if limit is None else found.slice(0, limit)
 
 
-def quoted_column(name: str) -> Column:
+def quote_column(name: str) -> Column:
     return F.col(f"`{name.replace('`', '``')}`")
 
 
-def as_column(condition: Condition) -> Column:
-    """A condition as Spark has it."""
+def to_column(condition: Condition) -> Column:
+    """Translate a condition into a Spark column."""
     found: Column = condition.translated(
         lambda name: F.col(".".join(f"`{part}`" for part in name.split("."))),
         F.lit,
@@ -188,18 +188,20 @@ def as_column(condition: Condition) -> Column:
     return found
 
 
-def nullable(frame: DataFrame) -> DataFrame:
-    """Parts of a struct may be null in it: Arrow knows no row without a struct whose parts must be there."""
-    kinds = {field.name: _nullable(field.dataType) for field in frame.schema if isinstance(field.dataType, _NESTED)}
-    changed = {name: quoted_column(name).cast(kind) for name, kind in kinds.items()}
+def make_nullable(frame: DataFrame) -> DataFrame:
+    """Make the fields of structs nullable: Arrow cannot represent a null struct whose fields are not nullable."""
+    kinds = {
+        field.name: _to_nullable_type(field.dataType) for field in frame.schema if isinstance(field.dataType, _NESTED)
+    }
+    changed = {name: quote_column(name).cast(kind) for name, kind in kinds.items()}
     return frame.withColumns(changed) if changed else frame
 
 
 _NESTED: Final = (StructType, ArrayType)
 
 
-def _nullable(kind: DataType) -> DataType:
-    """A type whose parts may be null."""
+def _to_nullable_type(kind: DataType) -> DataType:
+    """Return a type whose nested fields are nullable."""
     if isinstance(kind, StructType):
-        return StructType([StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in kind])
-    return ArrayType(_nullable(kind.elementType)) if isinstance(kind, ArrayType) else kind
+        return StructType([StructField(f.name, _to_nullable_type(f.dataType), True, f.metadata) for f in kind])
+    return ArrayType(_to_nullable_type(kind.elementType)) if isinstance(kind, ArrayType) else kind

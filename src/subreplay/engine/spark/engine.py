@@ -1,5 +1,7 @@
-"""The engine of Spark: its tasks run the steps, and it brings sorted blocks together. DataFrame API only, so that it
-runs on classic sessions, on Spark Connect and serverless."""
+"""The Spark engine: Spark's tasks run the steps, and Spark sorts the blocks.
+
+It uses only the DataFrame API, so it runs on classic sessions, Spark Connect and serverless compute.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +19,31 @@ from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.config.run import Location
 from subreplay.engine.interface import Batches, Dataset, Engine, NewRows, Output, Splitter, Step, Tables, TableSource
-from subreplay.engine.spark import lake, scans
+from subreplay.engine.spark import frame_tables, scans
 from subreplay.engine.spark.datasets import BlocksDataset, PackedDataset, SparkDataset, pack
-from subreplay.engine.spark.packing import FAILED, SORTED, Merge, raise_first
-from subreplay.engine.spark.partitioning import dealt
+from subreplay.engine.spark.packing import FAILED, SORTED, BlockMerger, raise_first
+from subreplay.engine.spark.partitioning import distribute_round_robin
 from subreplay.engine.spark.schemas import arrow_schema
-from subreplay.engine.spark.session import KeptRows, as_it_was, cores, partitions, require_package
-from subreplay.engine.spark.tables import KeptFrames, NewFrame, SparkTables
+from subreplay.engine.spark.session import (
+    FrameCache,
+    count_cores,
+    count_partitions,
+    require_package,
+    restore_batch_sizes,
+)
+from subreplay.engine.spark.tables import NewFrame, SparkTables, TemporaryFrames
 from subreplay.rows.sorted_blocks import Order
 
-_A_CORE: Final = 2
-"""Tasks a core, of rows of which nobody knows how many scopes they have."""
+_TASKS_PER_CORE: Final = 2
+"""Tasks per core for rows with an unknown number of scopes."""
 
 
 class SparkEngine(Engine):
-    """Runs steps in the tasks of a session. What steps leave, the session keeps until ``close``, where it may; where
-    the platform refuses, it is computed each time it is looked at."""
+    """Runs steps in the tasks of a session.
+
+    The session caches the outputs of steps until ``close``. If the platform does not allow a cache, outputs are
+    recomputed on each access.
+    """
 
     name = "spark"
 
@@ -40,57 +51,59 @@ class SparkEngine(Engine):
         require_package(session)
         self.session = session
         self.version = session.version
-        self.cores = _cores(session)
-        self.kept = KeptRows()
+        self.cores = _count_cores(session)
+        self.cache = FrameCache()
         self._tables: list[SparkTables] = []
 
     def scan(self, source: TableSource) -> Dataset:
-        return self.of_frame(scans.opened(self.session, source))
+        return self.wrap_frame(scans.open_source(self.session, source))
 
-    def unchanged(self) -> AbstractContextManager[None]:
-        return as_it_was(self.session)
+    def restore_settings(self) -> AbstractContextManager[None]:
+        return restore_batch_sizes(self.session)
 
-    def of_frame(self, frame: DataFrame) -> SparkDataset:
-        """The rows of a frame."""
+    def wrap_frame(self, frame: DataFrame) -> SparkDataset:
+        """Create a dataset from a DataFrame."""
         return SparkDataset(self, lambda: frame, arrow_schema(frame.schema))
 
-    def of(self, rows: pa.Table) -> Dataset:
-        return SparkDataset(self, lambda: lake.of_arrow(self.session, rows).coalesce(1), rows.schema)
+    def create_dataset(self, rows: pa.Table) -> Dataset:
+        return SparkDataset(self, lambda: frame_tables.create_frame(self.session, rows).coalesce(1), rows.schema)
 
-    def parts(self, parts: Sequence[Any], read: Callable[[Any], Batches], schema: pa.Schema) -> Dataset:
+    def read_parts(self, parts: Sequence[Any], read: Callable[[Any], Batches], schema: pa.Schema) -> Dataset:
         n = len(parts)
-        return SparkDataset(self, lambda: self.session.range(0, n, 1, max(1, n)), schema, (_Parts(tuple(parts), read),))
+        return SparkDataset(
+            self, lambda: self.session.range(0, n, 1, max(1, n)), schema, (_PartReader(tuple(parts), read),)
+        )
 
-    def together(self, datasets: Sequence[Dataset]) -> Dataset:
+    def concat(self, datasets: Sequence[Dataset]) -> Dataset:
         if len(datasets) == 1:
             return datasets[0]
         frames = [each.frame for each in datasets]
         return SparkDataset(self, lambda: reduce(DataFrame.unionByName, frames), datasets[0].schema)
 
-    def sorted(self, datasets: Sequence[Dataset], order: Order) -> Dataset:
+    def sort(self, datasets: Sequence[Dataset], order: Order) -> Dataset:
         parts, scopes = [], 0
         for each in datasets:
             if isinstance(each, BlocksDataset) and each.order == order:
                 parts.append(each.mine)
                 scopes += each.scopes
             else:
-                mine = each._unpacked() if isinstance(each, PackedDataset) else cast(SparkDataset, each)
-                parts.append(mine.packed(order))
-                scopes += _A_CORE * self.cores or partitions(self.session)
-        tasks = max(1, min(partitions(self.session), scopes))
+                mine = each.unpack() if isinstance(each, PackedDataset) else cast(SparkDataset, each)
+                parts.append(mine.pack_rows(order))
+                scopes += _TASKS_PER_CORE * self.cores or count_partitions(self.session)
+        tasks = max(1, min(count_partitions(self.session), scopes))
 
         def source() -> DataFrame:
             blocks = reduce(DataFrame.unionAll, (part.select("output", *SORTED) for part in parts))
-            return dealt(blocks, tasks, "partition").sortWithinPartitions(*SORTED)
+            return distribute_round_robin(blocks, tasks, "partition").sortWithinPartitions(*SORTED)
 
-        return SparkDataset(self, source, order.schema, (Merge(order),))
+        return SparkDataset(self, source, order.schema, (BlockMerger(order),))
 
     def split(
         self, source: DataFrame, steps: tuple[Step, ...], step: Splitter, outputs: Mapping[str, Output]
     ) -> Mapping[str, Dataset]:
-        """What a step makes of a frame's rows, computed once, and kept."""
-        kinds = {name: _as_packed(each) for name, each in outputs.items()}
-        packed = self.kept.keep(pack(source, steps, step, kinds), StorageLevel.DISK_ONLY)
+        """Apply a step to the rows of a DataFrame once, and cache its outputs."""
+        kinds = {name: _get_packed_form(each) for name, each in outputs.items()}
+        packed = self.cache.keep(pack(source, steps, step, kinds), StorageLevel.DISK_ONLY)
         counted = packed.groupBy("output", "topic", "partition").agg(
             F.sum("count").alias("count"), F.max(F.when(F.col("output") == FAILED, F.col("rows"))).alias("failed")
         )
@@ -108,9 +121,9 @@ class SparkEngine(Engine):
                 cast(NewFrame, output).parts.append(found[name])
         return found
 
-    def tables(self, location: Location | None, prefix: str = "", format: str = "delta") -> Tables:
+    def open_tables(self, location: Location | None, prefix: str = "", format: str = "delta") -> Tables:
         if location is None:
-            return KeptFrames(self)
+            return TemporaryFrames(self)
         self._tables.append(SparkTables(self, location, prefix, format))
         return self._tables[-1]
 
@@ -120,11 +133,11 @@ class SparkEngine(Engine):
     def close(self) -> None:
         while self._tables:
             self._tables.pop().close()
-        self.kept.release()
+        self.cache.release()
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _PartReader:
     parts: tuple[Any, ...]
     read: Callable[[Any], Batches]
 
@@ -133,14 +146,14 @@ class _Parts:
             yield from self.read(self.parts[number])
 
 
-def _as_packed(output: Output) -> pa.Schema | Order:
+def _get_packed_form(output: Output) -> pa.Schema | Order:
     return output.columns if isinstance(output, NewRows) else output
 
 
-def _cores(session: SparkSession) -> int:
-    """How many cores a session has, as far as its settings tell; else 0."""
+def _count_cores(session: SparkSession) -> int:
+    """Count the cores of a session from its settings; 0 if they do not contain the number."""
     master = str(session.conf.get("spark.master", "") or "")
     if master.startswith("local") and not master.startswith("local-cluster"):
-        return cores(master)
-    asked = [session.conf.get(f"spark.executor.{name}", None) for name in ("instances", "cores")]
-    return int(asked[0]) * int(asked[1]) if all(str(value).isdigit() for value in asked) else 0  # type: ignore[arg-type]
+        return count_cores(master)
+    values = [session.conf.get(f"spark.executor.{name}", None) for name in ("instances", "cores")]
+    return int(values[0]) * int(values[1]) if all(str(value).isdigit() for value in values) else 0  # type: ignore[arg-type]

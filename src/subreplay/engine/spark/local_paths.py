@@ -1,4 +1,4 @@
-"""Which paths are of this machine, as far as a Spark session tells."""
+"""Decide which paths are local, as far as a Spark session shows it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,24 @@ from subreplay.config.run import Location, Schema
 _SCHEME: Final = re.compile(r"[a-zA-Z][\w+.-]*:")
 
 
-def is_here(spark: SparkSession, root: Location) -> bool:
-    """Whether tables below ``root`` are files of this machine, as far as the session's settings and the environment
-    tell: a path without a scheme may be one of a store."""
-    if isinstance(root, Schema) or _SCHEME.match(root) or is_remote() or _settings_of_hadoop():
+def is_local(spark: SparkSession, root: Location) -> bool:
+    """Return whether tables below ``root`` are local files, according to the session's settings and the environment.
+
+    A path without a scheme may be in a store.
+    """
+    if isinstance(root, Schema) or _SCHEME.match(root) or is_remote() or _has_hadoop_settings():
         return False
     elsewhere = spark.conf.get("spark.hadoop.fs.defaultFS", None) or spark.conf.get("fs.defaultFS", None)
     return elsewhere is None and str(spark.conf.get("spark.master", "")).startswith("local")
 
 
-def _settings_of_hadoop() -> bool:
-    """Whether Java finds settings of Hadoop, whose ``fs.defaultFS`` no session tells; Databricks has its own, also on
-    one machine."""
-    told = os.environ.get
-    of_spark = told("SPARK_CONF_DIR") or Path(told("SPARK_HOME") or Path(pyspark.__file__).parent, "conf")
-    folders = [of_spark, told("HADOOP_CONF_DIR"), told("YARN_CONF_DIR")]
+def _has_hadoop_settings() -> bool:
+    """Return whether Java finds Hadoop settings, whose ``fs.defaultFS`` the session does not show. Databricks always
+    has them."""
+    read_variable = os.environ.get
+    spark_folder = read_variable("SPARK_CONF_DIR") or Path(
+        read_variable("SPARK_HOME") or Path(pyspark.__file__).parent, "conf"
+    )
+    folders = [spark_folder, read_variable("HADOOP_CONF_DIR"), read_variable("YARN_CONF_DIR")]
     found = any(folder and Path(folder, "core-site.xml").exists() for folder in folders)
     return found or "DATABRICKS_RUNTIME_VERSION" in os.environ

@@ -1,8 +1,8 @@
-"""Rows of several outputs in one frame: many of them as one binary value each, so that few and large values go through
-Java, and all outputs of a step are computed at once.
+"""Pack rows of several outputs into one frame, many rows as one binary value.
 
-Rows that are to be sorted go as sorted blocks (``rows.sorted_blocks``), others as streams of Arrow. An error that is
-for the user is a row, too: Spark would tell of it in its own way.
+So few, large values pass through Java, and all outputs of a step are computed at once. Rows to sort are packed as
+sorted blocks (``rows.sorted_blocks``), other rows as Arrow streams. A user error is a row too, because Spark would wrap
+it in an error of its own.
 """
 
 from __future__ import annotations
@@ -25,94 +25,94 @@ PACKED: Final = pa.schema(
         pa.field("output", pa.string(), nullable=False),
         pa.field("topic", pa.string(), nullable=False),
         pa.field("partition", pa.int32(), nullable=False),
-        pa.field("first_key", pa.list_(pa.int64()), nullable=False),  # of the first row of a block
+        pa.field("first_key", pa.list_(pa.int64()), nullable=False),  # key of the first row of a block
         pa.field("columns", pa.int64(), nullable=False),
-        pa.field("count", pa.int64(), nullable=False),  # of rows; of a block 1
+        pa.field("count", pa.int64(), nullable=False),  # rows; 1 for a block
         pa.field("rows", pa.binary(), nullable=False),
     ]
 )
 SORTED: Final = ("topic", "partition", "first_key", "columns", "rows")
-"""By what blocks are in order: by all columns, so that what is computed together is the same in every run."""
+"""The sort order of blocks. It contains all columns, so that the result is the same in every run."""
 FAILED: Final = "(failed)"
-_KNOWN: Final = {kind.__name__: kind for kind in (ConfigError, EnvironmentFailed, InputError, NoMatchingRows)}
-_AT_ONCE: Final = 1 << 24  # bytes that go to Spark at a time
-_VALUE: Final = 1 << 17  # bytes of a value, about
+_ERROR_TYPES: Final = {kind.__name__: kind for kind in (ConfigError, EnvironmentFailed, InputError, NoMatchingRows)}
+_BATCH_BYTES: Final = 1 << 24  # sent to Spark together
+_VALUE_BYTES: Final = 1 << 17  # approximate size of a value
 
 
-class _Value(NamedTuple):
-    """One of ``PACKED``; other rows than those to be sorted are a block without a key."""
+class _PackedValue(NamedTuple):
+    """A row of ``PACKED``. Rows that are not sorted are a block without a key."""
 
     output: str
-    size: int  # in rows; of a block 1
+    size: int  # rows; 1 for a block
     block: ShuffleBlock
 
 
 @dataclass(frozen=True)
-class Pack:
-    """``PACKED`` rows of what steps make of the rows of a task, and of them ``split`` the outputs."""
+class Packer:
+    """Applies steps to the rows of a task, splits the result into outputs, and packs these as ``PACKED``."""
 
     steps: tuple[Step, ...]
-    split: Splitter
+    splitter: Splitter
     outputs: Mapping[str, pa.Schema | Order]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        return _together(self._failing(batches))
+        return _combine_values(self._pack_with_errors(batches))
 
-    def _failing(self, batches: Iterable[pa.RecordBatch]) -> Iterator[_Value]:
+    def _pack_with_errors(self, batches: Iterable[pa.RecordBatch]) -> Iterator[_PackedValue]:
         try:
-            yield from self._blocks(batches)
+            yield from self._pack_outputs(batches)
         except SubreplayError as error:
             text = f"{type(error).__name__}\n{error}".encode()
-            yield _Value(FAILED, 1, ShuffleBlock(("", 0), _NO_KEY, 0, text))
+            yield _PackedValue(FAILED, 1, ShuffleBlock(("", 0), _NO_KEY, 0, text))
 
-    def _blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[_Value]:
+    def _pack_outputs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[_PackedValue]:
         for step in self.steps:
             batches = step(batches)
-        held: dict[str, list[pa.RecordBatch]] = defaultdict(list)
+        pending: dict[str, list[pa.RecordBatch]] = defaultdict(list)
         rows: dict[str, int] = defaultdict(int)
         size: dict[str, int] = defaultdict(int)
-        for name, batch in self.split(batches):
+        for name, batch in self.splitter(batches):
             if not batch.num_rows:
                 continue
             output = self.outputs[name]
-            held[name].append(batch if isinstance(output, Order) else as_schema(batch, output))
+            pending[name].append(batch if isinstance(output, Order) else as_schema(batch, output))
             rows[name], size[name] = rows[name] + batch.num_rows, size[name] + batch.nbytes
             if rows[name] >= (RUN if isinstance(output, Order) else ROWS) or size[name] >= MOST_BYTES:
-                yield from self._packed(name, held.pop(name))
+                yield from self._pack_output(name, pending.pop(name))
                 rows[name] = size[name] = 0
-        for name in [*held]:
-            yield from self._packed(name, held.pop(name))
+        for name in [*pending]:
+            yield from self._pack_output(name, pending.pop(name))
 
-    def _packed(self, name: str, batches: list[pa.RecordBatch]) -> Iterator[_Value]:
+    def _pack_output(self, name: str, batches: list[pa.RecordBatch]) -> Iterator[_PackedValue]:
         output = self.outputs[name]
         if isinstance(output, Order):
-            yield from (_Value(name, 1, block) for block in shuffle_blocks(batches, output))
+            yield from (_PackedValue(name, 1, block) for block in shuffle_blocks(batches, output))
             return
         (batch,) = pa.Table.from_batches(batches, output).combine_chunks().to_batches() or (None,)
-        assert batch is not None  # no batch is empty
-        each = max(1, batch.num_rows * _VALUE // max(1, batch.nbytes))
+        assert batch is not None  # batches are not empty
+        each = max(1, batch.num_rows * _VALUE_BYTES // max(1, batch.nbytes))
         for begin in range(0, batch.num_rows, each):
             mine = batch.slice(begin, each)
-            yield _Value(name, mine.num_rows, ShuffleBlock(("", 0), _NO_KEY, 0, mine.serialize()))
+            yield _PackedValue(name, mine.num_rows, ShuffleBlock(("", 0), _NO_KEY, 0, mine.serialize()))
 
 
 _NO_KEY: Final = (0,) * KEY_COLUMNS
 
 
-def _together(values: Iterable[_Value]) -> Batches:
-    held: list[_Value] = []
+def _combine_values(values: Iterable[_PackedValue]) -> Batches:
+    pending: list[_PackedValue] = []
     size = 0
     for each in values:
-        held.append(each)
+        pending.append(each)
         size += len(each.block.rows)
-        if size >= _AT_ONCE:
-            yield _batch(held)
-            held, size = [], 0
-    if held:
-        yield _batch(held)
+        if size >= _BATCH_BYTES:
+            yield _build_batch(pending)
+            pending, size = [], 0
+    if pending:
+        yield _build_batch(pending)
 
 
-def _batch(values: list[_Value]) -> pa.RecordBatch:
+def _build_batch(values: list[_PackedValue]) -> pa.RecordBatch:
     columns = {
         "output": [value.output for value in values],
         "topic": [value.block.scope[0] for value in values],
@@ -126,8 +126,8 @@ def _batch(values: list[_Value]) -> pa.RecordBatch:
 
 
 @dataclass(frozen=True)
-class Unpack:
-    """The rows of packed values of one schema. Raises the error for the user that a task had."""
+class Unpacker:
+    """Unpacks values of one schema. Raises the user error that a task had."""
 
     schema: pa.Schema
 
@@ -139,16 +139,16 @@ class Unpack:
 
 
 @dataclass(frozen=True)
-class Merge:
-    """The rows of packed blocks, which come in order, in order."""
+class BlockMerger:
+    """Merges the rows of packed blocks, which arrive sorted."""
 
     order: Order
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        return external_merge(_blocks_of(batches), self.order)
+        return external_merge(_read_blocks(batches), self.order)
 
 
-def _blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[ShuffleBlock]:
+def _read_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[ShuffleBlock]:
     for batch in batches:
         _raise_failed(batch)
         for topic, partition, first_key, columns, rows in zip(*(batch.column(name) for name in SORTED), strict=True):
@@ -162,7 +162,7 @@ def _raise_failed(batch: pa.RecordBatch) -> None:
 
 
 def raise_first(failed: Iterable[bytes]) -> None:
-    """Raise the error for the user that a task had, if one had any: the same, whichever task comes first."""
+    """Raise the user error that a task had, if there is one. Of several errors the same is raised in every run."""
     for text in sorted(failed):
         kind, _, message = text.decode().partition("\n")
-        raise _KNOWN.get(kind, EnvironmentFailed)(message)
+        raise _ERROR_TYPES.get(kind, EnvironmentFailed)(message)

@@ -1,9 +1,9 @@
-"""Delta tables in S3: Spark's tasks write the files, and delta-rs commits them.
+"""Write Delta tables in S3: Spark's tasks write the files, and delta-rs commits them.
 
-Spark's log store for S3 (``io.delta.storage.S3SingleDriverLogStore``, Delta 4.4) knows of one program that writes: of
-two that commit at the same moment, one puts its commit in the other's place, and rows are gone without a word. delta-rs
-puts a commit only where none is (a conditional put, which S3 has since 2024). Who has given Spark another log store
-keeps that one.
+Spark's log store for S3 (``io.delta.storage.S3SingleDriverLogStore``, Delta 4.4) supports only one writing program. If
+two programs commit at the same moment, one commit overwrites the other, and rows are lost without an error. delta-rs
+writes a commit only if it does not exist (a conditional put, which S3 has since 2024). A log store that the user has
+configured in Spark is used instead.
 """
 
 from __future__ import annotations
@@ -26,44 +26,48 @@ from subreplay.engine.spark.schemas import spark_schema
 from subreplay.errors import EnvironmentFailed
 
 _S3: Final = re.compile(r"(s3[an]?)://", re.IGNORECASE)
-_NAMES: Final = {
+_ENVIRONMENT_NAMES: Final = {
     "access.key": "AWS_ACCESS_KEY_ID", "secret.key": "AWS_SECRET_ACCESS_KEY", "session.token": "AWS_SESSION_TOKEN",
     "endpoint": "AWS_ENDPOINT_URL", "endpoint.region": "AWS_REGION",
 }  # fmt: skip
-"""Settings of Hadoop's file system (``fs.s3a.…``), and what delta-rs calls them; what is not set, delta-rs takes from
-the environment or from the machine's role."""
+"""Settings of Hadoop's file system (``fs.s3a.…``) and their names in delta-rs. delta-rs takes missing values from the
+environment or from the machine's role."""
 
 
-def are_needed(spark: SparkSession, root: Location) -> bool:
-    """Whether tables below ``root`` are in S3, and Spark has no log store of its own for it."""
+def is_needed(spark: SparkSession, root: Location) -> bool:
+    """Return whether tables below ``root`` are in S3 and Spark has no configured log store for it."""
     if isinstance(root, Schema) or (found := _S3.match(root)) is None:
         return False
     return spark.conf.get(f"spark.delta.logStore.{found[1].lower()}.impl", None) is None
 
 
-def replace(frame: DataFrame, columns: pa.Schema, path: str, name: str, where: Mapping[str, str]) -> None:
-    """Replace the rows of the table at ``path`` whose columns equal ``where`` by those of a frame. Raises
-    ``EnvironmentFailed`` where another run writes such rows, or delta-rs has no access."""
-    spark, given = frame.sparkSession, where.get("date")
+def replace_rows(frame: DataFrame, columns: pa.Schema, path: str, name: str, where: Mapping[str, str]) -> None:
+    """Replace the rows of the table at ``path`` whose columns equal ``where`` with those of a frame.
+
+    Raises ``EnvironmentFailed`` if another run writes such rows, or if delta-rs has no access.
+    """
+    spark, date = frame.sparkSession, where.get("date")
     try:
-        new = delta_files.begin(_S3.sub("s3://", path, count=1), name, columns, where, access(spark, path))
+        new = delta_files.begin_write(
+            _S3.sub("s3://", path, count=1), name, columns, where, read_storage_options(spark, path)
+        )
     except (OSError, EnvironmentFailed) as error:
         why = str(error).splitlines()[0]
         raise EnvironmentFailed(
-            f"{path}: delta-rs, which commits to S3, cannot reach it ({why}); set AWS_ACCESS_KEY_ID, "
-            "AWS_SECRET_ACCESS_KEY and AWS_REGION, or spark.hadoop.fs.s3a.access.key and its like, or write to a "
-            "schema of a catalog"
+            f"{path}: delta-rs, which commits to S3, cannot access the table ({why}). Set AWS_ACCESS_KEY_ID, "
+            "AWS_SECRET_ACCESS_KEY and AWS_REGION, or spark.hadoop.fs.s3a.access.key and related settings, or write "
+            "to a schema of a catalog."
         ) from error
-    if given is not None or "date" not in frame.columns:
-        frame = frame.withColumn("date", F.lit(given).cast("date"))
+    if date is not None or "date" not in frame.columns:
+        frame = frame.withColumn("date", F.lit(date).cast("date"))
     folder = f"{path}/{uuid4()}"
     frame.select(*new.schema.names, "date").write.partitionBy("date").parquet(folder)
-    new.written.extend(_files(spark, folder, new.schema))
+    new.files.extend(_list_files(spark, folder, new.schema))
     new.commit()
 
 
-def _files(spark: SparkSession, folder: str, schema: pa.Schema) -> list[NewFile]:
-    """The files that tasks have written to a folder of a table."""
+def _list_files(spark: SparkSession, folder: str, schema: pa.Schema) -> list[NewFile]:
+    """List the files that tasks have written to a folder of a table."""
     whole = spark_schema(pa.schema([*schema, pa.field("date", pa.date32())]))
     each = F.col("_metadata.file_path").alias("path"), F.col("_metadata.file_size").alias("size"), F.col("date")
     found = spark.read.schema(whole).parquet(folder).select(*each).groupBy("path", "size", "date").count()
@@ -79,8 +83,8 @@ def _files(spark: SparkSession, folder: str, schema: pa.Schema) -> list[NewFile]
     )
 
 
-def access(spark: SparkSession, path: str) -> dict[str, str]:
-    """How delta-rs reaches a bucket, as far as the settings of the session say."""
+def read_storage_options(spark: SparkSession, path: str) -> dict[str, str]:
+    """Read delta-rs's options for a bucket from the session's settings."""
     bucket = urlsplit(path).netloc
 
     def setting(name: str) -> str | None:
@@ -90,7 +94,9 @@ def access(spark: SparkSession, path: str) -> dict[str, str]:
                     return value
         return None
 
-    found = {theirs: value for mine, theirs in _NAMES.items() if (value := setting(mine))}
+    found = {
+        variable: value for setting_name, variable in _ENVIRONMENT_NAMES.items() if (value := setting(setting_name))
+    }
     endpoint = found.get("AWS_ENDPOINT_URL", "")
     if endpoint and "://" not in endpoint:
         found["AWS_ENDPOINT_URL"] = (

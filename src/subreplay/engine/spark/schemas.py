@@ -1,4 +1,4 @@
-"""The canonical tables as Spark schemas and frames, and the check at the door."""
+"""Convert Arrow schemas and tables to Spark, and back."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from pyspark.sql.types import StructType
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The Spark form of a table of ``subreplay.rows.model.tables``."""
+    """Convert the schema of a table in ``subreplay.rows.model.tables`` to Spark."""
     return from_arrow_schema(schema)
 
 
-def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
-    """An Arrow table as a frame. Spark takes a batch without rows for the end, and loses all rows behind it
-    (``ArrowConverters`` of 4.1), so none is handed over; nor can pyspark tell the type of no batch at all."""
+def build_frame(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+    """Build a DataFrame from an Arrow table without its empty batches.
+
+    Spark treats an empty batch as the end, and loses all later rows (``ArrowConverters`` of 4.1). pyspark cannot infer
+    a type without any batch either.
+    """
     some = pa.Table.from_batches((batch for batch in rows.to_batches() if batch.num_rows), rows.schema)
     return spark.createDataFrame(some if some.num_rows else rows.schema.empty_table(), schema)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow form of a frame's schema, times in UTC; Spark wants to be told so from 4.2 on."""
+    """Convert a DataFrame's schema to Arrow, with times in UTC. Since Spark 4.2 the time zone is a parameter."""
     zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     return to_arrow_schema(schema, **zone)

@@ -1,4 +1,4 @@
-"""A Spark session that fits where the program runs: the active one, a Connect server's, or a small local one with
+"""Open the Spark session that fits the environment: the active one, a Connect server's, or a small local one with
 Delta."""
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from subreplay.failures import EXTRA
 
 __all__ = [
     "DataFrame",
-    "KeptRows",
+    "FrameCache",
     "SparkSession",
-    "active",
-    "as_it_was",
+    "count_partitions",
+    "find_active_session",
     "fit_batches",
     "open_session",
-    "partitions",
+    "restore_batch_sizes",
 ]
 
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-_DELTA_UP_TO = (4, 1)  # of pyspark: delta-spark names a package for later ones, too, which is not there
-# For small machines: as few tasks as cores, no user interface, no compaction of tiny logs
+_DELTA_UP_TO = (4, 1)  # pyspark version; for later ones delta-spark names a package that does not exist
+# Settings for small machines: as many tasks as cores, no user interface, no compaction of tiny logs.
 _SMALL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -49,61 +49,65 @@ _SMALL = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",  # where Python called a column function costs a call
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # recording where Python calls a column function costs time
     "spark.log.level": "ERROR",
 }
 
-# In a small run Java spends most of its processor time compiling code that it soon stops running; rows bypass Java. The
-# driver of a cluster only plans and commits, so this holds there, too. With this setting Java has room for 48 MiB of
-# compiled code, which a notebook fills in a minute: then it compiles no more, and may end, so it gets more room.
-# No collector: the caller may have chosen one, and Java takes only one
+# In a small run Java spends most of its processor time compiling code that it runs only briefly; rows bypass Java.
+# This is true of the driver of a cluster too, which only plans and commits. This compiler level reserves 48 MiB for
+# compiled code, which a notebook fills in a minute. Java then stops compiling and may exit, so the cache is larger.
+# No garbage collector is set: the caller may have chosen one, and Java accepts only one.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 
 CLASSES = "spark-classes.jsa"
-"""Among Spark's jars, where it is there: their classes as Java has them in memory (``.ci/fetch_jars.py`` makes it)."""
-DEFAULT_PARTITIONS = 200  # Spark's own
-READ = 128  # rows of Parquet that a task reads at a time, whose keys may have megabytes
-BATCH = 1024  # rows that go to Python at a time
+"""A file beside Spark's jars: their classes as a Java memory image (``.ci/fetch_jars.py`` creates it). It may be
+missing."""
+DEFAULT_PARTITIONS = 200  # Spark's default
+READ_ROWS = 128  # Parquet rows that a task reads at a time; their keys may have megabytes
+BATCH_ROWS = 1024  # rows that are sent to Python at a time
 _TO_PYTHON = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _TO_READ = "spark.sql.parquet.columnarReaderBatchSize"
 
 
 def open_session(options: Spark) -> SparkSession:
-    """The active session where there is one (notebooks, spark-submit), else one made from ``options``."""
+    """Return the active session if there is one (notebooks, spark-submit), else open one from ``options``."""
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"subreplay {__version__}")
     if {"PYSPARK_GATEWAY_PORT", "DATABRICKS_RUNTIME_VERSION"} & set(os.environ):
-        # spark-submit, or the platform, started the driver and has decided where it runs
+        # spark-submit or the platform has started the driver and chosen its master
         session = builder.getOrCreate()
     elif options.remote:
         session = builder.remote(options.remote).getOrCreate()
     else:
-        session = _local(builder, options)
+        session = _open_local(builder, options)
     session.conf.set("spark.sql.session.timeZone", "UTC")
-    session.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", "true")  # an error tells what caused it in Java
+    session.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", "true")  # errors include their cause in Java
     shuffles, master = options.shuffle_partitions, str(session.conf.get("spark.master", ""))
-    if shuffles is None and master.startswith("local") and partitions(session) == DEFAULT_PARTITIONS:
-        shuffles = 2 * cores(master)  # of one machine, which nobody has told otherwise
+    if shuffles is None and master.startswith("local") and count_partitions(session) == DEFAULT_PARTITIONS:
+        shuffles = 2 * count_cores(master)  # the user has set no other number
     if shuffles is not None:
         session.conf.set("spark.sql.shuffle.partitions", str(shuffles))
-    # times in ns, as pandas writes them, are then numbers; else Spark refuses to read them
+    # read times in ns, as pandas writes them, as numbers: Spark would refuse them
     session.conf.set("spark.sql.legacy.parquet.nanosAsLong", "true")
     fit_batches(session)
-    # the number of rows sees to it; to look after the bytes of each row costs more than all rules
+    # the number of rows limits batches; counting the bytes of each row costs more than all rules
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
     return session
 
 
 _CHECKED: Final[WeakSet[Any]] = WeakSet()
-_PACKAGE: Final = "subreplay.pipeline.story"  # imports all that a task needs
+_PACKAGE: Final = "subreplay.pipeline.story"  # imports everything that a task needs
 
 
 def require_package(session: SparkSession) -> None:
-    """Check once per session that executors of a cluster have this package; without it each task fails, and Spark
-    retries tasks for half a minute. Raises ``EnvironmentFailed`` where they lack it or have another version."""
+    """Check once per session that executors of a cluster have this package.
+
+    Without it each task fails, and Spark retries tasks for half a minute. Raises ``EnvironmentFailed`` if the package
+    is missing or has another version.
+    """
     local = not is_remote() and str(session.conf.get("spark.master", "")).startswith("local")
     if local or session in _CHECKED:
         return
@@ -122,8 +126,10 @@ def require_package(session: SparkSession) -> None:
 
 
 def _report_version(module: str) -> Any:
-    """The function of a task that reports the version of this package there, or which package it lacks. It is local, so
-    that it is sent whole: a worker without the package could not look it up."""
+    """Return a task function that reports this package's version, or the package that the worker lacks.
+
+    The function is local, so Spark sends its code. A worker without the package could not import it.
+    """
 
     def report(batches: Any) -> Any:
         from importlib import import_module
@@ -144,46 +150,51 @@ def _report_version(module: str) -> Any:
     return report
 
 
-def active() -> SparkSession | None:
-    """The session that the thread, or else the program, has already."""
+def find_active_session() -> SparkSession | None:
+    """Return the session that the thread, or else the program, has; None if there is none."""
     try:
         return SparkSession.active()
     except PySparkException:
         return None
 
 
-def partitions(session: SparkSession) -> int:
-    """Into how many partitions a session shuffles; Spark's default where the platform decides by itself."""
+def count_partitions(session: SparkSession) -> int:
+    """Return the number of shuffle partitions of a session; Spark's default if the platform chooses the number."""
     value = str(session.conf.get("spark.sql.shuffle.partitions"))
     return int(value) if value.isdigit() else DEFAULT_PARTITIONS
 
 
-def cores(master: str) -> int:
-    """How many cores a local master uses: ``local``, ``local[4]``, ``local[*]``, ``local[4,3]``."""
+def count_cores(master: str) -> int:
+    """Return the cores of a local master: ``local``, ``local[4]``, ``local[*]``, ``local[4,3]``."""
     asked = re.search(r"\[(\d+)", master)
     if asked:
         return int(asked[1])
     return os.cpu_count() or 1 if "[*" in master else 1
 
 
-def _memory(master: str) -> str:
-    """1 GiB for each core, because each runs a task, and at most a quarter of the machine's, because Python has to live
-    beside it; at least 1 GiB."""
+def _choose_memory(master: str) -> str:
+    """Choose 1 GiB per core, because each core runs a task, but at least 1 GiB and at most a quarter of the machine's
+    memory.
+
+    The rest is for the Python processes.
+    """
     quarter = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // (4 << 30)
-    return f"{max(1, min(cores(master), quarter))}g"
+    return f"{max(1, min(count_cores(master), quarter))}g"
 
 
 def fit_batches(session: SparkSession) -> None:
-    """Let so few rows be read, and go to Python, at a time that large keys fit. A platform that lets nobody set this
-    knows better."""
-    for name, value in {_TO_PYTHON: BATCH, _TO_READ: READ}.items():
+    """Limit the rows that are read, and sent to Python, at a time, so that large keys fit into memory.
+
+    The platform's values remain if it does not allow a change.
+    """
+    for name, value in {_TO_PYTHON: BATCH_ROWS, _TO_READ: READ_ROWS}.items():
         with suppress(PySparkException):
             session.conf.set(name, str(value))
 
 
 @contextmanager
-def as_it_was(session: SparkSession) -> Iterator[None]:
-    """Afterwards a session that somebody else made has its own sizes of batches again."""
+def restore_batch_sizes(session: SparkSession) -> Iterator[None]:
+    """Restore the batch sizes of the caller's session when the context ends."""
     before = {name: session.conf.get(name, None) for name in (_TO_PYTHON, _TO_READ)}
     try:
         yield
@@ -193,25 +204,24 @@ def as_it_was(session: SparkSession) -> Iterator[None]:
                 session.conf.unset(name) if value is None else session.conf.set(name, value)
 
 
-class KeptRows:
-    """The frames that a session keeps where it may; where the platform refuses, they are computed each time they are
-    looked at."""
+class FrameCache:
+    """The DataFrames that a session caches. If the platform refuses, they are recomputed on each access."""
 
     def __init__(self) -> None:
         self._persisted: list[DataFrame] = []
 
     def keep(self, rows: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK_DESER) -> DataFrame:
-        """The same rows, computed once."""
-        with suppress(PySparkException):  # serverless compute keeps nothing
-            # Connect makes a new plan of every question, in which nobody knows persisted rows again; those of a
-            # checkpoint are known by its name, and freed with its frame
+        """Cache the rows, and return them as a DataFrame."""
+        with suppress(PySparkException):  # serverless compute has no cache
+            # Connect creates a new plan for every query, which does not recognise persisted rows. It finds a
+            # checkpoint by name, and frees it with its frame.
             if is_remote():
-                return _until_exit(rows.localCheckpoint(eager=False))
+                return _keep_until_exit(rows.localCheckpoint(eager=False))
             self._persisted.append(rows.persist(level))
         return rows
 
     def release(self) -> None:
-        """Free what is kept; the frames can be looked at all the same."""
+        """Free the cached DataFrames. They can still be read."""
         while self._persisted:
             self._persisted.pop().unpersist()
 
@@ -219,47 +229,51 @@ class KeptRows:
 _CHECKPOINTS: Final[WeakSet[Any]] = WeakSet()
 
 
-def _until_exit(checkpoint: DataFrame) -> DataFrame:
-    """The frame of a checkpoint, which the server frees with the session if the program ends first: pyspark would free
-    it when the interpreter is half gone, and wait for ever."""
+def _keep_until_exit(checkpoint: DataFrame) -> DataFrame:
+    """Return the frame of a checkpoint that the server frees if the program ends before the session.
+
+    pyspark would free it while the interpreter shuts down, and wait forever.
+    """
     _CHECKPOINTS.add(cast(Any, checkpoint)._plan)
     return checkpoint
 
 
 @atexit.register
-def _leave_to_server() -> None:
+def _forget_checkpoints() -> None:
     for relation in [*_CHECKPOINTS]:
         relation._relation_id = None
 
 
-def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
+def _open_local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
     settings = {
         **_DELTA,
         **_SMALL,
-        "spark.driver.extraJavaOptions": _java(),
-        **(_workers() if options.master.startswith("local") else {}),
-        "spark.driver.memory": options.driver_memory or _memory(options.master),
+        "spark.driver.extraJavaOptions": _build_java_options(),
+        **(_build_worker_settings() if options.master.startswith("local") else {}),
+        "spark.driver.memory": options.driver_memory or _choose_memory(options.master),
         **options.conf,
     }
     builder = builder.master(options.master)
     for name, value in settings.items():
         builder = builder.config(name, value)
     more = [package.strip() for package in options.conf.get("spark.jars.packages", "").split(",") if package.strip()]
-    if _brings_delta() or any(":delta-spark" in package for package in more):
+    if _has_delta_jar() or any(":delta-spark" in package for package in more):
         return builder.getOrCreate()
     if tuple(map(int, pyspark.__version__.split(".")[:2])) > _DELTA_UP_TO:
         raise EnvironmentFailed(
-            f"no release of Delta is known to fit pyspark {pyspark.__version__}: install one that Delta fits "
-            f"({EXTRA}), or name Delta's package (spark.conf: {{spark.jars.packages: …}})"
+            f"No release of Delta supports pyspark {pyspark.__version__}. Install a supported version "
+            f"({EXTRA}), or set Delta's package (spark.conf: {{spark.jars.packages: …}})"
         )
     from delta import configure_spark_with_delta_pip
 
     return configure_spark_with_delta_pip(builder, more).getOrCreate()
 
 
-def _workers() -> dict[str, str]:
-    """Workers that start with what they need (``engine.spark.daemon``), where they run the Python of this program and
-    find its packages in folders."""
+def _build_worker_settings() -> dict[str, str]:
+    """Build settings for workers that start with their imports done (``engine.spark.daemon``).
+
+    That works if the workers run this program's Python and find its packages in folders.
+    """
     found = [importlib.util.find_spec(name) for name in ("subreplay", "pyspark", "py4j")]
     folders = [Path(spec.origin).parents[1] for spec in found if spec is not None and spec.origin is not None]
     if os.environ["PYSPARK_PYTHON"] != sys.executable or not all(folder.is_dir() for folder in folders):
@@ -268,18 +282,17 @@ def _workers() -> dict[str, str]:
     return {"spark.python.daemon.module": "subreplay.engine.spark.daemon", "spark.executorEnv.PYTHONPATH": path}
 
 
-def _java() -> str:
-    """What Java is told. Of an archive that does not fit, as of another Java, it takes nothing, and says so in a line
-    that nobody asked for."""
-    classes = _jars() / CLASSES
+def _build_java_options() -> str:
+    """Build the Java options. Java ignores an archive that does not fit, and the log option suppresses its message."""
+    classes = _find_jars() / CLASSES
     return f'{_JAVA} "-XX:SharedArchiveFile={classes}" -Xlog:cds*=off' if classes.exists() else _JAVA
 
 
-def _brings_delta() -> bool:
-    """Whether Delta is among Spark's own jars: to resolve packages costs seconds at each start."""
-    return any(_jars().glob("delta-spark_*.jar"))
+def _has_delta_jar() -> bool:
+    """Return whether Delta is among Spark's own jars. Resolving packages costs seconds at each start."""
+    return any(_find_jars().glob("delta-spark_*.jar"))
 
 
-def _jars() -> Path:
-    """The folder of Spark's own jars."""
+def _find_jars() -> Path:
+    """Return the folder of Spark's own jars."""
     return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "jars")

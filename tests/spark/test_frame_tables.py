@@ -16,8 +16,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from subreplay.engine import delta_files
-from subreplay.engine.rows_with_values import with_values
-from subreplay.engine.spark import lake
+from subreplay.engine.rows_with_values import add_values
+from subreplay.engine.spark import frame_tables
 from subreplay.engine.spark.schemas import spark_schema
 from subreplay.errors import EnvironmentFailed, InputError
 from subreplay.rows.model.tables import INPUTS
@@ -28,12 +28,12 @@ RUN = {"subscription": "sub", "topic": "t", "date": "2026-11-21"}
 
 def replaced(spark: SparkSession, rows: int, root: str, name: str, form: str, **where: str) -> None:
     """As Spark writes a table."""
-    lake.replace(spark.range(rows), root, name, form, **where)
+    frame_tables.replace_rows(spark.range(rows), root, name, form, **where)
 
 
 def put(spark: SparkSession, rows: int, root: str, name: str, form: str, **where: str) -> None:
     """As rows that the driver has are written on a disk of this machine."""
-    delta_files.replace(f"{root}/{name}", name, pa.table({"id": pa.array(range(rows), pa.int64())}), where)
+    delta_files.replace_rows(f"{root}/{name}", name, pa.table({"id": pa.array(range(rows), pa.int64())}), where)
 
 
 DELTA_4_0 = pyspark.__version__.startswith("4.0.")
@@ -44,7 +44,7 @@ writers = pytest.mark.parametrize("write", [replaced, put])
 
 def read(spark: SparkSession, root: Path) -> list[dict[str, Any]]:
     """The rows, in some order, which Spark and delta-rs read alike."""
-    rows = [row.asDict() for row in lake.read(spark, str(root), "found", "delta").collect()]
+    rows = [row.asDict() for row in frame_tables.read_table(spark, str(root), "found", "delta").collect()]
     of_delta_rs = DeltaTable(root / "found").to_pyarrow_table().to_pylist()
     assert sorted(map(sorted, map(_named, rows))) == sorted(map(sorted, map(_named, of_delta_rs)))
     return rows
@@ -58,7 +58,7 @@ def test_rows_get_the_date_of_their_run(spark: SparkSession, tmp_path: Path) -> 
     """Whatever day they are of: else the second write of the same date would find rows it may not replace."""
     dated = spark.range(2).withColumn("date", F.lit("2026-11-18").cast("date"))
     for _ in range(2):
-        lake.replace(dated, str(tmp_path), "found", "delta", **RUN)
+        frame_tables.replace_rows(dated, str(tmp_path), "found", "delta", **RUN)
     assert [str(row["date"]) for row in read(spark, tmp_path)] == ["2026-11-21"] * 2
 
 
@@ -98,15 +98,15 @@ def test_both_ways_of_writing_leave_the_same_table(spark: SparkSession, tmp_path
     at_first, later = tmp_path / "at first", tmp_path / "later"
     runs = [RUN | {"date": day} for day in ("2026-11-20", "2026-11-21")]
     for where in runs:
-        lake.replace(lake.of_arrow(spark, rows), str(at_first), "found", "delta", **where)
-        delta_files.replace(f"{at_first}/found", "found", rows, where)
-        delta_files.replace(f"{later}/found", "found", rows, where)
-        lake.replace(lake.of_arrow(spark, rows), str(later), "found", "delta", **where)
+        frame_tables.replace_rows(frame_tables.create_frame(spark, rows), str(at_first), "found", "delta", **where)
+        delta_files.replace_rows(f"{at_first}/found", "found", rows, where)
+        delta_files.replace_rows(f"{later}/found", "found", rows, where)
+        frame_tables.replace_rows(frame_tables.create_frame(spark, rows), str(later), "found", "delta", **where)
     assert "delta-rs" in (later / "found/_delta_log" / f"{0:020}.json").read_text()
-    given = [lake.of_arrow(spark, with_values(rows, where)) for where in runs]
+    given = [frame_tables.create_frame(spark, add_values(rows, where)) for where in runs]
     expected = sorted(str(row) for of_day in given for row in of_day.collect())
     for root in (at_first, later):
-        found = lake.read(spark, str(root), "found", "delta")
+        found = frame_tables.read_table(spark, str(root), "found", "delta")
         assert found.schema == given[0].schema
         assert sorted(map(str, found.collect())) == expected
 
@@ -140,7 +140,7 @@ def test_another_run_is_told_behind_what_spark_says_of_its_job() -> None:
         raise RuntimeError("[TASK_WRITE_FAILED] of a task: [DELTA_CONCURRENT_APPEND] another run")
 
     with pytest.raises(EnvironmentFailed, match="another run is writing the same"):
-        lake._committed(save, "found")
+        frame_tables._save_with_retries(save, "found")
 
 
 def test_the_schemas_of_all_tables_fit_spark() -> None:
