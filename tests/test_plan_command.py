@@ -19,7 +19,7 @@ def test_a_question_needs_messages(question: str, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--p99", "2s", "--backlog", "5", "--within", "1h"], "ask for p99 or for a backlog"),
+        (["--p99", "2s", "--backlog", "5", "--within", "1h"], "set p99 or backlog, not both"),
         (["--backlog", "5"], "backlog and within belong together"),
         (["--window", "10"], "not a duration"),
         (["--service", "soon"], "not a duration"),

@@ -81,7 +81,7 @@ def test_settings_have_the_names_and_units_of_broker_conf():
 
 @pytest.mark.parametrize("value", [-1, "60", 1.5, True])
 def test_a_setting_that_is_no_number_is_refused_with_its_file(value, tmp_path, capsys):
-    with pytest.raises(ConfigError, match="maxUnackedMessagesPerConsumer must be a whole number from 0"):
+    with pytest.raises(ConfigError, match="maxUnackedMessagesPerConsumer must be a whole number of at least 0"):
         parse_settings({"maxUnackedMessagesPerConsumer": value})
     folder = changed(CONSUMER, tmp_path, maxUnackedMessagesPerConsumer=value)
     assert main(["fidelity", str(folder)]) == 2
