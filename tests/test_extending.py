@@ -63,7 +63,7 @@ found = dict.fromkeys(JUDGED.names) | {
 }  # fmt: skip
 missing = {f.name: False if f.type == pa.bool_() else 0 for f in JUDGED if found[f.name] is None and not f.nullable}
 rows = pa.Table.from_pylist([found | missing], schema=JUDGED)
-(told,) = [r for b in Explainer(Judge(policy, {}), "s").violations(rows.to_batches()) for r in b.to_pylist()]
+(told,) = [r for b in Explainer(Judge(policy, {}), "s").explain_violations(rows.to_batches()) for r in b.to_pylist()]
 assert told["code"] == "HOUR_LATE" and told["verdict"] == "valid"
 assert told["explanation"] == "5:7 of key k1, due at 01:00:00.000000, reached C1 at 03:00:00.000000"
 assert told["cause"] == "nobody took messages for so long, or there were too many of them"
@@ -138,7 +138,7 @@ policy = make_policy("pulsar.shared", "pulsar-4.0")
 totals = {"deliveries": 8, "messages": 6, "at_owner": 8, "outside": 8, "in_transition": 0}
 extent = {"messages": 6, "deliveries": 8, "first": 0, "last": 1}
 figures = Figures("t", (), extent, 1, ScenarioPlan("s", policy, {}), (), totals=totals, consumers=[{"redelivered": 2}])
-assert ("Delivered once", "75.00%") in [(fact.label, fact.value) for fact in facts(policy, figures, ())]
+assert ("Delivered once", "75.00%") in [(fact.label, fact.value) for fact in build_facts(policy, figures, ())]
 assert METRICS["delivered once"] in Path("docs/reference/metrics.md").read_text()
 """,
     "profile": """

@@ -52,7 +52,7 @@ def test_the_run_of_an_entry_is_that_of_a_run_file_that_names_the_subscription()
         ([{"liveness": {"stuck": "1s"}}], "unknown key subscriptions.0.liveness.stuck; did you mean 'stuck_after'?"),
         (
             ["a", {"policy": "kafka.range"}],
-            "subscriptions.1: kafka.range has no profile 'pulsar-4.0'; it has: kafka-2.3",
+            "subscriptions.1: kafka.range has no profile 'pulsar-4.0'. Valid profiles: kafka-2.3",
         ),
     ],
 )
