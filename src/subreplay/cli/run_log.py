@@ -81,6 +81,7 @@ class RunLog(logging.Handler):
             if self._file is not None:
                 with suppress(OSError):
                     self._file.close()
+                self._file = None  # what a program logs after a command goes to a file of its own
 
     @contextmanager
     def capture_output(self) -> Iterator[None]:
