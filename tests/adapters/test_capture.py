@@ -363,10 +363,10 @@ def lines(path: Path) -> list[dict[str, Any]]:
 )
 def test_what_real_clients_did_is_told_again(name: str) -> None:
     """The clients' own notes of a recording, as events in their order: every receipt, acknowledgement and refusal."""
-    noted = lines(RECORDINGS / name / "deliveries.jsonl.gz")
+    add_key_columns = lines(RECORDINGS / name / "deliveries.jsonl.gz")
     calls: list[tuple[int, int, str, dict[str, Any]]] = []
     ends: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in noted:
+    for row in add_key_columns:
         calls.append((row["recv_ns"], 0, "receive", row))
         if row["nack_ns"] is not None:
             calls.append((row["nack_ns"], 1, "negative_acknowledge", row))
@@ -393,7 +393,7 @@ def test_what_real_clients_did_is_told_again(name: str) -> None:
     assert sorted(exact, key=str) == sorted(
         (
             (r["consumer"], r["entry"], r["batch_index"], *(None if r[n] is None else r[n] // 1_000 for n in names))
-            for r in noted
+            for r in add_key_columns
         ),
         key=str,
     )

@@ -16,7 +16,7 @@ from subreplay.audit.definitions.messages import find_late_dead_letters, find_mi
 from subreplay.audit.terms import Terms
 from subreplay.engine.interface import Dataset
 from subreplay.engine.local.engine import LocalEngine
-from subreplay.pipeline import lost_letters as pipeline
+from subreplay.pipeline import missing_dead_letters as pipeline
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.tables import VIOLATIONS
 from subreplay.semantics.policies import make_policy
@@ -67,11 +67,11 @@ def test_letters_are_judged_as_the_definitions_say(seed: int, most: int, monkeyp
     log = log_of(tables["messages"], tables["deliveries"].slice(0, 0))
     with LocalEngine(1) as engine:
         rows = dealt(engine, tables["deliveries"]), dealt(engine, log), dealt(engine, of_letters)
-        found = pipeline.dead_letter_findings(engine, *rows, judge, "s", DAY.date())
+        found = pipeline.find_dead_letter_findings(engine, *rows, judge, "s", DAY.date())
         assert found is not None
         told = found.to_table()
-        arrived = pipeline.letters_by_message(rows[2], False)
-        assert pipeline.dead_letter_findings(engine, rows[0], rows[1], None, judge, "s", None) is None
+        arrived = pipeline.build_dead_letters(rows[2], False)
+        assert pipeline.find_dead_letter_findings(engine, rows[0], rows[1], None, judge, "s", None) is None
     assert told.schema == VIOLATIONS
     lost = [row for row in told.to_pylist() if row["code"] == "DLQ_INCOMPLETE"]
     as_origin = [

@@ -67,7 +67,7 @@ def test_quantiles_of_lags_are_their_nearest_ranks(seed: int, few_held: None) ->
             if row["acked"] != UNKNOWN:
                 mine["end"].append(row["acked"] - row["at"])
     with LocalEngine(1) as engine:
-        found = measurements.lags(engine, dealt(engine, as_audited(rows)))
+        found = measurements.measure_lags(engine, dealt(engine, as_audited(rows)))
     assert [row["consumer"] for row in found] == sorted(lags)
     for row in found:
         for name, values in lags[row["consumer"]].items():
@@ -96,7 +96,7 @@ def test_the_hottest_keys_are_those_with_the_most_messages(few: int, few_held: N
         rows = dealt(
             engine, pa.table({"key": pa.array(keys, pa.binary()), "ordering_key": pa.array(ordering, pa.binary())})
         )
-        found = measurements.hottest_keys(engine, rows, few)
+        found = measurements.find_hottest_keys(engine, rows, few)
     assert found == sorted(count.items(), key=lambda of: (-of[1], of[0]))[:few]
 
 
@@ -112,7 +112,7 @@ def test_deliveries_are_sampled_with_the_sizes_of_their_messages() -> None:
     size = {row["entry"]: row["size"] for row in messages}
     with LocalEngine(1) as engine:
         tables = dealt(engine, build_table("messages", messages)), dealt(engine, build_table("deliveries", deliveries))
-        every, some, again = (measurements.fitted_sample(engine, *tables, most) for most in (1_000, 100, 100))
+        every, some, again = (measurements.sample_deliveries(engine, *tables, most) for most in (1_000, 100, 100))
     assert every.to_pylist() == [
         {"consumer": "c", "received_at": n * 1_000, "acked_at": row["acked_at"] and row["acked_at"] * 1_000 + 7}
         | {"size": size.get(n)}

@@ -61,7 +61,7 @@ def test_loads_of_many_windows_are_assigned_as_by_the_driver(tmp_path: Path) -> 
         new = tables.begin_write("assignments", window_sums.ASSIGNMENTS, {"subscription": "s"})
         pipeline.write_assignments(engine, dealt(engine, given), SPAN, intervals, new)
         assert plain(written(tables, new)) == plain(sums.make_assignments(expected, intervals, SPAN.width))
-        assert pipeline.loads_by_window(dealt(engine, given), SPAN).equals(expected)
+        assert pipeline.sum_loads_by_window(dealt(engine, given), SPAN).equals(expected)
 
 
 def test_many_findings_are_counted_by_window_as_by_the_driver(tmp_path: Path) -> None:
@@ -114,6 +114,6 @@ def test_the_findings_of_a_report_are_the_same_however_many_there_are(
     ]  # fmt: skip
     found = pa.Table.from_pylist(rows, VIOLATIONS)
     with LocalEngine(1) as engine:
-        first = pipeline.first_findings(engine, [dealt(engine, found)], counting)
+        first = pipeline.select_first_findings(engine, [dealt(engine, found)], counting)
     assert len(first) < len(found)
     assert sums.select_worst(first, 2, counting.width, 20) == sums.select_worst(found, 2, counting.width, 20)

@@ -180,20 +180,20 @@ def main(millions: float = 10) -> None:
         run = config.parse(
             {"traffic": {"path": scratch, "format": "parquet"}, "subscription": {"topic": TOPIC}}, "bench"
         )
-        made: list[profiled.Profiled] = []
+        made: list[profiled.ProfiledTraffic] = []
         engine = LocalEngine()
 
         def build() -> None:
             made.clear()
             inputs = read_inputs(engine, run, messages_only=True)
             blocks = look_at(inputs, log=False, only=("messages",)).of_tables["messages"]["profile"]
-            made.append(profiled.Profiled(engine, blocks, messages))
-            assert made[-1].here is not None
+            made.append(profiled.ProfiledTraffic(engine, blocks, messages))
+            assert made[-1].local_profile is not None
 
         built = min(seconds(build, time.perf_counter) for _ in range(2))
         scanned = statistics.median(scans(f"{scratch}/messages"))
         size = sum(len(block.as_py()) for block in made[-1].blocks.to_table()["block"])
-        profile = made[-1].here
+        profile = made[-1].local_profile
         assert profile is not None
         assert len(profile) == messages
         whole = min(seconds(lambda: compare(scratch), time.perf_counter) for _ in range(2))

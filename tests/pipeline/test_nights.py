@@ -24,7 +24,7 @@ from subreplay.config.secrets import PLAIN, SecretLocation
 from subreplay.engine.interface import Dataset, Engine, Tables
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.errors import ConfigError
-from subreplay.pipeline import known_secret, nights
+from subreplay.pipeline import daily_runs, key_secrets
 from subreplay.rows.conditions import field
 from subreplay.rows.model.columns import DAY, midnight
 from subreplay.rows.model.tables import AUDITED, LOG, TIME
@@ -52,22 +52,22 @@ class Runs:
     config: RunConfig
     out: Tables
 
-    def audit(self, day: int) -> nights.HandedOn | None:
+    def audit(self, day: int) -> daily_runs.EarlierState | None:
         """Audit a day, counted from the first; returns what it began with."""
         config = self.config.model_copy(update={"date": FIRST_DAY + timedelta(days=day)})
         assert config.date is not None
         end = midnight(config.date) + DAY - 1
-        before = nights.handed_on(self.out, config, TOPIC)
+        before = daily_runs.find_earlier_state(self.out, config, TOPIC)
         if before is not None:
-            nights.check_basis(before, config)
-            known_secret.require_same(self.out, config, TOPIC, before.night)
+            daily_runs.check_basis(before, config)
+            key_secrets.require_same_secret(self.out, config, TOPIC, before.day)
         is_of_day = {n: pc.equal(self.inputs[n]["date"], config.date) for n in ("messages", "deliveries")}
         rows = {name: self.inputs[name].filter(mine) for name, mine in is_of_day.items()}
-        conditions = nights.of_other_days(config, TOPIC, nights.first_day(config, before))
+        conditions = daily_runs.select_other_days(config, TOPIC, daily_runs.find_first_day(config, before))
         others = {name: self.engine.create_dataset(self.inputs[name]).where(mine) for name, mine in conditions.items()}
         firsts, served = first_entries(rows["messages"]), self.engine.create_dataset(rows["deliveries"])
         of_day = [self.sorted_log(name, rows[name]) for name in rows]
-        log = nights.log_of_run(self.engine, of_day, others, config, before, firsts, served)
+        log = daily_runs.build_log(self.engine, of_day, others, config, before, firsts, served)
         mine = JudgeRows(self.judge(config, end), SUBSCRIPTION)
         where = {"subscription": SUBSCRIPTION, "topic": TOPIC, "date": config.date.isoformat()}
         new = {
@@ -77,7 +77,7 @@ class Runs:
         log.map(keep_wanted, LOG).split(partial(for_tables, judge=mine), {**OUTPUTS, **new})
         for rows_of_table in new.values():
             self.out.commit(rows_of_table)
-        noted = known_secret.noted(pa.table({"kind": ["audit"]}), config)
+        noted = key_secrets.add_key_columns(pa.table({"kind": ["audit"]}), config)
         self.out.put("runs", noted, where)
         return before
 
@@ -89,7 +89,7 @@ class Runs:
         dispatchers = judge_of(policy, until).dispatchers
         return replace(
             of_all, dispatchers=dispatchers, horizon=end, lookback=config.traffic.lookback_days * DAY,
-            basis=nights.basis(config), words=config.keys.words,
+            basis=daily_runs.build_basis(config), words=config.keys.words,
         )  # fmt: skip
 
     def sorted_log(self, name: str, rows: pa.Table) -> Dataset:
@@ -164,7 +164,7 @@ def test_daily_runs_find_what_one_audit_finds(runs: Make, subscription: dict[str
     mine = runs(tables, subscription)
     count = (last - FIRST_DAY).days + 1
     began = [mine.audit(day) for day in range(count)]
-    assert [each and each.night for each in began] == [None, *(FIRST_DAY + timedelta(days=i) for i in range(count - 1))]
+    assert [each and each.day for each in began] == [None, *(FIRST_DAY + timedelta(days=i) for i in range(count - 1))]
     whole = audit_by(judge_of(mine.config.subscription.make_policy(), tables), tables)
     same([mine.audited(day) for day in range(count)], whole)
 
@@ -176,7 +176,7 @@ def test_where_too_many_entries_are_wanted_to_name_them_the_lowest_bounds_them(
     for day in range(3):
         mine.audit(day)
     named = [mine.audited(day) for day in range(3)]
-    monkeypatch.setattr(nights, "MOST_ENTRIES", 0)
+    monkeypatch.setattr(daily_runs, "MOST_ENTRIES", 0)
     for day in range(3):
         mine.audit(day)
     assert [mine.audited(day) for day in range(3)] == named
@@ -207,7 +207,7 @@ def test_what_is_open_is_looked_at_on_days_without_data_and_after_days_without_a
     assert mine.audited(1)["entry"].to_pylist() == [2]  # nothing happened
     after = mine.audit(3)
     assert after is not None
-    assert after.night == FIRST_DAY + timedelta(days=1)
+    assert after.day == FIRST_DAY + timedelta(days=1)
     found = mine.audited(3).filter(mine.audited(3)["delivered"])
     assert found["entry"].to_pylist() == [2]
     last = mine.audit(9)
@@ -236,16 +236,16 @@ def test_a_run_under_another_policy_or_secret_than_the_one_it_continues_from_is_
 def test_findings_of_earlier_runs_are_those_of_the_same_topic_before_the_date(runs: Make) -> None:
     mine = runs(over_hours(*STORIES[0]))
     config = mine.config.model_copy(update={"date": FIRST_DAY + timedelta(days=1)})
-    assert nights.earlier_findings(mine.out, config, TOPIC, Code.LOST) is None
+    assert daily_runs.find_earlier_findings(mine.out, config, TOPIC, Code.LOST) is None
     where = {"subscription": SUBSCRIPTION, "topic": TOPIC}
     for day, codes in ((0, ["LOST", "SKIP"]), (1, ["LOST"])):
         date = (FIRST_DAY + timedelta(days=day)).isoformat()
         mine.out.put("violations", pa.table({"code": codes}), where | {"date": date})
         mine.out.put("violations", pa.table({"code": codes}), where | {"date": date, "topic": "another"})
-    found = nights.earlier_findings(mine.out, config, TOPIC, Code.LOST, Code.UNSEEN)
+    found = daily_runs.find_earlier_findings(mine.out, config, TOPIC, Code.LOST, Code.UNSEEN)
     assert found is not None
     assert found.to_table().select(["date", "code"]).to_pylist() == [{"date": FIRST_DAY, "code": "LOST"}]
-    assert nights.earlier_findings(mine.out, mine.config, TOPIC, Code.LOST) is None
+    assert daily_runs.find_earlier_findings(mine.out, mine.config, TOPIC, Code.LOST) is None
 
 
 def of_second(rows: pa.Table, **given: int) -> pa.Table:

@@ -14,8 +14,8 @@ import pytest
 from subreplay.adapters.source.row_conversion import build_canonical_schema
 from subreplay.engine.interface import Engine
 from subreplay.engine.local.engine import LocalEngine
-from subreplay.pipeline.numbered_messages import number_by_time, without_copies
-from subreplay.pipeline.table_values import distinct_values, stored_in
+from subreplay.pipeline.numbered_messages import drop_copies, number_by_time
+from subreplay.pipeline.table_values import find_distinct_values, find_stored_values
 from subreplay.rows.check import valid
 from subreplay.rows.model.held import Stored
 from subreplay.rows.model.tables import LOG
@@ -32,11 +32,13 @@ def engine() -> Iterator[Engine]:
 def test_values_and_days_of_tables(engine: Engine) -> None:
     deliveries = drawn("deliveries", random.Random(1), 100)
     rows = engine.concat([engine.create_dataset(deliveries.slice(0, 50)), engine.create_dataset(deliveries.slice(50))])
-    assert distinct_values(rows, ["topic"]) == [("",), ("t",), ("u",)]
-    assert distinct_values(rows, ["topic"], most=2) == [("",), ("t",)]
+    assert find_distinct_values(rows, ["topic"]) == [("",), ("t",), ("u",)]
+    assert find_distinct_values(rows, ["topic"], most=2) == [("",), ("t",)]
     pairs = zip(deliveries["topic"].to_pylist(), deliveries["partition"].to_pylist(), strict=True)
-    assert distinct_values(rows, ["topic", "partition"]) == sorted({*pairs})
-    found = stored_in({"messages": engine.create_dataset(drawn("messages", random.Random(1), 100)), "deliveries": rows})
+    assert find_distinct_values(rows, ["topic", "partition"]) == sorted({*pairs})
+    found = find_stored_values(
+        {"messages": engine.create_dataset(drawn("messages", random.Random(1), 100)), "deliveries": rows}
+    )
     assert [each[:3] for each in found[:4]] == [
         ("messages", None, ""), ("messages", None, "t"), ("messages", None, "u"), ("deliveries", "", "")
     ]  # fmt: skip
@@ -61,8 +63,8 @@ def test_copies_are_left_out_whichever_part_has_them(engine: Engine) -> None:
     log = pa.Table.from_batches([as_log("messages", rows.filter(pa.array(valid("messages", rows))))])
     schema = pa.schema([field for field in LOG if field.name in log.column_names])
     twice = engine.concat([engine.create_dataset(log.cast(schema)), engine.create_dataset(log.cast(schema))])
-    found, copies = without_copies(engine, twice)
-    again, none = without_copies(engine, found)
+    found, copies = drop_copies(engine, twice)
+    again, none = drop_copies(engine, found)
     assert len(found.to_table()) == 2 * len(log) - copies
     assert copies >= len(log)
     assert (len(again.to_table()), none) == (len(found.to_table()), 0)

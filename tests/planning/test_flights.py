@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from subreplay.config.run import parse
-from subreplay.pipeline.plan_questions import Given, answer
+from subreplay.pipeline.plan_questions import PlanInput, answer
 from subreplay.reports.assemble.plan_views import build_plan_view
 from subreplay.whatif.planning.questions.answer import PlanAnswer, Question
 from tests.support.flights import build_profile
@@ -20,7 +20,7 @@ def ask(question: Question, key: str, **plan: Any) -> PlanAnswer:
         "subscription": {"policy": "pulsar.key_shared.consistent_hash"},
         "plan": {"window": "1h", "service": {"model": "fixed", "time": "60s"}} | plan,
     }
-    return answer(Given(parse(run, "here"), traffic, dict.fromkeys(traffic.scopes, ()), refuse_fit), question)
+    return answer(PlanInput(parse(run, "here"), traffic, dict.fromkeys(traffic.scopes, ()), refuse_fit), question)
 
 
 def needed(found: PlanAnswer) -> dict[str, int]:

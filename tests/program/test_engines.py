@@ -47,20 +47,22 @@ def test_the_environment_shows_that_a_program_is_inside_spark(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], reason: str | None
 ) -> None:
     monkeypatch.setattr(engines, "has_session_elsewhere", lambda: False)
-    assert engines.inside_spark(environment) == reason
+    assert engines.find_spark_environment(environment) == reason
 
 
 def test_settings_of_hadoop_may_name_another_file_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(engines, "has_session_elsewhere", lambda: False)
-    assert engines.inside_spark({"HADOOP_CONF_DIR": str(tmp_path)}) is None
+    assert engines.find_spark_environment({"HADOOP_CONF_DIR": str(tmp_path)}) is None
     settings = tmp_path / "core-site.xml"
     settings.write_text("<configuration/>")
-    assert engines.inside_spark({"HADOOP_CONF_DIR": str(tmp_path)}) == f"{settings} may name another file system"
+    assert (
+        engines.find_spark_environment({"HADOOP_CONF_DIR": str(tmp_path)}) == f"{settings} may name another file system"
+    )
 
 
 def test_a_run_that_needs_spark_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
-    monkeypatch.setattr(engines, "inside_spark", lambda environment: None)
+    monkeypatch.setattr(engines, "find_spark_environment", lambda environment: None)
     assert engines.choose_engine(RunConfig()).engine == "local"
     with pytest.raises(EnvironmentFailed) as error:
         engines.choose_engine(parse({"traffic": {"path": "s3a://lake"}}, "run.yaml"))

@@ -14,7 +14,7 @@ from subreplay.adapters.source import table_overview
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.errors import InputError
 from subreplay.pipeline import inspection
-from subreplay.pipeline.inspection import Look
+from subreplay.pipeline.inspection import Inspection
 from tests.support.history import history
 from tests.support.in_process import Cuts, InProcess
 
@@ -22,9 +22,9 @@ FIRST_MS = 1_760_000_000_000
 ORDERS = history("a1 a2 a3 n1", "+C1 a1>C1 a1! n1>C1 n1!")["messages"]
 
 
-def look(path: Path, form: str | None = None) -> Look:
+def look(path: Path, form: str | None = None) -> Inspection:
     with LocalEngine(1) as engine:
-        return inspection.look(engine, inspection.source_of(str(path), form))
+        return inspection.inspect_source(engine, inspection.build_source(str(path), form))
 
 
 def records(count: int = 60) -> pa.Table:
@@ -45,7 +45,7 @@ def test_messages_of_a_kafka_topic_are_counted(tmp_path: Path) -> None:
     assert found.candidate.name == "kafka-table.spark"
     assert (found.held.rows, found.held.valid, found.held.copies) == (62, 62, 2)
     assert (found.held.topics, found.held.partitions, found.held.keyed, found.held.keys) == (("orders",), 3, 62, 7)
-    assert inspection.run_of(found)["scenarios"][0]["policy"] == "kafka.range"
+    assert inspection.build_run_file(found)["scenarios"][0]["policy"] == "kafka.range"
 
 
 def test_lines_that_cannot_be_read_are_counted_by_their_reason(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_lines_that_cannot_be_read_are_counted_by_their_reason(tmp_path: Path) -
     assert found.held is not None
     assert (found.held.rows, found.held.valid) == (61, 60)
     (why,) = found.held.why
-    assert (why["rule"], why["count"]) == ("the line cannot be read", 1)
+    assert (why["rule"], why["count"]) == ("the line must be readable", 1)
 
 
 def test_messages_in_our_own_columns_are_checked(tmp_path: Path) -> None:

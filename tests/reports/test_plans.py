@@ -10,7 +10,7 @@ from markupsafe import escape
 
 from subreplay.config.run import RunConfig, parse
 from subreplay.errors import ConfigError
-from subreplay.pipeline.plan_questions import Given, answer, finalists
+from subreplay.pipeline.plan_questions import PlanInput, answer, build_finalists
 from subreplay.reports.assemble.plan_views import build_plan_view
 from subreplay.reports.data import ReportData
 from subreplay.reports.json_report import from_json, to_json
@@ -24,10 +24,10 @@ KAFKA = {"subscription": {"policy": "kafka.cooperative_sticky", "profile": "kafk
 WORK = {"service": {"model": "fixed", "time": "2s"}, "window": "1m", "sizing": {"most": 20}}
 
 
-def given(run: dict[str, object], events: bool = False) -> Given:
+def given(run: dict[str, object], events: bool = False) -> PlanInput:
     profile = build_traffic(np.random.default_rng(3).zipf(1.5, 400) % 50, partitions=3, every=10**9)
     story = {scope: build_group_events(scope) if events else () for scope in profile.scopes}
-    return Given(parse(run, "here"), profile, story, refuse_fit)
+    return PlanInput(parse(run, "here"), profile, story, refuse_fit)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -60,11 +60,11 @@ def test_every_question_has_an_answer_that_every_renderer_shows(
 
 def test_finalists_are_scenarios_that_are_replayed_in_time_where_a_service_model_is_given() -> None:
     asked = given(PULSAR | {"plan": WORK})
-    found = finalists(asked.config, [answer(asked, "consumers"), answer(asked, "rollout")])
+    found = build_finalists(asked.config, [answer(asked, "consumers"), answer(asked, "rollout")])
     assert found
     assert all(one.dispatch.consumers.service.time == 2_000_000 for one in found)  # type: ignore[attr-defined]
     asked = given(PULSAR)
-    assert [one.dispatch for one in finalists(asked.config, [answer(asked, "ranges")])] == [None, None]  # type: ignore[attr-defined]
+    assert [one.dispatch for one in build_finalists(asked.config, [answer(asked, "ranges")])] == [None, None]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("question", ["consumers", "capacity"])

@@ -1,4 +1,4 @@
-"""Audits of one night after the other without an engine: what ``pipeline.nights`` does with tables, on a handful of
+"""Audits of one night after the other without an engine: what ``pipeline.daily_runs`` does with tables, on a handful of
 rows."""
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ from subreplay.engine.interface import Engine, Tables
 from subreplay.errors import ConfigError
 from subreplay.pipeline import story
 from subreplay.pipeline.attempts import run_tables
-from subreplay.pipeline.engines import choose_engine, engine_of_frames, is_frame, open_engine
+from subreplay.pipeline.engines import choose_engine, is_frame, open_engine, open_frame_engine
 from subreplay.pipeline.explain import explain_key
 from subreplay.pipeline.input_tables import Given
-from subreplay.pipeline.trace import Written, trace_key, trace_message
+from subreplay.pipeline.trace import AuditTables, trace_key, trace_message
 from subreplay.reports.write import write_reports
 from subreplay.rows.model.tables import INPUTS
 
@@ -112,7 +112,7 @@ class Question:
     def engine(self) -> Engine:
         """Open the engine of the frames' session, or without frames the engine that fits the tables."""
         if self.frames:
-            return engine_of_frames(self.frames)
+            return open_frame_engine(self.frames)
         return open_engine(self.config, choose_engine(self.config))
 
     def tables(self, engine: Engine, prefix: str) -> Tables:
@@ -160,7 +160,7 @@ class Question:
     ) -> Iterator[str]:
         given = self.load_frames(engine) if self.given else None
         where = str(self.config.output.tables) if self._is_written else None
-        found = Written(written or self.tables(engine, ""), "these frames" if written is not None else where)
+        found = AuditTables(written or self.tables(engine, ""), "these frames" if written is not None else where)
         if message is not None:
             yield from trace_message(engine, self.config, Position.parse(message, "message"), last, found, given)
             return

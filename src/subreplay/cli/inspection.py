@@ -18,7 +18,7 @@ from subreplay.reports.formatting import format_count, format_percent, format_pl
 
 if TYPE_CHECKING:
     from subreplay.adapters.source.table_overview import MessageOverview
-    from subreplay.pipeline.inspection import Look, Together
+    from subreplay.pipeline.inspection import InspectedFiles, Inspection
 
 MOST_REASONS: Final = 5
 _HEADER: Final = "# Written by subreplay inspect"
@@ -26,7 +26,7 @@ _UNEDITED: Final = "# `inspect` replaces this file as long as nobody edits it: "
 
 
 def describe_source(
-    location: str, found: Look, rules: tuple[list[str], dict[str, list[str]]] | None = None
+    location: str, found: Inspection, rules: tuple[list[str], dict[str, list[str]]] | None = None
 ) -> Iterator[str]:
     """Describe the format and the contents of a source, and with ``rules`` which of them an audit can check."""
     known = {"canonical": "canonical columns", "by name": "columns recognised by their names and contents"}
@@ -54,7 +54,7 @@ def describe_source(
         yield f"not applicable: {', '.join(codes)}: {why}"
 
 
-def describe_files(found: Together) -> Iterator[str]:
+def describe_files(found: InspectedFiles) -> Iterator[str]:
     """Describe messages and the files that belong to them."""
     yield from describe_source(found.messages.source.location, found.messages)
     for each in found.beside:
@@ -94,7 +94,7 @@ def _describe_messages(held: MessageOverview) -> Iterator[str]:
 
 
 def write_run_file(
-    path: Path, run: dict[str, object], found: Look | None, location: str, more: Sequence[str] = ()
+    path: Path, run: dict[str, object], found: Inspection | None, location: str, more: Sequence[str] = ()
 ) -> None:
     """Write a run file with its assumptions and ``more`` of them as comments.
 
@@ -151,11 +151,11 @@ def build_scenarios(
     policy: str | None, against: Sequence[str], consumers: int, known: Sequence[Any]
 ) -> list[dict[str, object]]:
     """Build the scenarios of a what-if without a run file: the named policies, or those of ``known`` scenarios."""
-    from subreplay.pipeline.inspection import members
+    from subreplay.pipeline.inspection import make_members
 
     first = policy or str(known[0]["policy"])
     rest = against or [str(each["policy"]) for each in known]
     return [
-        {"name": name, "policy": name, "profile": get_latest_profile(name), "members": members(consumers)}
+        {"name": name, "policy": name, "profile": get_latest_profile(name), "members": make_members(consumers)}
         for name in dict.fromkeys((first, *rest))
     ]

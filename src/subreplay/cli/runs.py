@@ -63,16 +63,16 @@ def build_run_of_messages(
             make_policy(name, get_latest_profile(name))
     from subreplay.pipeline import inspection as looking
 
-    source = looking.source_of(location, form)
-    with open_engine_for(looking.run_for(source)) as engine, terminal.progress(f"looking at {location}"):
-        found = looking.look(engine, source)
+    source = looking.build_source(location, form)
+    with open_engine_for(looking.build_inspection_run(source)) as engine, terminal.progress(f"looking at {location}"):
+        found = looking.inspect_source(engine, source)
     if found.answer.open:
         missing = ", ".join(found.answer.open)
         remedy = f"Run `subreplay inspect {location}` and complete the run file that it writes"
         raise InputError(f"{location}: cannot find out {missing}. {remedy}")
     for assumed in found.answer.assumed:
         terminal.warn(f"assumed: {assumed}")
-    run = looking.run_of(found)
+    run = looking.build_run_file(found)
     known = run["scenarios"]
     assert isinstance(known, list)
     run["scenarios"] = scenarios = inspection.build_scenarios(*request, known)

@@ -24,12 +24,12 @@ from subreplay.audit.sessions import Sessions, add_unknown_consumers
 from subreplay.audit.terms import Terms
 from subreplay.config.run import RECORDED
 from subreplay.engine.interface import Dataset, Output
-from subreplay.pipeline import nights
-from subreplay.pipeline.lost_letters import dead_letter_findings, letters_by_message
+from subreplay.pipeline import daily_runs
+from subreplay.pipeline.missing_dead_letters import build_dead_letters, find_dead_letter_findings
 from subreplay.pipeline.source import Source
 from subreplay.pipeline.topic_findings import keyless_strays, keys_in_two_partitions
-from subreplay.pipeline.whatif import measured_plan
-from subreplay.pipeline.window_sums import Loads, added, first_findings, write_rows
+from subreplay.pipeline.whatif import build_measured_plan
+from subreplay.pipeline.window_sums import Loads, add_up, select_first_findings, write_rows
 from subreplay.reports.figures import MAX_SHOWN_FINDINGS
 from subreplay.rows.model.columns import DAY, UNKNOWN, gathered
 from subreplay.rows.model.partitioner_words import WARNING, sentences
@@ -39,31 +39,31 @@ from subreplay.semantics.timelines.recorded_ownership import find_abandonment_ti
 from subreplay.semantics.timelines.timeline import Timeline, compute_once_per_index
 
 
-def fold(source: Source) -> Judge:
+def build_judge(source: Source) -> Judge:
     """Fold the policy over the membership, and make the judge that goes to the tasks.
 
     Raises ``ConfigError`` where the night before was judged by other rules.
     """
     if source.before is not None:
-        nights.check_basis(source.before, source.config)
+        daily_runs.check_basis(source.before, source.config)
     config, found = source.config, source.statistics
     policy = config.subscription.make_policy()
-    folded = measured_plan(source, RECORDED, policy, source.events, found.group.ownership)
+    folded = build_measured_plan(source, RECORDED, policy, source.events, found.group.ownership)
     others: Mapping[Scope, Dispatcher] = {}
     if found.unknown_consumers:
         events = {
             scope: add_unknown_consumers(scope, mine, found.unknown_consumers) for scope, mine in source.events.items()
         }
-        timelines = measured_plan(source, RECORDED, policy, events).timelines
+        timelines = build_measured_plan(source, RECORDED, policy, events).timelines
         others = {scope: Dispatcher(timelines[scope], of) for scope, of in _sessions(timelines).items()}
-    told = found.group.ownership
+    group_events = found.group.ownership
     dispatchers = {
         scope: Dispatcher(
             folded.timelines[scope],
             sessions,
             None,
             others.get(scope),
-            find_abandonment_time(policy, told.get(scope, ()), source.events.get(scope, ())),
+            find_abandonment_time(policy, group_events.get(scope, ()), source.events.get(scope, ())),
         )
         for scope, sessions in _sessions(folded.timelines).items()
     }
@@ -74,18 +74,18 @@ def fold(source: Source) -> Judge:
         folded.policy,
         dispatchers,
         found.lacking,
-        _terms(source),
+        _build_terms(source),
         source.horizon,
         found.last,
         found.uncovered,
         source.rejects,
-        letters_by_message(source.letters, "dead_letters" in found.with_rejected),
+        build_dead_letters(source.letters, "dead_letters" in found.with_rejected),
         config.keys.words,
         begins=begins,
         ledgers={} if config.date is not None else {scope: stored[0] for scope, stored in found.lowest.items()},
         lookback=config.traffic.lookback_days * DAY,
         end=found.end,
-        basis=nights.basis(config),
+        basis=daily_runs.build_basis(config),
         dates=source.dates,
     )
 
@@ -95,24 +95,24 @@ def _sessions(timelines: Mapping[Scope, Timeline]) -> dict[Scope, Sessions]:
     return dict(zip(timelines, compute_once_per_index(timelines.values(), Sessions.of), strict=True))
 
 
-def _terms(source: Source) -> Terms:
+def _build_terms(source: Source) -> Terms:
     """The terms of the run, with what the messages show of their producers."""
     terms, found = source.config.terms, source.partitioners
     if terms.routing is None or found is None:
         return terms
-    why = sentences(found, terms.routing.scheme, terms.routing.scheme)
-    said = next((one.sentence for one in why if one.value == WARNING), "")
-    return replace(terms, routing=replace(terms.routing, as_bytes=found.as_bytes, why=said))
+    statements = sentences(found, terms.routing.scheme, terms.routing.scheme)
+    reason = next((one.sentence for one in statements if one.value == WARNING), "")
+    return replace(terms, routing=replace(terms.routing, as_bytes=found.as_bytes, why=reason))
 
 
-class Judged(NamedTuple):
+class JudgedRows(NamedTuple):
     """Judged rows with a finding (``JUDGED``), and what consumers were given."""
 
     findings: Dataset
     loads: Loads
 
 
-def judge(source: Source, judge: Judge) -> Judged:
+def judge(source: Source, judge: Judge) -> JudgedRows:
     """Judge every delivery; writes tables ``audited``, ``loads`` and, of a date, ``state``."""
     config, tables = source.config, source.tables
     spans, findings_only = (source.span, source.report_span), config.output.audited == "findings"
@@ -127,16 +127,16 @@ def judge(source: Source, judge: Judge) -> Judged:
     if state is not None:
         tables.commit(state)
     loads = Loads.of(found["sums"])
-    if loads.few is not None:
-        tables.put("loads", loads.few, source.where)
+    if loads.collected is not None:
+        tables.put("loads", loads.collected, source.where)
     else:
         new = tables.begin_write("loads", LOADS_OF_RUN, source.where)
         write_rows(loads.rows, new)
         tables.commit(new)
-    return Judged(found["findings"], loads)
+    return JudgedRows(found["findings"], loads)
 
 
-class Counted(NamedTuple):
+class ExplainedFindings(NamedTuple):
     """What tasks have counted of findings: ``counts`` (``sums.COUNTS``) of those about deliveries and of others,
     ``panes`` (``sums.PANES``) of failing ones; and of table ``violations`` the rows that a report may show."""
 
@@ -145,7 +145,7 @@ class Counted(NamedTuple):
     first: pa.Table
 
 
-def explain(source: Source, judge: Judge, judged: Judged) -> Counted:
+def explain(source: Source, judge: Judge, judged: JudgedRows) -> ExplainedFindings:
     """Findings in words, also those that are not about one delivery; writes table ``violations``. What is counted of
     them."""
     subscription, config = source.config.subscription.name, source.config
@@ -157,25 +157,25 @@ def explain(source: Source, judge: Judge, judged: Judged) -> Counted:
     new = source.tables.begin_write("violations", VIOLATIONS, source.where)
     outputs = {**explaining.OUTPUTS, "violations": new}
     words = judged.findings.split(FindingExplainer(explainer, counting), outputs)
-    others = source.engine.concat([source.engine.create_dataset(ranges), *_of_messages(source, judge, since)])
+    others = source.engine.concat([source.engine.create_dataset(ranges), *_find_message_findings(source, judge, since)])
     more = others.split(OtherFindingCounter(counting), outputs)
     source.tables.commit(new)
-    first = first_findings(source.engine, [words["first"], more["first"]], counting)
-    return Counted((words["counts"], more["counts"]), (words["panes"], more["panes"]), first)
+    first = select_first_findings(source.engine, [words["first"], more["first"]], counting)
+    return ExplainedFindings((words["counts"], more["counts"]), (words["panes"], more["panes"]), first)
 
 
-def _of_messages(source: Source, judge: Judge, since: int) -> Iterator[Dataset]:
+def _find_message_findings(source: Source, judge: Judge, since: int) -> Iterator[Dataset]:
     """Findings about messages, and not about a delivery: only where there may be any is a message looked at."""
     config, topic, engine = source.config, source.inputs.topic, source.engine
     subscription = config.subscription.name
     if len(judge.dispatchers) > 1 and source.may_scatter:
-        reported = nights.earlier_findings(source.tables, config, topic, Code.KEY_TWO_PARTITIONS)
+        reported = daily_runs.find_earlier_findings(source.tables, config, topic, Code.KEY_TWO_PARTITIONS)
         messages = source.messages_with_earlier()
         yield keys_in_two_partitions(engine, messages, judge, subscription, reported, source.partitioners)
     if topic_findings.may_have_keyless_strays(judge):
         yield keyless_strays(engine, source.messages_with_earlier(), judge, subscription)
     rejected = "dead_letters" in source.statistics.with_rejected
-    letters = dead_letter_findings(
+    letters = find_dead_letter_findings(
         engine,
         source.deliveries,
         source.messages_with_earlier(),
@@ -189,7 +189,7 @@ def _of_messages(source: Source, judge: Judge, since: int) -> Iterator[Dataset]:
         yield letters
 
 
-class Again(NamedTuple):
+class RejudgedRows(NamedTuple):
     """A log judged once more: its rows as table ``audited`` has them, nothing of which is written."""
 
     rows: Dataset
@@ -197,17 +197,17 @@ class Again(NamedTuple):
 
     def counts(self, width: int) -> pa.Table:
         """Its findings, counted by window of ``width`` ns (``sums.COUNTS``)."""
-        counted = self.rows.map(partial(_counted, self.applicable, width), sums.COUNTS).to_table()
-        return added(sums.make_count_adder(), counted)
+        counted = self.rows.map(partial(_count_findings, self.applicable, width), sums.COUNTS).to_table()
+        return add_up(sums.make_count_adder(), counted)
 
 
-def judged_again(source: Source, judge: Judge, off: Sequence[ClockShift] = ()) -> Again:
+def judge_again(source: Source, judge: Judge, off: Sequence[ClockShift] = ()) -> RejudgedRows:
     """Judge every delivery once more, with clocks corrected that are ``off``."""
     step = AuditedRows(JudgeRows(judge, source.config.subscription.name))
-    return Again(source.sorted_log(off).map(step, AUDITED), judge.applicable)
+    return RejudgedRows(source.sorted_log(off).map(step, AUDITED), judge.applicable)
 
 
-def _counted(applicable: int, width: int, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _count_findings(applicable: int, width: int, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     counts = sums.make_count_adder()
     for some in gathered(rows):
         counts.add(sums.count_by_window(some, applicable, width))

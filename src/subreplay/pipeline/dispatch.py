@@ -51,13 +51,13 @@ MOST_BLOCKED: Final = 12
 PREDICTED_AUDITED: Final = pa.schema([*AUDITED, pa.field("scenario", pa.string())])
 
 
-def dispatch_asked(source: Source, plans: Sequence[ScenarioPlan]) -> str:
+def describe_replays(source: Source, plans: Sequence[ScenarioPlan]) -> str:
     """Which scenarios are replayed, and how much each is, in words; empty where none is."""
-    asked = [p for s, p in zip(source.config.scenarios, plans, strict=True) if s.dispatch is not None]
-    consumers = [len({consumer.label for consumer in p.consumers}) for p in asked]
-    told = [f"{p.name} ({many:,} consumers)" for p, many in zip(asked, consumers, strict=True)]
-    each = f" over {source.extent['messages']:,} messages" + (" each" if len(told) > 1 else "")
-    return ", ".join(told) + each if told else ""
+    replayed = [p for s, p in zip(source.config.scenarios, plans, strict=True) if s.dispatch is not None]
+    consumers = [len({consumer.label for consumer in p.consumers}) for p in replayed]
+    texts = [f"{p.name} ({many:,} consumers)" for p, many in zip(replayed, consumers, strict=True)]
+    each = f" over {source.extent['messages']:,} messages" + (" each" if len(texts) > 1 else "")
+    return ", ".join(texts) + each if texts else ""
 
 
 def replay_dispatch(source: Source, plans: Sequence[ScenarioPlan]) -> tuple[DispatchFigures, ...]:
@@ -65,29 +65,31 @@ def replay_dispatch(source: Source, plans: Sequence[ScenarioPlan]) -> tuple[Disp
 
     The rules judge predicted deliveries as they judge observed ones.
     """
-    asked = [(s, s.dispatch, p) for s, p in zip(source.config.scenarios, plans, strict=True) if s.dispatch is not None]
-    if not asked:
+    replayed = [
+        (s, s.dispatch, p) for s, p in zip(source.config.scenarios, plans, strict=True) if s.dispatch is not None
+    ]
+    if not replayed:
         return ()
-    recorded = _recorded_times(source) if any(d.needs_recorded_times for _, d, _ in asked) else Fixed()
-    dispatchers = _dispatchers(source, plans, recorded)
-    groups = _groups(source, plans, recorded)
+    recorded = _read_recorded_times(source) if any(d.needs_recorded_times for _, d, _ in replayed) else Fixed()
+    dispatchers = _build_predictor(source, plans, recorded)
+    groups = _build_group_predictor(source, plans, recorded)
     tick = source.config.topic.delivery_tick * 1_000
-    ticks = {s.name: 0 if ignores_delays(p.policy) else tick for s, _, p in asked}
+    ticks = {s.name: 0 if ignores_delays(p.policy) else tick for s, _, p in replayed}
     sections = {s.name: s.dispatch for s in source.config.scenarios if isinstance(s, Scenario)}
-    cumulative = {name: _cumulative(sections.get(name)) for name in ticks}
+    cumulative = {name: _get_cumulative(sections.get(name)) for name in ticks}
     counting = SumReplay(tuple(ticks), source.extent["last"], source.width, ticks, cumulative)
-    messages, replays = _replays(source, dispatchers, groups)
-    new = source.tables.begin_write("predicted", PREDICTED, source.where_of(PREDICTED))
+    messages, replays = _prepare_replays(source, dispatchers, groups)
+    new = source.tables.begin_write("predicted", PREDICTED, source.build_where(PREDICTED))
     parts = [_replay(rows, step, counting, new) for rows, step in replays]
     source.tables.commit(new)
-    found, ends = _sums(source, counting, parts)
-    changes = _rows(parts, "changes").to_pylist()
+    found, ends = _sum_replays(source, counting, parts)
+    changes = _concat_rows(parts, "changes").to_pylist()
     as_replayed = {
         name: build_recorded_plan(group, [row for row in changes if row["scenario"] == name])
         for name, group in groups.scenarios.items()
     }
     logs = {name: [part[name_log_output(number)] for part in parts] for number, name in enumerate(counting.scenarios)}
-    judged = _judge(source, {s.name: as_replayed.get(s.name, p) for s, _, p in asked}, messages, logs)
+    judged = _judge(source, {s.name: as_replayed.get(s.name, p) for s, _, p in replayed}, messages, logs)
     return tuple(
         DispatchFigures(
             plan=p,
@@ -101,11 +103,11 @@ def replay_dispatch(source: Source, plans: Sequence[ScenarioPlan]) -> tuple[Disp
             judged=judged[s.name],
             **{name: [row for row in mine if row["scenario"] == s.name] for name, mine in found.items()},
         )
-        for s, d, p in asked
+        for s, d, p in replayed
     )
 
 
-def _dispatchers(source: Source, plans: Sequence[ScenarioPlan], recorded: Service) -> DispatchPredictor:
+def _build_predictor(source: Source, plans: Sequence[ScenarioPlan], recorded: Service) -> DispatchPredictor:
     """What is assumed of the scenarios whose partitions have a dispatcher each."""
     start, width = source.extent["first"], source.width
     return DispatchPredictor(
@@ -118,7 +120,7 @@ def _dispatchers(source: Source, plans: Sequence[ScenarioPlan], recorded: Servic
     )
 
 
-def _groups(source: Source, plans: Sequence[ScenarioPlan], recorded: Service) -> GroupPredictor:
+def _build_group_predictor(source: Source, plans: Sequence[ScenarioPlan], recorded: Service) -> GroupPredictor:
     """What is assumed of the scenarios with a Kafka group."""
     start, width = source.extent["first"], source.width
     return GroupPredictor(
@@ -136,7 +138,7 @@ def _groups(source: Source, plans: Sequence[ScenarioPlan], recorded: Service) ->
     )
 
 
-def _cumulative(section: Dispatch | None) -> CumulativeAcks:
+def _get_cumulative(section: Dispatch | None) -> CumulativeAcks:
     """Whether consumers acknowledge cumulatively, as the run supposes."""
     if section is None:
         return CumulativeAcks()
@@ -144,20 +146,20 @@ def _cumulative(section: Dispatch | None) -> CumulativeAcks:
     return CumulativeAcks(section.consumers.cumulative, others)
 
 
-def _replays(
+def _prepare_replays(
     source: Source, dispatchers: DispatchPredictor, groups: GroupPredictor
 ) -> tuple[Dataset, list[tuple[Dataset, Step]]]:
     """Messages as rows of the log; and messages in the orders in which they are replayed, with the steps that do so."""
-    scenarios, of_groups = tuple(dispatchers.scenarios), tuple(groups.scenarios)
-    step = SplitMessages(scenarios, bool(of_groups))
+    scenarios, group_scenarios = tuple(dispatchers.scenarios), tuple(groups.scenarios)
+    step = SplitMessages(scenarios, bool(group_scenarios))
     rows, replays = source.messages.split(step, step.outputs), list[tuple[Dataset, Step]]()
     if scenarios:
         messages = source.engine.sort([rows["replayed"]], REPLAYED)
         replays.append((messages, PredictDispatch(dispatchers, scenarios)))
-    if of_groups:
+    if group_scenarios:
         topics = tuple(sorted({scope.topic for group in groups.scenarios.values() for scope in group.scopes}))
         published = source.engine.sort([rows["published"]], PUBLISHED)
-        ready = published.map(OrderReadyRecords(of_groups, topics), CONSUMED.schema)
+        ready = published.map(OrderReadyRecords(group_scenarios, topics), CONSUMED.schema)
         replays.append((source.engine.sort([ready], CONSUMED), PredictGroups(groups, topics)))
     return rows["log"], replays
 
@@ -179,18 +181,18 @@ def _replay(messages: Dataset, step: Step, counting: SumReplay, new: NewRows) ->
     return messages.split(_PredictAndSum(step, counting), {**counting.outputs, "predicted": new, **logs})
 
 
-def _rows(parts: Sequence[Mapping[str, Dataset]], name: str) -> pa.Table:
+def _concat_rows(parts: Sequence[Mapping[str, Dataset]], name: str) -> pa.Table:
     return pa.concat_tables([part[name].to_table() for part in parts])
 
 
-def _sums(
+def _sum_replays(
     source: Source, counting: SumReplay, parts: Sequence[Mapping[str, Dataset]]
 ) -> tuple[dict[str, Rows], dict[str, int]]:
     """What a report shows of the replays, and when the last event of each scenario was, or the last publication."""
     engine, last = source.engine, counting.last_published
 
     def added(name: str, *more: pa.Table) -> Rows:
-        return dispatch_sums.SUMS[name].build_rows(_rows(parts, name), *more)
+        return dispatch_sums.SUMS[name].build_rows(_concat_rows(parts, name), *more)
 
     outcomes = added("outcomes")
     ends = {
@@ -214,7 +216,8 @@ def _sums(
         "waits": wait_sums.build_wait_rows(wait_sums.BY_HOLDER, longest, counted, MOST_BLOCKED),
         "hash_waits": wait_sums.build_wait_rows(wait_sums.BY_PLACE, longest, counted, MOST_BLOCKED),
         "drains": dispatch_sums.build_drain_rows(
-            _rows(parts, "drains"), slots.map(dispatch_sums.find_hottest_slots, dispatch_sums.DRAINS.schema).to_table()
+            _concat_rows(parts, "drains"),
+            slots.map(dispatch_sums.find_hottest_slots, dispatch_sums.DRAINS.schema).to_table(),
         ),
         "outcomes": outcomes,
     }
@@ -227,17 +230,19 @@ def _judge(
     """What the rules find in the predicted deliveries of each scenario; writes table ``predicted_audited``."""
     config = source.config
     section = {s.name: s.dispatch for s in config.scenarios if isinstance(s, Scenario)}
-    new = source.tables.begin_write("predicted_audited", PREDICTED_AUDITED, source.where_of(PREDICTED_AUDITED))
+    new = source.tables.begin_write("predicted_audited", PREDICTED_AUDITED, source.build_where(PREDICTED_AUDITED))
     found = {}
     for name, plan in scenarios.items():
-        judge = _judge_of(plan, config.terms, section.get(name), config.keys.words, source.dates)
+        judge = _build_judge(plan, config.terms, section.get(name), config.keys.words, source.dates)
         log = source.engine.sort([messages, *logs[name]], BY_POSITION)
-        found[name] = _figures(source, plan, judge, log, name, new)
+        found[name] = _build_figures(source, plan, judge, log, name, new)
     source.tables.commit(new)
     return found
 
 
-def _figures(source: Source, plan: ScenarioPlan, judge: Judge, log: Dataset, scenario: str, new: NewRows) -> Figures:
+def _build_figures(
+    source: Source, plan: ScenarioPlan, judge: Judge, log: Dataset, scenario: str, new: NewRows
+) -> Figures:
     config, subscription = source.config, source.config.subscription.name
     judged = log.split(
         _JudgePredicted(JudgeRows(judge, subscription), scenario),
@@ -246,9 +251,9 @@ def _figures(source: Source, plan: ScenarioPlan, judge: Judge, log: Dataset, sce
     counting = FindingCounting(source.span, source.width, config.report.worst, MAX_SHOWN_FINDINGS)
     words = FindingExplainer(Explainer(judge, subscription), counting)
     outputs = {name: explaining.OUTPUTS[name] for name in ("counts", "first")}
-    told = judged["findings"].split(_Only(words, tuple(outputs)), outputs)
-    counts = _added(sums.make_count_adder(), told["counts"].to_table())
-    first = _added(counting.make_first_collector(), told["first"].to_table())
+    texts = judged["findings"].split(_SelectedOutputs(words, tuple(outputs)), outputs)
+    counts = _add_up(sums.make_count_adder(), texts["counts"].to_table())
+    first = _add_up(counting.make_first_collector(), texts["first"].to_table())
     return Figures(
         source.inputs.topic,
         source.statistics.counts,
@@ -278,7 +283,7 @@ class _JudgePredicted:
 
 
 @dataclass(frozen=True)
-class _Only:
+class _SelectedOutputs:
     """Some of the outputs of a step."""
 
     step: Splitter
@@ -288,12 +293,12 @@ class _Only:
         return ((name, batch) for name, batch in self.step(batches) if name in self.names)
 
 
-def _added(adding: AddingUp, rows: pa.Table) -> pa.Table:
+def _add_up(adding: AddingUp, rows: pa.Table) -> pa.Table:
     adding.add(rows)
     return adding.together()
 
 
-def _judge_of(plan: ScenarioPlan, terms: Terms, section: Dispatch | None, words: KeyWords, dates: bool) -> Judge:
+def _build_judge(plan: ScenarioPlan, terms: Terms, section: Dispatch | None, words: KeyWords, dates: bool) -> Judge:
     dispatchers = {}
     for scope, timeline in plan.timelines.items():
         queues = (
@@ -303,7 +308,7 @@ def _judge_of(plan: ScenarioPlan, terms: Terms, section: Dispatch | None, words:
     return Judge(plan.policy, dispatchers, terms=terms, words=words, dates=dates)
 
 
-def _recorded_times(source: Source) -> Empirical:
+def _read_recorded_times(source: Source) -> Empirical:
     """Service times as recorded. Raises ``ConfigError`` where there are none."""
     outputs = {"times": recorded_service_times.TIMES, "counted": recorded_service_times.COUNTED}
     found = source.deliveries.split(recorded_service_times.measure_service_times, outputs)

@@ -20,31 +20,31 @@ from subreplay.failures import EXTRA
 if TYPE_CHECKING:
     from subreplay.engine.spark.session import DataFrame, SparkSession
 
-_INSIDE: Final = {
+_SPARK_VARIABLES: Final = {
     "PYSPARK_GATEWAY_PORT": "spark-submit has started the program",
     "DATABRICKS_RUNTIME_VERSION": "the program runs on Databricks",
     "SPARK_REMOTE": "SPARK_REMOTE names a Spark Connect server",
 }
 """Variables of the environment which show that the program belongs to Spark."""
-_OF_HADOOP: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
+_HADOOP_VARIABLES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
 
 
 def choose_engine(run: RunConfig) -> EngineChoice:
     """The engine of a run in this program. Raises ``ConfigError`` where it requests one that cannot read its tables,
     and ``EnvironmentFailed`` where it needs Spark, which is not installed."""
-    choice = select_engine(run, inside_spark(os.environ))
+    choice = select_engine(run, find_spark_environment(os.environ))
     if choice.engine == "spark" and find_spec("pyspark") is None:
         raise EnvironmentFailed(f"this run needs Spark, because {choice.reason}, and pyspark is not installed: {EXTRA}")
     return choice
 
 
-def inside_spark(environment: Mapping[str, str]) -> str | None:
+def find_spark_environment(environment: Mapping[str, str]) -> str | None:
     """Why the program belongs to a Spark session, in words; None where it does not."""
     if has_session_elsewhere():
         return "a Spark session of a cluster is active"
-    if (why := next((why for name, why in _INSIDE.items() if environment.get(name)), None)) is not None:
+    if (why := next((why for name, why in _SPARK_VARIABLES.items() if environment.get(name)), None)) is not None:
         return why
-    folders = [environment.get(name) for name in _OF_HADOOP]
+    folders = [environment.get(name) for name in _HADOOP_VARIABLES]
     if home := environment.get("SPARK_HOME"):
         folders.append(f"{home}/conf")
     settings = [file for folder in folders if folder and (file := Path(folder, "core-site.xml")).exists()]
@@ -71,7 +71,7 @@ def is_frame(table: object) -> TypeIs[DataFrame]:
     return isinstance(table, DataFrame)
 
 
-def engine_of_frames(frames: Mapping[str, DataFrame]) -> Engine:
+def open_frame_engine(frames: Mapping[str, DataFrame]) -> Engine:
     """The engine of the session that frames have."""
     from subreplay.engine.spark.engine import SparkEngine
 

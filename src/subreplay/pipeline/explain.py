@@ -26,23 +26,23 @@ def explain_key(run: RunConfig, key: str, engine: Callable[[], Engine], given: G
     yield f"key     {key}"
     yield f"bytes   {data.hex(' ')} ({len(data)} bytes of UTF-8)"
     yield f"murmur3 {hash32} (32 bits, seed 0); {hash32 & MASK_31} (31 bits, as Pulsar keeps it)"
-    for plan in build_plans(run, _recorded(run, engine, given)):
-        yield from _plan_lines(plan, hash32)
+    for plan in build_plans(run, _read_events(run, engine, given)):
+        yield from _explain_plan(plan, hash32)
 
 
-def _recorded(run: RunConfig, engine: Callable[[], Engine], given: Given | None) -> Events | None:
+def _read_events(run: RunConfig, engine: Callable[[], Engine], given: Given | None) -> Events | None:
     """The recorded membership; None where neither the run names tables nor a scenario wants it."""
     named = bool(given) or "traffic" in run.model_fields_set
     if not named and all(s.members != "recorded" for s in run.scenarios):
         return None
     from subreplay.pipeline.inputs import look_at, read_inputs  # only here: of a key alone nothing is read
-    from subreplay.pipeline.statistics import statistics_of
+    from subreplay.pipeline.statistics import compute_statistics
 
     inputs = read_inputs(engine(), run, given, messages_only=True)
-    return statistics_of(inputs, look_at(inputs, log=False), None).events
+    return compute_statistics(inputs, look_at(inputs, log=False), None).events
 
 
-def _plan_lines(plan: ScenarioPlan, hash32: int) -> Iterator[str]:
+def _explain_plan(plan: ScenarioPlan, hash32: int) -> Iterator[str]:
     policy = plan.policy
     hashes = np.array([hash32], np.uint32)
     slots = policy.compute_slots(hashes)

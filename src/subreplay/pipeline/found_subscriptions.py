@@ -11,7 +11,7 @@ from subreplay.config.run import RunConfig
 from subreplay.config.subscriptions import SubscriptionEntry
 from subreplay.errors import ConfigError, NoMatchingRows, SubreplayError
 from subreplay.pipeline.input_tables import Table
-from subreplay.pipeline.table_values import distinct_values
+from subreplay.pipeline.table_values import find_distinct_values
 from subreplay.rows.conditions import ALL
 from subreplay.rows.model.held import instead
 from subreplay.rows.scan.distinct import COUNTED, add_counts, count_rows
@@ -48,7 +48,7 @@ def find_subscriptions(
     counted = tables["deliveries"].where(ALL).select(COUNTED.names[:2]).map(count_rows, COUNTED).to_table()
     rows = add_counts([counted]).drop_null().to_pylist()
     pairs = {(row["subscription"], row["topic"]): int(row["count"]) for row in rows}
-    for pair in distinct_values(tables["membership"].where(ALL), COUNTED.names[:2], MOST + 1):
+    for pair in find_distinct_values(tables["membership"].where(ALL), COUNTED.names[:2], MOST + 1):
         pairs.setdefault((pair[0], pair[1]), 0)
     pairs = {(name, topic): count for (name, topic), count in sorted(pairs.items()) if name and topic}
     runs = [*_matching(config, pairs), *_missing(config, {*pairs})]

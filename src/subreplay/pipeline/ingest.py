@@ -26,24 +26,26 @@ def write(engine: Engine, read: Read, location: Location, format: str, source: s
     is replaced. A table that the source has nothing of is made, and empty, where there is none."""
     tables = engine.open_tables(location, format=format)
     for name, schema in INPUTS.items():
-        topics = _topics(read.tables[name]) if name in read.tables else []
+        topics = _find_topics(read.tables[name]) if name in read.tables else []
         columns = pa.schema([each for each in schema if each.name != "topic"])
         for begin in range(0, len(topics), TOPICS):
             _write_topics(tables, name, columns, read.tables[name], topics[begin : begin + TOPICS])
         if not topics and tables.find(name) is None:
             tables.put(name, columns.empty_table(), {"topic": _NO_TOPIC})
     rejected = tables.begin_write("quarantine", QUARANTINE, {"source": source})
-    read.rejected.split(_all, {"0": rejected})
+    read.rejected.split(_pass_through, {"0": rejected})
     tables.commit(rejected)
     tables.flush()
 
 
-def _topics(rows: Dataset) -> list[str]:
-    found: list[str] = pc.unique(rows.select(["topic"]).map(_distinct, _TOPIC).to_table()["topic"]).to_pylist()
+def _find_topics(rows: Dataset) -> list[str]:
+    found: list[str] = pc.unique(
+        rows.select(["topic"]).map(_find_distinct_topics, _TOPIC).to_table()["topic"]
+    ).to_pylist()
     return sorted(found)
 
 
-def _distinct(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _find_distinct_topics(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The topics of a task, which holds no more than these."""
     found = pa.array([], pa.string())
     for batch in batches:
@@ -53,12 +55,12 @@ def _distinct(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _write_topics(tables: Tables, name: str, columns: pa.Schema, rows: Dataset, topics: Sequence[str]) -> None:
     new = {str(number): tables.begin_write(name, columns, {"topic": topic}) for number, topic in enumerate(topics)}
-    rows.where(field("topic").among(*topics)).split(partial(_by_topic, tuple(topics), columns.names), new)
+    rows.where(field("topic").among(*topics)).split(partial(_split_by_topic, tuple(topics), columns.names), new)
     for each in new.values():
         tables.commit(each)
 
 
-def _by_topic(
+def _split_by_topic(
     topics: Sequence[str], columns: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Rows by the number of their topic."""
@@ -68,5 +70,5 @@ def _by_topic(
             yield str(topics.index(topic)), mine.select(columns)
 
 
-def _all(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+def _pass_through(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
     return (("0", batch) for batch in batches)

@@ -15,8 +15,8 @@ from subreplay.config.traffic import InputTable
 from subreplay.engine.interface import Dataset, Engine, Output
 from subreplay.errors import ConfigError, InputError, NoMatchingRows
 from subreplay.pipeline.input_tables import Given, Sources, Table
-from subreplay.pipeline.profiled import profiling
-from subreplay.pipeline.table_values import distinct_values
+from subreplay.pipeline.profiled import build_profiling
+from subreplay.pipeline.table_values import find_distinct_values
 from subreplay.rows.conditions import ALL, Condition
 from subreplay.rows.conditions import field as column
 from subreplay.rows.intake import LOGGED, IngestIntake, Intake
@@ -137,7 +137,7 @@ def look_at(inputs: Inputs, *, log: bool, only: Sequence[str] = ()) -> Look:
             log=log and name in LOGGED,
             valid=name in ("membership", "dead_letters"),
             by_ledger=name in LOGGED,
-            profiling=profiling(config.keys.words, inputs.topic_asked) if name == "messages" else None,
+            profiling=build_profiling(config.keys.words, inputs.topic_asked) if name == "messages" else None,
         )
         outputs: dict[str, Output] = dict(intake.outputs)
         if intake.log:
@@ -241,7 +241,7 @@ def _topics_of_group(tables: Mapping[str, Table], config: RunConfig) -> tuple[tu
     if config.traffic.infers_membership() or not any(is_group(policy) for policy in policies):
         return (), ()
     subscribed = _some(tables["membership"], "topic", config.subscription.name)
-    pairs = distinct_values(tables["messages"].where(ALL), ("topic", "partition"), MOST_SCOPES)
+    pairs = find_distinct_values(tables["messages"].where(ALL), ("topic", "partition"), MOST_SCOPES)
     found = [Scope(*pair) for pair in sorted(pairs)]
     found = [scope for scope in found if not subscribed or scope.topic in subscribed]
     topics = {scope.topic for scope in found}
@@ -260,4 +260,4 @@ def _together(scopes: Iterable[Scope]) -> str:
 def _some(table: Table, name: str, subscription: str | None = None) -> set[str]:
     """Distinct values of a column, of very many the first; of one subscription, where one is named."""
     condition = ALL if subscription is None else column("subscription") == subscription
-    return {value for (value,) in distinct_values(table.where(condition), (name,))}
+    return {value for (value,) in find_distinct_values(table.where(condition), (name,))}

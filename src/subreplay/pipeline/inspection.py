@@ -61,7 +61,7 @@ _PULSAR: Final = tuple(
 
 
 @dataclass(frozen=True)
-class Look:
+class Inspection:
     """What was found, and what the rows hold; ``held`` is None while something is open."""
 
     source: InputTable
@@ -74,28 +74,28 @@ class Look:
         return self.answer.candidate
 
 
-def source_of(location: str, form: str | None) -> InputTable:
+def build_source(location: str, form: str | None) -> InputTable:
     """A path, or the name of a table in a catalog, as a source. Raises ``InputError`` where its format is not known."""
-    location = local_path(location)
+    location = strip_file_scheme(location)
     remote = "://" in location or location.startswith(("dbfs:", "abfss:"))
     if not remote and not Path(location).exists():
-        file = "/" in location or Path(location).suffix.lower() in _OF_FILES
+        file = "/" in location or Path(location).suffix.lower() in _FILE_ENDINGS
         if not file and location.count(".") in (1, 2):
-            return _valid({"table": location}, location)
+            return _validate({"table": location}, location)
         or_table = "" if file else "; nor is it the name of a table, such as catalog.schema.table"
         raise InputError(describe_missing_path(location) + or_table)
     if form is None and not remote:
-        form = _format_of(Path(location))
+        form = _detect_format(Path(location))
     if form is None:
-        raise InputError(f"{location}: {_nothing_tells(None if remote else Path(location))}")
+        raise InputError(f"{location}: {_explain_unknown_format(None if remote else Path(location))}")
     options = {"header": "true"} if form == "csv" else {}
     if form == "csv" and not remote:
         require_format(Path(location), form)
         options = detect_csv_options(Path(location))
-    return _valid({"path": location, "format": form, "options": options}, location)
+    return _validate({"path": location, "format": form, "options": options}, location)
 
 
-_OF_FILES: Final = frozenset(
+_FILE_ENDINGS: Final = frozenset(
     [
         ".csv",
         ".tsv",
@@ -118,21 +118,21 @@ _OF_FILES: Final = frozenset(
 """How names of files end, which could be those of tables as well."""
 
 
-def local_path(path: str) -> str:
+def strip_file_scheme(path: str) -> str:
     """A path without ``file:`` before it."""
     return re.sub("^file:(//)?(?=/)", "", path)
 
 
-def _valid(given: dict[str, object], location: str) -> InputTable:
+def _validate(given: dict[str, object], location: str) -> InputTable:
     try:
         return InputTable.model_validate(given)
     except ValidationError as error:
         raise InputError(f"{location!r}: {error.errors()[0]['msg']}") from error
 
 
-def _nothing_tells(path: Path | None) -> str:
+def _explain_unknown_format(path: Path | None) -> str:
     """Why the format of a path is not known."""
-    if path is not None and path.is_dir() and next(_files(path), None) is None:
+    if path is not None and path.is_dir() and next(_list_files(path), None) is None:
         return "no file there; name a file, or a folder of files"
     if path is not None and (why := explain_unsupported_file(path)) is not None:
         return why
@@ -141,30 +141,30 @@ def _nothing_tells(path: Path | None) -> str:
             "Kafka, a Reader for Pulsar")  # fmt: skip
 
 
-def _format_of(path: Path) -> str | None:
+def _detect_format(path: Path) -> str | None:
     """The format of a local file or folder, by what is in it."""
     if path.is_file():
-        return _by_ending(path) or detect_table_format(path)
+        return _match_ending(path) or detect_table_format(path)
     if (path / "_delta_log").is_dir():
         return "delta"
     if (path / "metadata").is_dir() and any((path / "metadata").glob("*.metadata.json")):
         return "iceberg"
-    return next((found for file in _files(path) if (found := _by_ending(file))), None)
+    return next((found for file in _list_files(path) if (found := _match_ending(file))), None)
 
 
-def _by_ending(path: Path) -> str | None:
+def _match_ending(path: Path) -> str | None:
     parts = path.name.lower().split(".")[1:]
     return next((_ENDINGS[part] for part in reversed(parts) if part in _ENDINGS), None)
 
 
-def _files(path: Path) -> Iterator[Path]:
+def _list_files(path: Path) -> Iterator[Path]:
     for number, file in enumerate(sorted(p for p in path.rglob("*") if p.is_file() and p.name[0] not in "._")):
         if number == _MOST_FILES:
             return
         yield file
 
 
-def source_of_kafka(brokers: str, topic: str | None) -> InputTable:
+def build_kafka_source(brokers: str, topic: str | None) -> InputTable:
     """A topic of a cluster, or all that are not the cluster's own, of the last day."""
     what = {"subscribePattern": "[^_].*"} if topic is None else {"subscribe": topic}
     since = datetime.now(timezone.utc).replace(microsecond=0) - timedelta(days=1)
@@ -172,7 +172,7 @@ def source_of_kafka(brokers: str, topic: str | None) -> InputTable:
     return InputTable.model_validate({"from": live.KAFKA, "options": options})
 
 
-def run_for(source: InputTable) -> config.RunConfig:
+def build_inspection_run(source: InputTable) -> config.RunConfig:
     """The run that reads a source as its messages, by which the engine is chosen. Of Kafka, where no session is active,
     Spark starts with its own package for it, unless the environment says how Spark starts."""
     spark = config.Spark()
@@ -182,17 +182,17 @@ def run_for(source: InputTable) -> config.RunConfig:
     return config.RunConfig().model_copy(update={"spark": spark, "traffic": traffic})
 
 
-def look(engine: Engine, source: InputTable) -> Look:
+def inspect_source(engine: Engine, source: InputTable) -> Inspection:
     """Look at the messages of a source. Raises ``InputError`` where it cannot be read or contains no messages."""
-    return _looked_at(engine, source, _opened(engine, source))
+    return _inspect_rows(engine, source, _open_rows(engine, source))
 
 
-def _looked_at(engine: Engine, source: InputTable, rows: Dataset) -> Look:
+def _inspect_rows(engine: Engine, source: InputTable, rows: Dataset) -> Inspection:
     location = source.location
     path = None if source.path is None else Path(source.path)
-    names = [] if path is None or not path.is_dir() else [str(f.relative_to(path)) for f in _files(path)]
-    contents = _contents(rows)
-    schema = _columns(rows)
+    names = [] if path is None or not path.is_dir() else [str(f.relative_to(path)) for f in _list_files(path)]
+    contents = _read_contents(rows)
+    schema = _select_columns(rows)
     if not contents.rows.num_rows:
         columns = f"; its columns are {', '.join(schema.names)}" if schema.names else ""
         raise InputError(f"{location} has no rows{columns}: export it again with its messages, or name another file")
@@ -204,16 +204,16 @@ def _looked_at(engine: Engine, source: InputTable, rows: Dataset) -> Look:
         raise InputError(
             f"{location}: this is table {held} in our own columns; give the folder around it as traffic.path"
         )
-    answer = _answered(contents, source, names)
+    answer = _answer(contents, source, names)
     given = answer.section | source.model_dump(by_alias=True, exclude_defaults=True)
     if answer.open:
-        return Look(source, answer, None)
+        return Inspection(source, answer, None)
     whole = InputTable.model_validate(given)
-    return Look(whole, answer, _held(engine, rows, whole, "messages"))
+    return Inspection(whole, answer, _held(engine, rows, whole, "messages"))
 
 
 @dataclass(frozen=True)
-class Beside:
+class CompanionFile:
     """A file beside the messages: what it is taken for, and how many of its rows are valid."""
 
     source: InputTable
@@ -224,25 +224,25 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class Together:
+class InspectedFiles:
     """Messages and what lies beside them, and the policy that their deliveries look like."""
 
-    messages: Look
-    beside: tuple[Beside, ...]
+    messages: Inspection
+    beside: tuple[CompanionFile, ...]
     policy: tuple[str, str] | None
 
 
-def look_at_files(engine: Engine, locations: Sequence[str], form: str | None = None) -> Together:
+def inspect_files(engine: Engine, locations: Sequence[str], form: str | None = None) -> InspectedFiles:
     """Look at several files or tables: one of messages, and beside it a receive log or a member list. Raises
     ``InputError`` where it is not clear which is which."""
-    sources = {location: source_of(location, form) for location in locations}
-    opened = {location: _opened(engine, source) for location, source in sources.items()}
-    every = {location: _contents(rows) for location, rows in opened.items()}
-    members = {
+    sources = {location: build_source(location, form) for location in locations}
+    opened = {location: _open_rows(engine, source) for location, source in sources.items()}
+    every = {location: _read_contents(rows) for location, rows in opened.items()}
+    make_members = {
         location: found for location, each in every.items() if (found := recognise_member_list(each, None)) is not None
     }
-    others = [location for location in every if location not in members]
-    answers = {location: _answered(every[location], sources[location], []) for location in others}
+    others = [location for location in every if location not in make_members]
+    answers = {location: _answer(every[location], sources[location], []) for location in others}
     logs = {
         location: {
             other: found
@@ -251,31 +251,33 @@ def look_at_files(engine: Engine, locations: Sequence[str], form: str | None = N
         }
         for location in others
     }
-    alone = [location for location in others if recognise_receive_log(every[location], None, None) is None]
-    messages = [location for location in alone or others if len(logs[location]) == len(others) - 1]
-    if len(messages) != 1 or len(others) > 2 or len(members) > 1:
+    unlisted = [location for location in others if recognise_receive_log(every[location], None, None) is None]
+    messages = [location for location in unlisted or others if len(logs[location]) == len(others) - 1]
+    if len(messages) != 1 or len(others) > 2 or len(make_members) > 1:
         what = "; ".join(
-            f"{location} {'lists members' if location in members else 'may hold messages'}" for location in every
+            f"{location} {'lists members' if location in make_members else 'may hold messages'}" for location in every
         )
         raise InputError(f"give one file of messages, one receive log and one list of members, as there are: {what}")
     (mine,) = messages
-    look = _looked_at(engine, sources[mine], opened[mine])
-    answer = look.answer
-    topic = answer.section.get("values", {}).get("topic") or (look.held.topic if look.held is not None else None)
-    beside, policy = list[Beside](), None
+    inspect_source = _inspect_rows(engine, sources[mine], opened[mine])
+    answer = inspect_source.answer
+    topic = answer.section.get("values", {}).get("topic") or (
+        inspect_source.held.topic if inspect_source.held is not None else None
+    )
+    beside, policy = list[CompanionFile](), None
     for loc in every:
-        if loc in members:
+        if loc in make_members:
             taken = recognise_member_list(every[loc], topic)
         else:
             taken = recognise_receive_log(every[loc], answer, topic) if loc != mine else None
         if taken is not None:
-            beside.append(_beside(engine, opened[loc], sources[loc], taken))
+            beside.append(_count_companion(engine, opened[loc], sources[loc], taken))
         if taken is not None and taken.table == "deliveries":
             policy = infer_log_policy(every[loc], taken, every[mine], answer)
-    return Together(look, tuple(beside), policy)
+    return InspectedFiles(inspect_source, tuple(beside), policy)
 
 
-def _answered(contents: SampleContents, source: InputTable, names: Sequence[str]) -> AnsweredCandidate:
+def _answer(contents: SampleContents, source: InputTable, names: Sequence[str]) -> AnsweredCandidate:
     """What a source is taken for as messages, with what some of its rows answer."""
     candidates = list_candidates(contents.rows.schema, names, contents)
     messages = [each for each in candidates if each.table == "messages"]
@@ -284,7 +286,7 @@ def _answered(contents: SampleContents, source: InputTable, names: Sequence[str]
     return answer_questions(best, contents, name)
 
 
-def _opened(engine: Engine, source: InputTable, files: bool = False) -> Dataset:
+def _open_rows(engine: Engine, source: InputTable, files: bool = False) -> Dataset:
     """The rows of a source as they are."""
     if source.path is not None and Path(source.path).exists():
         require_format(Path(source.path), source.format)
@@ -294,30 +296,30 @@ def _opened(engine: Engine, source: InputTable, files: bool = False) -> Dataset:
     )
 
 
-def _columns(rows: Dataset) -> pa.Schema:
+def _select_columns(rows: Dataset) -> pa.Schema:
     """The columns of a source without those that stand beside the records of text files."""
     return pa.schema([column for column in rows.schema if column.name not in HIDDEN_COLUMNS])
 
 
-def _contents(rows: Dataset) -> SampleContents:
+def _read_contents(rows: Dataset) -> SampleContents:
     """What columns contain, as far as the first rows show it."""
-    return SampleContents(rows.select(_columns(rows).names).to_table(SAMPLE))
+    return SampleContents(rows.select(_select_columns(rows).names).to_table(SAMPLE))
 
 
-def _beside(engine: Engine, rows: Dataset, source: InputTable, found: RecognisedFile) -> Beside:
+def _count_companion(engine: Engine, rows: Dataset, source: InputTable, found: RecognisedFile) -> CompanionFile:
     """A file beside the messages, with its rows counted."""
     given = InputTable.model_validate(found.section | source.model_dump(by_alias=True, exclude_defaults=True))
     held = _held(engine, rows, given, found.table)
-    return Beside(given, found, held.rows, held.valid, held.why)
+    return CompanionFile(given, found, held.rows, held.valid, held.why)
 
 
 def _held(engine: Engine, rows: Dataset, given: InputTable, table: str) -> MessageOverview:
     """What the rows of an input table hold, once they are in our columns."""
-    columns = _columns(rows)
+    columns = _select_columns(rows)
     if given.is_mapped:
         plan = build_plan(given.mapping, columns, table)
         if plan.uses_path and FILE_COLUMN not in rows.schema.names:
-            rows = _opened(engine, given, files=True)
+            rows = _open_rows(engine, given, files=True)
         read = [*plan.read, *(name for name in HIDDEN_COLUMNS if name in rows.schema.names)]
         overview = OverviewStep(table, given.location, columns, given.mapping)
     else:
@@ -327,30 +329,30 @@ def _held(engine: Engine, rows: Dataset, given: InputTable, table: str) -> Messa
     return combine_sums({name: each.to_table() for name, each in found.items()})
 
 
-def run_of(found: Look) -> dict[str, Any]:
+def build_run_file(found: Inspection) -> dict[str, Any]:
     """The run file to start from: where the messages are, and a what-if of some policies with members that are made
     up."""
     given = found.answer.section | found.source.model_dump(by_alias=True, exclude_defaults=True)
     topic = None if found.held is None else found.held.topic
-    policies = _policies(found)
+    policies = _choose_policies(found)
     if found.held is not None and len(found.held.topics) > 1 and policies[0][0].startswith("kafka."):
         topic = None  # a group reads all of them
-    spark = run_for(found.source).spark.model_dump(exclude_defaults=True)
+    spark = build_inspection_run(found.source).spark.model_dump(exclude_defaults=True)
     return {
         **({"spark": spark} if spark else {}),
         "traffic": {"messages": given},
         "subscription": {"name": "sub", "topic": topic, "policy": policies[0][0], "profile": policies[0][1]},
         "scenarios": [
-            {"name": policy, "policy": policy, "profile": profile, "members": members(4)}
+            {"name": policy, "policy": policy, "profile": profile, "members": make_members(4)}
             for policy, profile in policies
         ],
     }
 
 
-def run_of_files(found: Together) -> dict[str, Any]:
+def build_audit_run_file(found: InspectedFiles) -> dict[str, Any]:
     """The run file to audit deliveries beside messages; where nobody listed the members, who was given something was
     there."""
-    run = run_of(found.messages)
+    run = build_run_file(found.messages)
     traffic, subscription = run["traffic"], run["subscription"]
     for each in found.beside:
         traffic[each.found.table] = each.found.section | each.source.model_dump(
@@ -372,24 +374,24 @@ def run_of_files(found: Together) -> dict[str, Any]:
     return run
 
 
-def members(count: int) -> list[dict[str, str]]:
+def make_members(count: int) -> list[dict[str, str]]:
     """So many consumers that are there all the time."""
     return [{"consumer": f"c{number:0{len(str(count))}}"} for number in range(1, count + 1)]
 
 
-def _policies(found: Look) -> tuple[tuple[str, str], ...]:
+def _choose_policies(found: Inspection) -> tuple[tuple[str, str], ...]:
     """Policies that the traffic can be replayed under: a group's where the partitions are Kafka's."""
     keyless = {"key", "ordering_key"} <= set(found.candidate.lacks)
     kafka = "offset" in found.candidate.found or "offset" in found.answer.section.get("columns", {})
-    alone = found.held is not None and found.held.unpartitioned
-    known = (*_KAFKA, *_PULSAR) if kafka and not alone else _PULSAR
+    unlisted = found.held is not None and found.held.unpartitioned
+    known = (*_KAFKA, *_PULSAR) if kafka and not unlisted else _PULSAR
     return tuple(one for one in known if not keyless or "key_shared" not in one[0])
 
 
-def applying(found: Look) -> tuple[list[str], dict[str, list[str]]]:
+def list_applicable_rules(found: Inspection) -> tuple[list[str], dict[str, list[str]]]:
     """The rules that an audit could look for with deliveries and membership beside these messages, and those that it
     could not, by reason."""
-    name, profile = _policies(found)[0]
+    name, profile = _choose_policies(found)[0]
     policy = make_policy(name, profile)
     lacks = set(found.candidate.lacks) if found.candidate.name != CANONICAL else set()
     lacking = {Need.KEYS} if {"key", "ordering_key"} <= lacks else set()

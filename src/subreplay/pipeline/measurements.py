@@ -15,7 +15,7 @@ from subreplay.rows.model.columns import ints
 from subreplay.whatif import delivery_sample
 
 
-def lags(engine: Engine, judged: Dataset) -> list[dict[str, Any]]:
+def measure_lags(engine: Engine, judged: Dataset) -> list[dict[str, Any]]:
     """The lags of each consumer, of its judged deliveries (rows of table ``audited``): their count and quantiles, as
     ``audit.clocks.shifts`` takes them."""
     outputs = {"lags": clock_lags.LAG_ROWS, "counts": clock_lags.COUNTS}
@@ -34,16 +34,16 @@ def count_scattered_keys(engine: Engine, judged: Dataset) -> tuple[int, int]:
     return int(ints(counted, "scattered").sum()), int(ints(counted, "keys").sum())
 
 
-def hottest_keys(engine: Engine, messages: Dataset, few: int) -> list[tuple[bytes, int]]:
-    """The ``few`` keys with the most messages, and how many these are."""
+def find_hottest_keys(engine: Engine, messages: Dataset, limit: int) -> list[tuple[bytes, int]]:
+    """The ``limit`` keys with the most messages, and how many these are."""
     columns = [name for name in hot_keys.COLUMNS if name in messages.schema.names]
     counted = messages.select(columns).map(hot_keys.count_keys, hot_keys.COUNTED.schema)
-    hottest = hot_keys.HottestOf(few)
+    hottest = hot_keys.HottestOf(limit)
     found = hottest.of(engine.sort([counted], hot_keys.COUNTED).map(hottest, hot_keys.KEYS).to_table())
     return [(row["key"], row["messages"]) for row in found.to_pylist()]
 
 
-def fitted_sample(engine: Engine, messages: Dataset, deliveries: Dataset, most: int) -> pa.Table:
+def sample_deliveries(engine: Engine, messages: Dataset, deliveries: Dataset, most: int) -> pa.Table:
     """About ``most`` deliveries, or all of fewer, with the sizes of their messages, as ``delivery_sample.TIMES``; the
     tables are the canonical ones."""
     count = deliveries.select(["ledger"]).map(delivery_sample.count_rows, delivery_sample.COUNT).to_table()

@@ -19,7 +19,7 @@ def number_by_time(engine: Engine, messages: Dataset) -> Dataset:
     return engine.concat([in_order.map(number_messages, messages.schema), outputs["others"]])
 
 
-def without_copies(engine: Engine, messages: Dataset) -> tuple[Dataset, int]:
+def drop_copies(engine: Engine, messages: Dataset) -> tuple[Dataset, int]:
     """Valid messages as rows of the log without exact copies of others, and how many these are."""
     in_order = engine.sort([messages], BY_POSITION)
     outputs = in_order.split(split_copies, {"messages": LOG, "copies": COPIES})

@@ -12,10 +12,10 @@ from subreplay.whatif.traffic import producer_rerouting
 if TYPE_CHECKING:
     from subreplay.pipeline.source import Source
 
-_SEEN: Final = ("key", "producer", "partition", "at")
+_MESSAGE_COLUMNS: Final = ("key", "producer", "partition", "at")
 
 
-def detected(source: Source) -> Partitioners | None:
+def detect_partitioners(source: Source) -> Partitioners | None:
     """What explains where producers put the messages of keys; None where nothing can, or where the messages are more
     than the driver looks at unasked: the topic has one partition, or no message has a key."""
     declared = source.config.topic.routing
@@ -26,19 +26,19 @@ def detected(source: Source) -> Partitioners | None:
     default = get_default_scheme(source.config.subscription.policy)
     likely = (default if declared is None else declared.scheme or default, default)
     if declared is None and source.config.date is None:
-        profile = source.profiled.here
+        profile = source.profiled.local_profile
         if profile is None and not any(scenario.is_rerouted for scenario in source.config.scenarios):
             return None
         if profile is not None:
             found = detect(producer_rerouting.build_sightings(profile), partitions, likely)
             if found.settled or not found.keyed:
                 return found if found.keyed else None
-    rows = source.messages_with_earlier().select(_SEEN).map(sightings, SIGHTINGS).to_table()
+    rows = source.messages_with_earlier().select(_MESSAGE_COLUMNS).map(sightings, SIGHTINGS).to_table()
     found = detect(Sightings.of(merged([rows])), partitions, likely)
     return found if found.keyed else None
 
 
-def producers_of(source: Source) -> tuple[Statement, ...]:
+def describe_producers(source: Source) -> tuple[Statement, ...]:
     """What a report says of a run's producers."""
     declared = source.config.topic.routing
     if declared is not None and declared.mode == "CustomPartition":

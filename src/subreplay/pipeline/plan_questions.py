@@ -59,7 +59,7 @@ KAFKA = ("kafka.range", "kafka.roundrobin", "kafka.sticky", "kafka.cooperative_s
 
 
 @dataclass(frozen=True)
-class Given:
+class PlanInput:
     """A run with its traffic and its members; ``fitted`` makes a service model of its recorded deliveries, and
     ``partitioners`` are what the messages show of how producers choose partitions."""
 
@@ -76,8 +76,8 @@ class Given:
     @cached_property
     def fit(self) -> ServiceFit | None:
         """The model that was fitted, where the run asks for one."""
-        asked = self.plan.service
-        wanted = asked == "fitted" or (isinstance(asked, Service) and asked.model == "recorded")
+        section = self.plan.service
+        wanted = section == "fitted" or (isinstance(section, Service) and section.model == "recorded")
         return self.fitted() if wanted else None
 
     @cached_property
@@ -85,8 +85,8 @@ class Given:
         """How long the application works on a message; None: not known."""
         if self.fit is not None:
             return self.fit.service
-        asked = self.plan.service
-        return asked.service(Empirical((0.0,))) if isinstance(asked, Service) else None
+        section = self.plan.service
+        return section.service(Empirical((0.0,))) if isinstance(section, Service) else None
 
     @cached_property
     def traffic(self) -> PlanTraffic:
@@ -138,57 +138,61 @@ class Given:
         return tuple(one for one in found if keyed or self.plan.policies or "key_shared" not in one.policy)
 
 
-def given_of(source: Source) -> Given:
+def build_plan_input(source: Source) -> PlanInput:
     """What questions are asked of. Raises ``NothingThere`` where there are no messages."""
     if not source.extent["messages"]:
         raise NoMatchingRows(
             "plan: the input has no messages, so there is nothing to plan. Check the input paths and the time range."
         )
-    profile = plans.profile(source)
-    return Given(source.config, profile, source.events, lambda: plans.fitted(source), source.partitioners)
+    profile = plans.require_profile(source)
+    return PlanInput(
+        source.config, profile, source.events, lambda: plans.fit_recorded_service(source), source.partitioners
+    )
 
 
-def answer(given: Given, question: Question) -> PlanAnswer:
+def answer(inputs: PlanInput, question: Question) -> PlanAnswer:
     """The answer to one question. Raises ``ConfigError`` or ``InputError`` where something that it needs is missing."""
-    return _ANSWERS[question](given)
+    return _ANSWERS[question](inputs)
 
 
-def _ranges(given: Given) -> PlanAnswer:
-    if not (given.profile.runs.sticky != NO_KEY).any():
+def _answer_ranges(inputs: PlanInput) -> PlanAnswer:
+    if not (inputs.profile.runs.sticky != NO_KEY).any():
         raise InputError("plan ranges: the messages do not record their keys, so nothing decides a slot")
-    weights = given.plan.ranges.weights or (1,) * given.plan.consumers
+    weights = inputs.plan.ranges.weights or (1,) * inputs.plan.consumers
     profile = (
-        given.setup.profile if given.setup.profile.startswith(("pulsar", "documented")) else LATEST_PROFILES["pulsar"]
+        inputs.setup.profile if inputs.setup.profile.startswith(("pulsar", "documented")) else LATEST_PROFILES["pulsar"]
     )
-    return answer_ranges(given.traffic, given.unit, profile, tuple(weights))
+    return answer_ranges(inputs.traffic, inputs.unit, profile, tuple(weights))
 
 
-def _consumers(given: Given) -> PlanAnswer:
-    asked, traffic = given.plan.sizing, given.worked
-    if asked.p99 is not None:
-        wanted = SizingTarget("latency", asked.p99 * US, 0.99)
-    elif asked.backlog is not None:
-        wanted = SizingTarget("drain", (asked.within or 0) * US, backlog=asked.backlog)
+def _answer_consumers(inputs: PlanInput) -> PlanAnswer:
+    section, traffic = inputs.plan.sizing, inputs.worked
+    if section.p99 is not None:
+        wanted = SizingTarget("latency", section.p99 * US, 0.99)
+    elif section.backlog is not None:
+        wanted = SizingTarget("drain", (section.within or 0) * US, backlog=section.backlog)
     else:
-        wanted = SizingTarget("utilisation", asked.utilisation, asked.windows)
-    service = given.service
+        wanted = SizingTarget("utilisation", section.utilisation, section.windows)
+    service = inputs.service
     assert service is not None
-    ordered = given.config.subscription.make_policy().ordered
+    ordered = inputs.config.subscription.make_policy().ordered
     return answer_consumers(
-        traffic, service, given.plan.factor, given.setups, wanted, asked.most, given.plan.vary, ordered
+        traffic, service, inputs.plan.factor, inputs.setups, wanted, section.most, inputs.plan.vary, ordered
     )
 
 
-def _partitions(given: Given) -> PlanAnswer:
-    asked = given.plan.partitions
-    return answer_partitions(given.traffic, given.unit, asked.counts, given.plan.consumers, _routed(given), asked.now)
+def _answer_partitions(inputs: PlanInput) -> PlanAnswer:
+    section = inputs.plan.partitions
+    return answer_partitions(
+        inputs.traffic, inputs.unit, section.counts, inputs.plan.consumers, _choose_routing(inputs), section.now
+    )
 
 
-def _routed(given: Given) -> RecordedRouting:
+def _choose_routing(inputs: PlanInput) -> RecordedRouting:
     """How the producers choose partitions: as the run says, else as the messages show, else as their system's do."""
-    declared, default = given.config.topic.routing, get_default_scheme(given.setup.policy)
-    assumed = given.plan.partitions.scheme or (None if declared is None else declared.scheme)
-    found = given.partitioners
+    declared, default = inputs.config.topic.routing, get_default_scheme(inputs.setup.policy)
+    assumed = inputs.plan.partitions.scheme or (None if declared is None else declared.scheme)
+    found = inputs.partitioners
     if found is None:
         return RecordedRouting(assumed or default)
     parts = () if assumed else found.parts
@@ -198,47 +202,49 @@ def _routed(given: Given) -> RecordedRouting:
     return RecordedRouting(scheme, parts, tuple(f"{line[0].upper()}{line[1:]}." for line in evidence))
 
 
-def _rollout(given: Given) -> PlanAnswer:
-    asked = given.plan.rollout
+def _answer_rollout(inputs: PlanInput) -> PlanAnswer:
+    section = inputs.plan.rollout
     return answer_rollout(
-        given.traffic, given.setup, RolloutRequest(given.plan.consumers, asked.to, asked.away * US, asked.pause * US)
+        inputs.traffic,
+        inputs.setup,
+        RolloutRequest(inputs.plan.consumers, section.to, section.away * US, section.pause * US),
     )
 
 
-def _upgrade(given: Given) -> PlanAnswer:
-    told = any(given.events.values())
-    events = {scope: build_recorded_events(mine) for scope, mine in given.events.items()}
-    if not told:
-        members = build_permanent_members(name_consumers(given.plan.consumers))
-        events = {scope: build_planned_events(members, scope, 0) for scope in given.profile.scopes}
-    return answer_upgrade(given.traffic, given.setup, events, told)
+def _answer_upgrade(inputs: PlanInput) -> PlanAnswer:
+    is_recorded = any(inputs.events.values())
+    events = {scope: build_recorded_events(mine) for scope, mine in inputs.events.items()}
+    if not is_recorded:
+        members = build_permanent_members(name_consumers(inputs.plan.consumers))
+        events = {scope: build_planned_events(members, scope, 0) for scope in inputs.profile.scopes}
+    return answer_upgrade(inputs.traffic, inputs.setup, events, is_recorded)
 
 
-_ANSWERS: dict[Question, Callable[[Given], PlanAnswer]] = {
-    "ranges": _ranges,
-    "consumers": _consumers,
-    "partitions": _partitions,
-    "policy": lambda given: answer_policy(given.traffic, given.setups, given.plan.consumers),
-    "rollout": _rollout,
-    "upgrade": _upgrade,
-    "static": lambda given: answer_static(
-        given.setup, given.events, [timeout * US for timeout in given.plan.static.timeouts]
+_ANSWERS: dict[Question, Callable[[PlanInput], PlanAnswer]] = {
+    "ranges": _answer_ranges,
+    "consumers": _answer_consumers,
+    "partitions": _answer_partitions,
+    "policy": lambda inputs: answer_policy(inputs.traffic, inputs.setups, inputs.plan.consumers),
+    "rollout": _answer_rollout,
+    "upgrade": _answer_upgrade,
+    "static": lambda inputs: answer_static(
+        inputs.setup, inputs.events, [timeout * US for timeout in inputs.plan.static.timeouts]
     ),
-    "capacity": lambda given: answer_capacity(given.worked, given.setup, given.plan.consumers, given.fit),
+    "capacity": lambda inputs: answer_capacity(inputs.worked, inputs.setup, inputs.plan.consumers, inputs.fit),
 }
 
 
-def finalists(config: RunConfig, answers: Sequence[PlanAnswer]) -> list[AnyScenario]:
+def build_finalists(config: RunConfig, answers: Sequence[PlanAnswer]) -> list[AnyScenario]:
     """The finalists of all answers as scenarios, which are replayed in time where the run has a service model."""
     found: dict[str, AnyScenario] = {}
     for one in answers:
         for finalist in one.finalists:
             name = finalist.name if len(answers) == 1 else f"{one.question}: {finalist.name}"
-            found.setdefault(name, _scenario(config, name, finalist))
+            found.setdefault(name, _build_scenario(config, name, finalist))
     return list(found.values())
 
 
-def _scenario(config: RunConfig, name: str, finalist: Finalist) -> AnyScenario:
+def _build_scenario(config: RunConfig, name: str, finalist: Finalist) -> AnyScenario:
     setup = finalist.setup
     kafka = setup.policy.startswith("kafka.")
     section: dict[str, Any] = {"name": name, "policy": setup.policy, "profile": setup.profile}
@@ -246,14 +252,14 @@ def _scenario(config: RunConfig, name: str, finalist: Finalist) -> AnyScenario:
     if setup.policy == own.policy:
         section["options"] = own.options
     if finalist.members is not None:
-        section["members"] = list(_members(finalist))
+        section["members"] = list(_list_members(finalist))
     if config.plan.service is not None:
         service = {"model": "recorded"} if config.plan.service == "fitted" else config.plan.service.model_dump()
         section["dispatch"] = {"consumers": {"service": service, "factor": config.plan.factor}}
     return (GroupScenario if kafka else Scenario).model_validate(section)
 
 
-def _members(finalist: Finalist) -> Iterable[dict[str, Any]]:
+def _list_members(finalist: Finalist) -> Iterable[dict[str, Any]]:
     for member in finalist.members or ():
         yield {
             "consumer": member.consumer,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from subreplay.errors import InputError
-from subreplay.pipeline.measurements import fitted_sample
-from subreplay.pipeline.profiled import IN_PROCESS
+from subreplay.pipeline.measurements import sample_deliveries
+from subreplay.pipeline.profiled import MAX_LOCAL_MESSAGES
 from subreplay.pipeline.source import Source
 from subreplay.rows.model.columns import column, ints
 from subreplay.whatif.planning.capacity import ServiceFit, fit_service
@@ -16,17 +16,19 @@ MOST_TIMES: Final = 200_000
 """Of more deliveries so many, about, are enough to fit a model."""
 
 
-def profile(source: Source) -> TrafficProfile:
+def require_profile(source: Source) -> TrafficProfile:
     """The traffic of a run. Raises ``InputError`` where it is more than this process holds."""
-    found = source.profiled.here
+    found = source.profiled.local_profile
     if found is None:
         many = source.extent["messages"]
-        raise InputError(f"plan: {many:,} messages are more than the {IN_PROCESS:,} it looks at at once; name a --date")
+        raise InputError(
+            f"plan: {many:,} messages are more than the {MAX_LOCAL_MESSAGES:,} it looks at at once; name a --date"
+        )
     return found
 
 
-def fitted(source: Source) -> ServiceFit:
+def fit_recorded_service(source: Source) -> ServiceFit:
     """A service model of the recorded deliveries, each with the size of its message."""
-    times = fitted_sample(source.engine, source.messages, source.deliveries, MOST_TIMES)
+    times = sample_deliveries(source.engine, source.messages, source.deliveries, MOST_TIMES)
     names = column(times, "consumer").fill_null("").to_pylist() if times.num_rows else []
     return fit_service(ints(times, "received_at"), ints(times, "acked_at"), ints(times, "size", 0), names)

@@ -1,8 +1,8 @@
 """The traffic of a run as its profile: in the driver where it fits, else where tasks are.
 
 A task makes profiles of the messages that it reads, a block each. Blocks are a tenth of the messages and come back to
-the driver, so it needs no look at messages for a scenario. Of more messages than ``IN_PROCESS`` the blocks are parted
-by key and evaluated where they are, by the same function.
+the driver, so it needs no look at messages for a scenario. Of more messages than ``MAX_LOCAL_MESSAGES`` the blocks are
+parted by key and evaluated where they are, by the same function.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from subreplay.whatif.traffic.profile_storage import BLOCKS, VERSION, build_bloc
 from subreplay.whatif.traffic.recent_load import LOAD, RecentLoad
 from subreplay.whatif.traffic.traffic_profile import HottestKey, TrafficProfile, join_profiles
 
-IN_PROCESS: Final = 16_000_000
+MAX_LOCAL_MESSAGES: Final = 16_000_000
 """Messages of which the driver holds the profile: some 100 bytes each while scenarios are evaluated."""
 TABLE: Final = "profile"
 _MOST_DAYS: Final = 8  # that an error names
@@ -44,7 +44,7 @@ _HOT: Final = "hot key"  # the level of a row that is none of ``TRAFFIC``
 _ASSIGNED: Final = pa.schema([*TRAFFIC, pa.field("word", pa.string()), pa.field("hash", pa.int64())])
 _HOT_KEY: Final = BLANK | {"level": _HOT, "scenario": ""}
 _SCOPE: Final = ("of", "part")
-_PARTED: Final = Order(
+_BY_PART: Final = Order(
     pa.schema([pa.field("of", pa.string(), nullable=False), pa.field("part", pa.int32(), nullable=False), *BLOCKS]),
     (),
     scope=_SCOPE,
@@ -53,17 +53,21 @@ _DAYS: Final = pa.schema([("date", pa.date32()), ("messages", pa.int64())])
 _KINDS: Final = ["date", "secret", "version"]
 
 
-def profiling(words: KeyWords, topic: str | None) -> Profiling:
+def build_profiling(words: KeyWords, topic: str | None) -> Profiling:
     """How the look at messages makes their profile; ``topic``: of that one or (None) of several."""
-    return Profiling(partial(made, words, topic), COLUMNS if topic is None else COLUMNS_OF_TOPIC, BLOCK, BLOCKS)
+    return Profiling(
+        partial(build_message_blocks, words, topic), COLUMNS if topic is None else COLUMNS_OF_TOPIC, BLOCK, BLOCKS
+    )
 
 
-def made(words: KeyWords, topic: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def build_message_blocks(
+    words: KeyWords, topic: str | None, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """``BLOCKS`` of messages in columns of the log."""
     return build_blocks(ProfileBuilder(words, topic).build_profiles(batches))
 
 
-def write_profile_of(engine: Engine, config: RunConfig, topic: str, blocks: Dataset) -> list[dict[str, Any]]:
+def write_profile_table(engine: Engine, config: RunConfig, topic: str, blocks: Dataset) -> list[dict[str, Any]]:
     """Write table ``profile`` of a topic's messages, in place of what it had of that topic and day; returns how many
     messages it now has of each day. Raises ``ConfigError`` where the run does not say where it is."""
     location = config.traffic.profile
@@ -72,18 +76,20 @@ def write_profile_of(engine: Engine, config: RunConfig, topic: str, blocks: Data
     where = {"topic": topic} | ({} if config.date is None else {"date": config.date.isoformat()})
     tables = engine.open_tables(location)
     new = tables.begin_write(TABLE, BLOCKS, where)
-    blocks.split(_as_they_are, {"": new})
+    blocks.split(_pass_through, {"": new})
     tables.commit(new)
-    stored = tables.find(TABLE)
-    assert stored is not None  # it was written
-    return _by_day(_of_run(stored, config, topic))
+    read_profile_table = tables.find(TABLE)
+    assert read_profile_table is not None  # it was written
+    return _count_by_day(_select_run(read_profile_table, config, topic))
 
 
-def _as_they_are(batches: Iterable[pa.RecordBatch]) -> NamedBatches:
+def _pass_through(batches: Iterable[pa.RecordBatch]) -> NamedBatches:
     return (("", batch) for batch in batches)
 
 
-def stored(engine: Engine, config: RunConfig, topic: str, messages: Dataset, count: int) -> Profiled | None:
+def read_profile_table(
+    engine: Engine, config: RunConfig, topic: str, messages: Dataset, count: int
+) -> ProfiledTraffic | None:
     """What table ``profile`` has of a run's ``count`` valid ``messages``; None where the run names no such table, or
     nobody has written it.
 
@@ -93,8 +99,8 @@ def stored(engine: Engine, config: RunConfig, topic: str, messages: Dataset, cou
     table = None if location is None else engine.open_tables(location).find(TABLE)
     if table is None:
         return None
-    found = _of_run(table, config, topic)
-    days = _by_day(found)
+    found = _select_run(table, config, topic)
+    days = _count_by_day(found)
     again = "run subreplay profile of them, or leave traffic.profile out"
     if not days and count:
         of = "" if config.date is None else f" on {config.date}"
@@ -105,35 +111,37 @@ def stored(engine: Engine, config: RunConfig, topic: str, messages: Dataset, cou
         raise InputError(f"{location}/{TABLE} is of version {min(other)}, this release reads {VERSION}; {again}")
     if sum(row["messages"] for row in days) != count:
         there = {row["date"]: row["messages"] for row in days}
-        counted = messages.map(_counted_by_day, _DAYS).to_table().group_by("date").aggregate([("messages", "sum")])
+        counted = (
+            messages.map(_count_batches_by_day, _DAYS).to_table().group_by("date").aggregate([("messages", "sum")])
+        )
         now = {row["date"]: row["messages_sum"] for row in counted.to_pylist()}
         differ = sorted(str(date) for date in {*there, *now} if there.get(date) != now.get(date))
         raise InputError(
             f"{location}/{TABLE} has {sum(there.values()):,} messages of {topic}, and there are {count:,}: "
             f"they differ on {', '.join(differ[:_MOST_DAYS])}; {again}"
         )
-    return Profiled(engine, found.select(BLOCKS.names), count)
+    return ProfiledTraffic(engine, found.select(BLOCKS.names), count)
 
 
-def _of_run(table: Dataset, config: RunConfig, topic: str) -> Dataset:
+def _select_run(table: Dataset, config: RunConfig, topic: str) -> Dataset:
     rows = table.where(field("topic") == topic)
     return rows if config.date is None else rows.where(field("date") == config.date)
 
 
-def _by_day(rows: Dataset) -> list[dict[str, Any]]:
+def _count_by_day(rows: Dataset) -> list[dict[str, Any]]:
     counts = rows.select([*_KINDS, "messages"]).to_table().group_by(_KINDS).aggregate([("messages", "sum")])
     found = counts.rename_columns([*_KINDS, "messages"]).to_pylist()
     return sorted(found, key=lambda row: (row["date"] or Date.min, row["secret"], row["version"]))
 
 
-def _counted_by_day(messages: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _count_batches_by_day(messages: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in messages:
         days = pc.divide(nanos(Columns("messages", batch), "publish_time"), DAY).cast(pa.int32()).cast(pa.date32())
         counts = pc.value_counts(days)
         yield pa.RecordBatch.from_arrays([counts.field("values"), counts.field("counts")], schema=_DAYS)
 
 
-class Assigned(NamedTuple):
+class AssignedTraffic(NamedTuple):
     """``TRAFFIC`` rows, and the keys that have the most messages, the most first."""
 
     rows: list[dict[str, Any]]
@@ -141,7 +149,7 @@ class Assigned(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Profiled:
+class ProfiledTraffic:
     """The profile of ``messages`` messages, in ``blocks``."""
 
     engine: Engine
@@ -149,51 +157,53 @@ class Profiled:
     messages: int
 
     @cached_property
-    def here(self) -> TrafficProfile | None:
+    def local_profile(self) -> TrafficProfile | None:
         """All of it; None where it is too large to be held in this process."""
-        if self.messages > IN_PROCESS:
+        if self.messages > MAX_LOCAL_MESSAGES:
             return None
         return join_profiles(list(iterate_profiles(self.blocks.to_table().to_batches())))
 
-    def assigned(self, assigner: MessageAssigner, few: int) -> Assigned:
-        """What an assigner makes of it, and its ``few`` hottest keys."""
-        if self.here is not None:
-            return Assigned(list(assigner.assign_rows(self.here)), self.here.find_hottest(few))
+    def assign(self, assigner: MessageAssigner, limit: int) -> AssignedTraffic:
+        """What an assigner makes of it, and its ``limit`` hottest keys."""
+        if self.local_profile is not None:
+            return AssignedTraffic(
+                list(assigner.assign_rows(self.local_profile)), self.local_profile.find_hottest(limit)
+            )
         if any(plan.retention is not None for plan in assigner.plans):
             raise InputError(
-                f"retention is answered of up to {IN_PROCESS:,} messages, and there are {self.messages:,}; "
+                f"retention is answered of up to {MAX_LOCAL_MESSAGES:,} messages, and there are {self.messages:,}; "
                 "ask it of a date"
             )
-        parted = self.blocks.map(partial(_parted, -(-self.messages // _PART)), _PARTED.schema)
-        counts = self.engine.sort([parted], _PARTED).map(partial(_assigned, assigner, few), _ASSIGNED).to_table()
+        parted = self.blocks.map(partial(_split_by_key, -(-self.messages // _PART)), _BY_PART.schema)
+        counts = self.engine.sort([parted], _BY_PART).map(partial(_assign_parts, assigner, limit), _ASSIGNED).to_table()
         by = [*WHERE, "word", "hash"]
         sums = counts.group_by(by, use_threads=False).aggregate([(name, "sum") for name in COUNTS])
         rows = sums.select([*by, *(f"{name}_sum" for name in COUNTS)]).rename_columns([*by, *COUNTS]).to_pylist()
         hot = [HottestKey(row["word"], row["hash"], row["messages"]) for row in rows if row["level"] == _HOT]
         traffic = [{name: row[name] for name in TRAFFIC.names} for row in rows if row["level"] != _HOT]
         traffic.sort(key=lambda row: [(row[name] is not None, row[name]) for name in WHERE])
-        return Assigned(traffic, sorted(hot, key=lambda key: (-key.messages, key.word))[:few])
+        return AssignedTraffic(traffic, sorted(hot, key=lambda key: (-key.messages, key.word))[:limit])
 
-    def recent(self, load: RecentLoad) -> list[dict[str, Any]]:
+    def measure_recent_load(self, load: RecentLoad) -> list[dict[str, Any]]:
         """``LOAD`` rows, not summed."""
-        if self.here is not None:
-            return load.count_profile(self.here).to_pylist()  # type: ignore[no-any-return]
+        if self.local_profile is not None:
+            return load.count_profile(self.local_profile).to_pylist()  # type: ignore[no-any-return]
         rows: list[dict[str, Any]] = self.blocks.map(load.count_blocks, LOAD).to_table().to_pylist()
         return rows
 
 
-def _parted(parts: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _split_by_key(parts: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Blocks by the part that their keys are of."""
     for profile in iterate_profiles(batches):
         for part, mine in enumerate(profile.split_by_key(parts)):
             for block in build_blocks([mine]):
                 scope = [pa.array([""]), pa.array([part], pa.int32())]
-                yield pa.RecordBatch.from_arrays([*scope, *block.columns], schema=_PARTED.schema)
+                yield pa.RecordBatch.from_arrays([*scope, *block.columns], schema=_BY_PART.schema)
 
 
-def _assigned(assigner: MessageAssigner, few: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _assign_parts(assigner: MessageAssigner, limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What an assigner makes of all there is of the keys of a part, one part after the other."""
     for _, blocks in groupby(batches, key=lambda batch: batch["part"][0].as_py()):
         profile = join_profiles(list(iterate_profiles(blocks)))
-        hot = [_HOT_KEY | key._asdict() for key in profile.find_hottest(few)]
+        hot = [_HOT_KEY | key._asdict() for key in profile.find_hottest(limit)]
         yield from pa.Table.from_pylist([*assigner.assign_rows(profile), *hot], _ASSIGNED).to_batches()

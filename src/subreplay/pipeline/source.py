@@ -21,14 +21,14 @@ from subreplay.audit.rejects import RejectedRow, RejectedRows
 from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Dataset, Engine, NewRows, Tables
 from subreplay.errors import InputError
-from subreplay.pipeline import known_secret, nights, partitioners, profiled
+from subreplay.pipeline import daily_runs, key_secrets, partitioners, profiled
+from subreplay.pipeline.daily_runs import EarlierState
 from subreplay.pipeline.input_tables import Given
 from subreplay.pipeline.inputs import INGEST_TABLE, Inputs, Look, look_at, read_inputs
-from subreplay.pipeline.nights import HandedOn
-from subreplay.pipeline.numbered_messages import without_copies
-from subreplay.pipeline.profiled import Profiled
-from subreplay.pipeline.statistics import statistics_of
-from subreplay.pipeline.table_values import stored_in
+from subreplay.pipeline.numbered_messages import drop_copies
+from subreplay.pipeline.profiled import ProfiledTraffic
+from subreplay.pipeline.statistics import compute_statistics
+from subreplay.pipeline.table_values import find_stored_values
 from subreplay.rows import rejects
 from subreplay.rows.conditions import ALL
 from subreplay.rows.model.columns import DAY, NEVER, UNKNOWN, midnight
@@ -41,7 +41,7 @@ from subreplay.rows.scan.log_rows import as_log
 from subreplay.rows.sorted_blocks import BY_POSITION
 
 WINDOWS = 240  # at most so many windows come back to the driver and stand in a report
-_FEW_AT_ONE_POSITION = 10  # messages
+_MIN_MESSAGES_TO_CHECK = 10  # messages
 Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 
 
@@ -54,12 +54,12 @@ class Source:
     config: RunConfig
     inputs: Inputs
     look: Look
-    before: HandedOn | None
+    before: EarlierState | None
     statistics: InputStatistics
     rejects: RejectedRows
     tables: Tables
     held: tuple[Stored, ...] = ()
-    stored_profile: Profiled | None = None
+    stored_profile: ProfiledTraffic | None = None
 
     @property
     def events(self) -> Events:
@@ -99,7 +99,7 @@ class Source:
         made = {}
         for name in ("messages", "deliveries"):
             kept = self.look.of_tables[name].get("log")
-            made[name] = self._valid(name).map(partial(log_rows, name), LOG) if kept is None else kept
+            made[name] = self._valid(name).map(partial(to_log_rows, name), LOG) if kept is None else kept
         return made
 
     @property
@@ -121,14 +121,14 @@ class Source:
     @cached_property
     def reasons(self) -> list[dict[str, Any]]:
         """Why rows are in quarantine, counted."""
-        return reasons_of(self.look, self.statistics.with_rejected)
+        return count_reasons(self.look, self.statistics.with_rejected)
 
     @cached_property
-    def profiled(self) -> Profiled:
+    def profiled(self) -> ProfiledTraffic:
         """The profile of the messages, as it is stored or was made."""
         if self.stored_profile is not None:
             return self.stored_profile
-        return Profiled(self.engine, self.look.of_tables["messages"]["profile"], self.extent["messages"])
+        return ProfiledTraffic(self.engine, self.look.of_tables["messages"]["profile"], self.extent["messages"])
 
     @property
     def may_scatter(self) -> bool:
@@ -136,7 +136,7 @@ class Source:
         messages, and is here, is it known that none has."""
         if self.config.date is not None:
             return True
-        return self.profiled.here is None or self.profiled.here.has_scattered_keys
+        return self.profiled.local_profile is None or self.profiled.local_profile.has_scattered_keys
 
     @property
     def partitioned(self) -> bool:
@@ -146,7 +146,7 @@ class Source:
     @cached_property
     def partitioners(self) -> Partitioners | None:
         """What explains where producers put the messages of keys; None where nothing can."""
-        return partitioners.detected(self)
+        return partitioners.detect_partitioners(self)
 
     def sorted_log(self, off: Sequence[ClockShift] = ()) -> Dataset:
         """The log that is judged, in order ``BY_POSITION``: of a day with what earlier ones left open; with the clocks
@@ -156,11 +156,13 @@ class Source:
             deliveries = deliveries.map(TimeCorrection(tuple(off)), LOG)
         if self.config.date is None:
             return self.engine.sort([messages, deliveries], BY_POSITION)
-        others = nights.of_other_days(self.config, self.inputs.topic, nights.first_day(self.config, self.before))
+        others = daily_runs.select_other_days(
+            self.config, self.inputs.topic, daily_runs.find_first_day(self.config, self.before)
+        )
         rows = {name: self.inputs.valid(name, condition) for name, condition in others.items()}
         firsts = {scope.partition: position[:2] for scope, position in self.statistics.lowest.items()}
         served = self.log["deliveries"]
-        log = nights.log_of_run(self.engine, [messages, deliveries], rows, self.config, self.before, firsts, served)
+        log = daily_runs.build_log(self.engine, [messages, deliveries], rows, self.config, self.before, firsts, served)
         return log.map(keep_wanted, LOG)
 
     def messages_with_earlier(self) -> Dataset:
@@ -168,10 +170,10 @@ class Source:
         mine = self.log["messages"]
         if self.config.date is None:
             return mine
-        since = nights.first_lookback_day(self.config)
-        earlier = nights.of_earlier_days(self.config, self.inputs.topic, since)["messages"]
+        since = daily_runs.find_first_lookback_day(self.config)
+        earlier = daily_runs.select_earlier_days(self.config, self.inputs.topic, since)["messages"]
         rows = self.inputs.valid("messages", earlier)
-        return self.engine.concat([mine, rows.map(_before, LOG)])
+        return self.engine.concat([mine, rows.map(_mark_before, LOG)])
 
     @property
     def where(self) -> dict[str, str]:
@@ -179,7 +181,7 @@ class Source:
         found = {"subscription": self.config.subscription.name, "topic": self.inputs.topic}
         return found | ({"date": self.config.date.isoformat()} if self.config.date else {})
 
-    def where_of(self, columns: pa.Schema) -> dict[str, str]:
+    def build_where(self, columns: pa.Schema) -> dict[str, str]:
         """The same for a table with these columns: of several topics each row tells its own."""
         if self.inputs.scopes and "topic" in columns.names:
             return {name: value for name, value in self.where.items() if name != "topic"}
@@ -220,27 +222,27 @@ class Source:
 
     def put(self, rows: pa.Table, name: str) -> None:
         """Write an output table of few rows."""
-        self.tables.put(name, rows, self.where_of(rows.schema))
+        self.tables.put(name, rows, self.build_where(rows.schema))
 
     def begin_write(self, name: str, columns: pa.Schema) -> NewRows:
         """New rows of an output table of many, which are still to be committed."""
-        return self.tables.begin_write(name, columns, self.where_of(columns))
+        return self.tables.begin_write(name, columns, self.build_where(columns))
 
 
-def log_rows(table: str, batches: Any) -> Any:
+def to_log_rows(table: str, batches: Any) -> Any:
     """Valid rows of messages or deliveries as rows of the log."""
     return (as_log(table, batch) for batch in batches)
 
 
-def _before(batches: Any) -> Any:
+def _mark_before(batches: Any) -> Any:
     """Messages of earlier days as rows of the log."""
-    for batch in log_rows("messages", batches):
+    for batch in to_log_rows("messages", batches):
         for name, value in (("judged", False), ("before", True)):
             batch = batch.set_column(batch.schema.get_field_index(name), name, pa.repeat(value, batch.num_rows))
         yield batch
 
 
-def read(
+def read_source(
     engine: Engine,
     config: RunConfig,
     tables: Tables,
@@ -255,32 +257,32 @@ def read(
     A day on which nothing happened is looked at all the same: messages that earlier ones left open are judged again.
     """
     inputs = read_inputs(engine, config, given, messages_only=messages_only, every_topic=every_topic)
-    before = None if messages_only else nights.handed_on(tables, config, inputs.topic)
+    before = None if messages_only else daily_runs.find_earlier_state(tables, config, inputs.topic)
     if before is not None:
-        known_secret.require_same(tables, config, inputs.topic, before.night)
+        key_secrets.require_same_secret(tables, config, inputs.topic, before.day)
     look = look_at(inputs, log=not messages_only)
-    found = statistics_of(inputs, look, before)
+    found = compute_statistics(inputs, look, before)
     _require_valid_rows(look, found, config)
     if messages_only and config.traffic.profile is None and found.crowded:
-        look, found = _without_copies(inputs, look, found)
+        look, found = _drop_copies(inputs, look, found)
     if config.date is None:  # a day may have none, and still judge what earlier ones left open
         found = found._replace(lacking=find_all_lacking(found))
     unserved = not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
     empty = not found.extent["messages"] or (unserved and not messages_only)
-    there = stored_in({name: table.where(ALL) for name, table in inputs.tables.items()}) if empty else ()
-    source = Source(engine, config, inputs, look, before, found, _rejects(look), tables, there)
+    there = find_stored_values({name: table.where(ALL) for name, table in inputs.tables.items()}) if empty else ()
+    source = Source(engine, config, inputs, look, before, found, _collect_rejects(look), tables, there)
     if found.extent["messages"] or found.extent["deliveries"] or config.date is None:
         return source
     day = {"first": source.begin, "last": source.horizon}
     return replace(source, statistics=found._replace(extent={**found.extent, **day}))
 
 
-def _without_copies(inputs: Inputs, look: Look, found: InputStatistics) -> tuple[Look, InputStatistics]:
+def _drop_copies(inputs: Inputs, look: Look, found: InputStatistics) -> tuple[Look, InputStatistics]:
     """The same without messages that are exact copies of others."""
-    rows, copies = without_copies(inputs.engine, inputs.valid("messages").map(partial(log_rows, "messages"), LOG))
+    rows, copies = drop_copies(inputs.engine, inputs.valid("messages").map(partial(to_log_rows, "messages"), LOG))
     if not copies:
         return look, found
-    how = profiled.profiling(inputs.config.keys.words, inputs.topic_asked)
+    how = profiled.build_profiling(inputs.config.keys.words, inputs.topic_asked)
     messages = {
         **look.of_tables["messages"],
         "log": rows,
@@ -294,7 +296,7 @@ def _without_copies(inputs: Inputs, look: Look, found: InputStatistics) -> tuple
 def _require_valid_rows(look: Look, found: InputStatistics, config: RunConfig) -> None:
     """Raise ``InputError`` with the most likely mistake where all rows of a table are rejected: there is nothing to
     judge. A date may have few rows, and all of them rejected."""
-    if found.constant and found.extent["messages"] >= _FEW_AT_ONE_POSITION:
+    if found.constant and found.extent["messages"] >= _MIN_MESSAGES_TO_CHECK:
         raise InputError(
             "traffic.messages: all messages of a topic partition have the same position; map offset to the column that "
             "numbers them, or write columns: {offset: {as: by_time}} to number them by their times"
@@ -303,24 +305,24 @@ def _require_valid_rows(look: Look, found: InputStatistics, config: RunConfig) -
         table, given = row["table"], getattr(config.traffic, row["table"], None)
         if table in ("messages", "deliveries") and row["quarantined"] and not row["valid"]:
             columns = {} if given is None else parse_mapping({"columns": given.columns}, table).columns
-            why = describe_all_rejected(row["quarantined"], reasons_of(look, [table]), columns)
+            why = describe_all_rejected(row["quarantined"], count_reasons(look, [table]), columns)
             raise InputError(f"traffic.{table}: {why}")
 
 
-def reasons_of(look: Look, names: Sequence[str]) -> list[dict[str, Any]]:
+def count_reasons(look: Look, names: Sequence[str]) -> list[dict[str, Any]]:
     """Why rows of some tables are in quarantine, counted."""
     parts = [look.ingest if name == INGEST_TABLE else look.of_tables.get(name, {}) for name in names]
     return rejects.reason_rows([part["reasons"].to_table() for part in parts if part])
 
 
-def _rejects(look: Look) -> RejectedRows:
+def _collect_rejects(look: Look) -> RejectedRows:
     """What rejected rows could be about."""
     parts = [*look.of_tables.values(), *([look.ingest] if look.ingest else [])]
     found = rejects.added(part["rejects"].to_table() for part in parts).to_pylist()
-    return RejectedRows(tuple(dict.fromkeys(_reject(row) for row in found)))
+    return RejectedRows(tuple(dict.fromkeys(_build_reject(row) for row in found)))
 
 
-def _reject(row: dict[str, Any]) -> RejectedRow:
+def _build_reject(row: dict[str, Any]) -> RejectedRow:
     return RejectedRow(**{name: value for name, value in row.items() if name != "whole"})
 
 
@@ -328,18 +330,20 @@ def read_traffic(
     engine: Engine, config: RunConfig, tables: Tables, given: Given | None = None, *, every_topic: bool = False
 ) -> Source:
     """The same for a what-if, which reads the traffic's profile where it is stored."""
-    source = read(engine, config, tables, given, messages_only=True, every_topic=every_topic)
+    source = read_source(engine, config, tables, given, messages_only=True, every_topic=every_topic)
     if given or config.traffic.profile is None or source.inputs.scopes:
         return source
-    stored = profiled.stored(engine, config, source.inputs.topic, source.messages, source.extent["messages"])
+    stored = profiled.read_profile_table(
+        engine, config, source.inputs.topic, source.messages, source.extent["messages"]
+    )
     return replace(source, stored_profile=stored)
 
 
 def write_profile(engine: Engine, config: RunConfig) -> list[dict[str, Any]]:
-    """Write table ``profile`` of a run's messages (``profiled.write_profile_of``)."""
+    """Write table ``profile`` of a run's messages (``profiled.write_profile_table``)."""
     inputs = read_inputs(engine, config, messages_only=True)
     blocks = look_at(inputs, log=False, only=("messages",)).of_tables["messages"]["profile"]
-    return profiled.write_profile_of(engine, config, inputs.topic, blocks)
+    return profiled.write_profile_table(engine, config, inputs.topic, blocks)
 
 
 def write_tables(source: Source, made: Mapping[str, pa.Table]) -> None:
@@ -352,13 +356,13 @@ def write_tables(source: Source, made: Mapping[str, pa.Table]) -> None:
     if rejected:
         new = source.tables.begin_write("quarantine", QUARANTINE, source.where)
         for rows in rejected:
-            rows.split(_written, {"": new})
+            rows.split(_pass_through, {"": new})
         source.tables.commit(new)
     else:
         source.put(QUARANTINE.empty_table(), "quarantine")
-    runs = known_secret.noted(made["runs"], source.config)
-    source.tables.finish(runs, source.where_of(runs.schema))
+    runs = key_secrets.add_key_columns(made["runs"], source.config)
+    source.tables.finish(runs, source.build_where(runs.schema))
 
 
-def _written(batches: Any) -> Any:
+def _pass_through(batches: Any) -> Any:
     return (("", batch) for batch in batches)

@@ -90,7 +90,7 @@ def read_streamed(engine: Engine, source: SourceStream) -> Read:
                 found.setdefault(kind, []).append(dataset)
 
     scan = plan_scan(source, flows)
-    keep(_numbers(engine, len(source.parts), source.size).split(scan, scan.outputs), scan)
+    keep(_number_parts(engine, len(source.parts), source.size).split(scan, scan.outputs), scan)
     for number, (stage, flow) in enumerate(zip(source.stages, flows, strict=True)):
         fold = plan_stage(stage, known, flows[number + 1 :])
         keep(engine.sort(found[flow.name], flow.order).split(fold, fold.outputs), fold)
@@ -101,19 +101,19 @@ def read_streamed(engine: Engine, source: SourceStream) -> Read:
     tables |= {name: engine.create_dataset(table) for name, table in end.tables.items()}
     rows = {name: len(end.tables[name]) if name in end.tables else sums[name] for name in INPUTS if name in tables}
     rejected = engine.concat(found[REJECTED])
-    first = _examples(rejected) if lost else ()
+    first = _find_examples(rejected) if lost else ()
     return Read(tables, rejected, SourceSummary(rows, end.counts, lost.total(), first, end.run, end.others, end.notes))
 
 
 def _read_whole(engine: Engine, name: str, path: Path, options: Options) -> Read:
     """Read a source by one task in one go, as it is one story: a recording."""
-    parse = partial(read_part_batches, ((path, options),), partial(_whole, name), _WHOLE)
-    made = _numbers(engine, 1, 0).split(parse, _WHOLE)
+    parse = partial(read_part_batches, ((path, options),), partial(_read_recording, name), _WHOLE)
+    made = _number_parts(engine, 1, 0).split(parse, _WHOLE)
     told: SourceSummary = pickle.loads(made[_RECORD].to_table()["pickled"][0].as_py())  # noqa: S301 - of a task of this run
     return Read({name: made[name] for name in told.rows}, made[REJECTED], told)
 
 
-def _whole(name: str, given: tuple[Path, Options]) -> Rows:
+def _read_recording(name: str, given: tuple[Path, Options]) -> Rows:
     found = ADAPTERS[name](*given)
     told = found.summary
     yield from ((name, found.tables[name]) for name in told.rows)
@@ -129,7 +129,7 @@ def _read_broker_log(engine: Engine, path: Path, options: Options) -> Read:
 
     log = BrokerLog.select(path, options)
     parse = partial(read_part_batches, log.files, log_stages.parse_file, log_stages.PARSED_SCHEMAS)
-    numbers = _numbers(engine, len(log.files), sum_file_sizes(log.chosen.files))
+    numbers = _number_parts(engine, len(log.files), sum_file_sizes(log.chosen.files))
     parsed = numbers.split(parse, {**log_stages.PARSED_SCHEMAS, "steps": log_stages.DISPATCHER_ORDER})
     small = {kind: parsed[kind].to_table() for kind in ("totals", "kinds", "member_events", "acts")}
     kinds = small["kinds"].group_by(EVENT_KINDS.names).aggregate([])
@@ -159,12 +159,12 @@ def _read_broker_log(engine: Engine, path: Path, options: Options) -> Read:
     rejected = engine.concat([once, folded[REJECTED], engine.create_dataset(others)])
     rows = {"membership": len(end.membership), "deliveries": pc.sum(sizes["count"]).as_py() or 0}
     quarantined = sum(count.quarantined for count in end.counts)
-    first = _examples(rejected) if quarantined else ()
+    first = _find_examples(rejected) if quarantined else ()
     tables = {"membership": engine.create_dataset(end.membership), "deliveries": folded["deliveries"]}
     return Read(tables, rejected, SourceSummary(rows, end.counts, quarantined, first, end.run, end.others, end.notes))
 
 
-def _numbers(engine: Engine, parts: int, size: int) -> Dataset:
+def _number_parts(engine: Engine, parts: int, size: int) -> Dataset:
     """The numbers of the parts of a source of so many bytes, as a task reads them: one each, or all of few bytes."""
     numbers = range(parts)
     return engine.read_parts(
@@ -172,20 +172,20 @@ def _numbers(engine: Engine, parts: int, size: int) -> Dataset:
     )
 
 
-def _examples(rejected: Dataset) -> tuple[RejectedRow, ...]:
+def _find_examples(rejected: Dataset) -> tuple[RejectedRow, ...]:
     """The first of the rejected rows."""
-    found = _first([rejected.map(_firsts, QUARANTINE).to_table()])
+    found = _select_first([rejected.map(_select_first_in_task, QUARANTINE).to_table()])
     return tuple(map(RejectedRow.from_row, found.to_pylist()))
 
 
-def _firsts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _select_first_in_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The first of those of a task, which holds no more."""
     first = QUARANTINE.empty_table()
     for batch in batches:
-        first = _first([first, pa.Table.from_batches([batch])])
+        first = _select_first([first, pa.Table.from_batches([batch])])
     yield from first.combine_chunks().to_batches()
 
 
-def _first(rows: Sequence[pa.Table]) -> pa.Table:
+def _select_first(rows: Sequence[pa.Table]) -> pa.Table:
     together = pa.concat_tables(rows)
     return together.take(pc.sort_indices(together.select([name for name, _ in _FIRST]), _FIRST)[:MAX_EXAMPLES])

@@ -15,15 +15,15 @@ from subreplay.audit.input_statistics import (
     input_statistics,
 )
 from subreplay.engine.interface import Dataset
+from subreplay.pipeline.daily_runs import EarlierState
 from subreplay.pipeline.inputs import Inputs, Look
-from subreplay.pipeline.nights import HandedOn
 from subreplay.rows.intake import LOGGED, NUMBERS
 from subreplay.rows.model.tables import INPUTS
 from subreplay.rows.scan import counts
 from subreplay.rows.scan.members import members
 
 
-def statistics_of(inputs: Inputs, look: Look, before: HandedOn | None, copies: int = 0) -> InputStatistics:
+def compute_statistics(inputs: Inputs, look: Look, before: EarlierState | None, copies: int = 0) -> InputStatistics:
     """What a look at the tables tells; ``before`` is what an earlier run handed on, ``copies`` are messages left out.
     Raises ``InputError`` where the membership is more than the driver folds."""
     counted = {name: outputs["counts"].to_table() for name, outputs in look.of_tables.items()}
@@ -41,12 +41,12 @@ def statistics_of(inputs: Inputs, look: Look, before: HandedOn | None, copies: i
         copies,
         before.partitions if before is not None else (),
     )
-    of_group = _events(inputs.valid("group")) if "group" in inputs.names else None
-    joined = _events(look.of_tables["membership"]["valid"])
-    return input_statistics(facts, summaries, numbers, joined, of_group, [*look.of_tables])
+    group_rows = _read_events(inputs.valid("group")) if "group" in inputs.names else None
+    joined = _read_events(look.of_tables["membership"]["valid"])
+    return input_statistics(facts, summaries, numbers, joined, group_rows, [*look.of_tables])
 
 
-def _events(rows: Dataset) -> Rows:
+def _read_events(rows: Dataset) -> Rows:
     found = rows.to_table(MOST_EVENTS + 1)
     check_event_count([{}] * len(found))
     there: Mapping[str, pa.DataType] = {field.name: field.type for field in found.schema}

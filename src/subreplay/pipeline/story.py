@@ -11,10 +11,10 @@ from subreplay.engine.interface import Dataset, Engine, Tables
 from subreplay.pipeline import audit as stages
 from subreplay.pipeline import whatif as scenarios
 from subreplay.pipeline.attempts import run_tables
-from subreplay.pipeline.dispatch import dispatch_asked, replay_dispatch
+from subreplay.pipeline.dispatch import describe_replays, replay_dispatch
 from subreplay.pipeline.input_tables import Given
-from subreplay.pipeline.plan_questions import answer, finalists, given_of
-from subreplay.pipeline.source import Source, read, read_traffic, write_profile, write_tables
+from subreplay.pipeline.plan_questions import answer, build_finalists, build_plan_input
+from subreplay.pipeline.source import Source, read_source, read_traffic, write_profile, write_tables
 from subreplay.pipeline.sums import sum_audit
 from subreplay.reports.assemble import report as assemble
 from subreplay.reports.assemble import scenario_comparison
@@ -53,9 +53,9 @@ def audit(
     it. Input tables may be ``given``; without ``tables``, results go where the run says. ``shown_engine``: the engine
     that the report names, where a task of it runs this story on another."""
     with progress("reading and checking the tables"):
-        source = read(engine, config, tables or run_tables(engine, config), given)
+        source = read_source(engine, config, tables or run_tables(engine, config), given)
     with progress("folding the membership into epochs"):
-        judge = stages.fold(source)
+        judge = stages.build_judge(source)
     with progress("judging every delivery"):
         judged = stages.judge(source, judge)
     with progress("putting findings into words"):
@@ -64,15 +64,15 @@ def audit(
         figures = sum_audit(source, judge, judged, found)
     with progress("replaying the traffic under the scenarios"):
         figures, plans = scenarios.assign(source, figures)
-    replayed = _replayed(source, plans, progress)
+    replayed = _replay(source, plans, progress)
     dispatch = tuple(map(build_dispatch_view, replayed))
-    found_out = judge_audit(figures, config)
+    outcome = judge_audit(figures, config)
     views = scenario_comparison.build_scenario_views(plans, figures, replayed)
-    run = assemble.build_run_info(config, figures, "audit", shown_engine or info_of(engine))
-    report = assemble.build_report(run, figures, found_out, views, dispatch)
+    run = assemble.build_run_info(config, figures, "audit", shown_engine or describe_engine(engine))
+    report = assemble.build_report(run, figures, outcome, views, dispatch)
     with progress("writing the result tables"):
-        write_tables(source, build_result_tables(figures, run, found_out, views))
-    return Result(found_out.verdict, report, source.tables.written)
+        write_tables(source, build_result_tables(figures, run, outcome, views))
+    return Result(outcome.verdict, report, source.tables.written)
 
 
 def whatif(
@@ -103,10 +103,10 @@ def plan(
     with progress("reading and checking the tables"):
         source = read_traffic(engine, config, tables or run_tables(engine, config, "plan_"), given)
     with progress("profiling the traffic"):
-        asked = given_of(source)
+        replays = build_plan_input(source)
     with progress(f"planning {', '.join(questions)}"):
-        answers = tuple(answer(asked, question) for question in questions)
-    shown = config.model_copy(update={"scenarios": finalists(config, answers)})
+        answers = tuple(answer(replays, question) for question in questions)
+    shown = config.model_copy(update={"scenarios": build_finalists(config, answers)})
     source = replace(source, config=shown, stored_profile=source.profiled)
     return _compare(source, progress, tuple(build_plan_view(found) for found in answers))
 
@@ -117,10 +117,10 @@ def _compare(source: Source, progress: Progress, plans_made: tuple[PlanView, ...
     with progress("replaying the traffic under the scenarios"):
         figures, plans = scenarios.assign(source, scenarios.sum_traffic(source))
     judged = judge_replay(figures, config)
-    replayed = () if judged.nothing else _replayed(source, plans, progress)
+    replayed = () if judged.nothing else _replay(source, plans, progress)
     dispatch = tuple(map(build_dispatch_view, replayed))
     views = scenario_comparison.build_scenario_views(plans, figures, replayed)
-    run = assemble.build_run_info(config, figures, "whatif", info_of(source.engine))
+    run = assemble.build_run_info(config, figures, "whatif", describe_engine(source.engine))
     report = replace(assemble.build_report(run, figures, judged, views, dispatch), plans=plans_made)
     with progress("writing the result tables"):
         write_tables(source, build_result_tables(figures, run, judged, views))
@@ -133,14 +133,14 @@ def profile(engine: Engine, config: RunConfig, progress: Progress = nullcontext)
         return {str(row["date"]): row["messages"] for row in write_profile(engine, config)}
 
 
-def _replayed(source: Source, plans: tuple[ScenarioPlan, ...], progress: Progress) -> tuple[DispatchFigures, ...]:
-    asked = dispatch_asked(source, plans)
-    if not asked:
+def _replay(source: Source, plans: tuple[ScenarioPlan, ...], progress: Progress) -> tuple[DispatchFigures, ...]:
+    replays = describe_replays(source, plans)
+    if not replays:
         return ()
-    with progress(f"replaying the dispatch, message by message: {asked}"):
+    with progress(f"replaying the dispatch, message by message: {replays}"):
         return replay_dispatch(source, plans)
 
 
-def info_of(engine: Engine) -> EngineInfo:
+def describe_engine(engine: Engine) -> EngineInfo:
     """What a report says of an engine."""
     return EngineInfo(engine.name, engine.version, engine.cores)

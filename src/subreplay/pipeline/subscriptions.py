@@ -26,7 +26,7 @@ from subreplay.pipeline.attempts import RUNS, run_tables
 from subreplay.pipeline.dispatch import PREDICTED_AUDITED
 from subreplay.pipeline.found_subscriptions import SubscriptionRun, find_subscriptions
 from subreplay.pipeline.input_tables import Sources, Table
-from subreplay.pipeline.known_secret import noted
+from subreplay.pipeline.key_secrets import add_key_columns
 from subreplay.pipeline.topic_audits import AUDITS, ROW, AuditTopics, InputRows, failed_row, finished_row
 from subreplay.reports.assemble import result_tables
 from subreplay.reports.overview_data import Overview, OverviewRow, overview
@@ -114,7 +114,7 @@ def _audit_together(
     where = [run.where for run in runs]
     new = {name: written.begin_write(name, columns, {}, where) for name, columns in _results(config).items()}
     outputs: dict[str, Output] = {**new, RUNS: _runs(config), "audits": AUDITS}
-    info = story.info_of(engine)
+    info = story.describe_engine(engine)
     topics = f"{len(of_topics):,} topic{'s' * (len(of_topics) > 1)}"
     with progress(f"auditing {len(runs):,} subscription{'s' * (len(runs) > 1)} on {topics}"):
         made = engine.sort(chunks, BY_TOPIC).split(AuditTopics(of_topics, inputs, info), outputs)
@@ -185,7 +185,7 @@ def _results(config: RunConfig) -> dict[str, pa.Schema]:
 
 
 def _runs(config: RunConfig) -> pa.Schema:
-    return _of_several(noted(result_tables.RUNS.empty_table(), config).schema)
+    return _of_several(add_key_columns(result_tables.RUNS.empty_table(), config).schema)
 
 
 def _of_several(columns: pa.Schema) -> pa.Schema:

@@ -17,10 +17,10 @@ from subreplay.audit.selectors import find_best_fit
 from subreplay.audit.window_sums import ASSIGNMENTS, VIOLATIONS_BY_WINDOW
 from subreplay.config.run import RECORDED
 from subreplay.engine.interface import Dataset
-from subreplay.pipeline import nights, window_sums
-from subreplay.pipeline.audit import Counted, Judged, judged_again
-from subreplay.pipeline.measurements import count_scattered_keys, lags
-from subreplay.pipeline.partitioners import producers_of
+from subreplay.pipeline import daily_runs, window_sums
+from subreplay.pipeline.audit import ExplainedFindings, JudgedRows, judge_again
+from subreplay.pipeline.measurements import count_scattered_keys, measure_lags
+from subreplay.pipeline.partitioners import describe_producers
 from subreplay.pipeline.retractions import retract
 from subreplay.pipeline.source import Source
 from subreplay.reports.figures import MAX_SHOWN_FINDINGS, Figures
@@ -29,13 +29,13 @@ from subreplay.whatif.fair_share import ConnectedInterval, find_connected_interv
 from subreplay.whatif.message_assignment import ScenarioPlan
 
 
-def sum_audit(source: Source, judge: Judge, judged: Judged, found: Counted) -> Figures:
+def sum_audit(source: Source, judge: Judge, judged: JudgedRows, found: ExplainedFindings) -> Figures:
     """Add up what was judged; writes tables ``assignments``, ``violations_by_window``, ``finding_counts`` and
     ``withdrawn``."""
     folded = ScenarioPlan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
     given, width = judged.loads.overall(), source.width
     totals = sums.sum_totals(given)
-    intervals = _connected(source, judge, totals)
+    intervals = _find_connected(source, judge, totals)
     _write_assignments(source, judged, intervals)
     _write_violations_by_window(source, found)
     counts = _write_finding_counts(source, found)
@@ -54,12 +54,12 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: Counted) -> F
         findings=findings,
         worst=sums.select_worst(found.first, source.config.report.worst, width, MAX_SHOWN_FINDINGS),
         terms=judge.terms,
-        clocks=_clocks(source, judge, counts[1], findings, sums.sum_lags(given)),
+        clocks=_check_clocks(source, judge, counts[1], findings, sums.sum_lags(given)),
         fit=find_best_fit(judge.policy, sums.sum_fits(given)),
-        night=None if source.before is None else source.before.night,
-        withdrawn=_withdrawn(source),
+        night=None if source.before is None else source.before.day,
+        withdrawn=_retract_findings(source),
         missed=source.before is not None and source.before.end != source.begin,
-        producers=producers_of(source),
+        producers=describe_producers(source),
         guessable=source.config.keys.guessable,
         begin=min(judge.begins.values(), default=None),
         lacking=judge.lacking,
@@ -75,15 +75,15 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: Counted) -> F
         contradicted={"membership": source.statistics.contradicted, "deliveries": totals["contradicted"]},
         quarantine=source.reasons,
         numbered=source.numbered,
-        needless=_needless(source, findings),
-        scattered=count_scattered_keys(source.engine, _every_row(source, judge)) if mixed else None,
-        acts=_acts(judge, sums.sum_acts(given)),
+        needless=_find_needless(source, findings),
+        scattered=count_scattered_keys(source.engine, _get_all_rows(source, judge)) if mixed else None,
+        acts=_list_acts(judge, sums.sum_acts(given)),
     )
 
 
-def _write_assignments(source: Source, judged: Judged, intervals: Sequence[ConnectedInterval]) -> None:
+def _write_assignments(source: Source, judged: JudgedRows, intervals: Sequence[ConnectedInterval]) -> None:
     span = source.span
-    if judged.loads.few is not None:
+    if judged.loads.collected is not None:
         loads = judged.loads.by_window(span)
         source.put(sums.make_assignments(loads, intervals, span.width), "assignments")
         return
@@ -92,10 +92,10 @@ def _write_assignments(source: Source, judged: Judged, intervals: Sequence[Conne
     source.tables.commit(new)
 
 
-def _write_violations_by_window(source: Source, found: Counted) -> None:
-    few = window_sums.few_rows(found.panes)
-    if few is not None:
-        panes = window_sums.added(sums.make_pane_adder(), pa.concat_tables(few))
+def _write_violations_by_window(source: Source, found: ExplainedFindings) -> None:
+    collected = window_sums.collect_small(found.panes)
+    if collected is not None:
+        panes = window_sums.add_up(sums.make_pane_adder(), pa.concat_tables(collected))
         source.put(sums.sum_violations(panes, *source.span), "violations_by_window")
         return
     new = source.begin_write("violations_by_window", VIOLATIONS_BY_WINDOW)
@@ -103,11 +103,11 @@ def _write_violations_by_window(source: Source, found: Counted) -> None:
     source.tables.commit(new)
 
 
-def _write_finding_counts(source: Source, found: Counted) -> list[pa.Table]:
+def _write_finding_counts(source: Source, found: ExplainedFindings) -> list[pa.Table]:
     """Write table ``finding_counts``; the same by windows of the report."""
-    few = window_sums.few_rows(found.counts)
-    if few is not None:
-        counts = [sums.sort_counts(window_sums.added(sums.make_count_adder(), each)) for each in few]
+    collected = window_sums.collect_small(found.counts)
+    if collected is not None:
+        counts = [sums.sort_counts(window_sums.add_up(sums.make_count_adder(), each)) for each in collected]
         source.put(pa.concat_tables(counts), "finding_counts")
         return [sums.assign_windows(each, source.width) for each in counts]
     new = source.begin_write("finding_counts", sums.COUNTS)
@@ -116,68 +116,70 @@ def _write_finding_counts(source: Source, found: Counted) -> list[pa.Table]:
     return coarser
 
 
-def _withdrawn(source: Source) -> sums.Rows:
+def _retract_findings(source: Source) -> sums.Rows:
     """What this day withdraws of earlier days' findings, counted; writes table ``withdrawn``."""
     tables, topic = source.tables, source.inputs.topic
-    reported = nights.earlier_findings(tables, source.config, topic, *CODES)
+    reported = daily_runs.find_earlier_findings(tables, source.config, topic, *CODES)
     if reported is None:
         return []
     columns = pa.schema([field for field in RETRACTED_FINDINGS if field.name not in source.where])
     new = tables.begin_write("withdrawn", columns, source.where)
     earlier = tables.find("withdrawn")
-    before = None if earlier is None else earlier.where(nights.of_earlier_runs(source.config, topic))
+    before = None if earlier is None else earlier.where(daily_runs.match_earlier_runs(source.config, topic))
     members = source.membership.to_table()
     found = retract(source.engine, reported, before, source.deliveries, source.messages, members, new)
     tables.commit(new)
     return found
 
 
-def _acts(judge: Judge, rows: sums.Rows) -> tuple[SeenAct, ...]:
+def _list_acts(judge: Judge, rows: sums.Rows) -> tuple[SeenAct, ...]:
     """The acts of operators and clients that rows count."""
     if not rows:
         return ()
     return tuple(list_seen_acts({s.partition: judge.acts(d.timeline) for s, d in judge.dispatchers.items()}, rows))
 
 
-def _connected(source: Source, judge: Judge, totals: Mapping[str, int]) -> tuple[ConnectedInterval, ...]:
+def _find_connected(source: Source, judge: Judge, totals: Mapping[str, int]) -> tuple[ConnectedInterval, ...]:
     """How many consumers were connected until the run's log ends."""
     timelines = [dispatcher.timeline for dispatcher in judge.dispatchers.values()]
     return find_connected_intervals(timelines, max(source.extent["last"], totals["last"]) + 1)
 
 
-def _clocks(source: Source, judge: Judge, of_others: pa.Table, findings: sums.Rows, counted: sums.Rows) -> Clocks:
+def _check_clocks(source: Source, judge: Judge, of_others: pa.Table, findings: sums.Rows, counted: sums.Rows) -> Clocks:
     """Consumers whose clocks are off, and what fails with these corrected: the log is judged once more where there are
-    any. Where table ``audited`` keeps findings only, they are looked for where one of them fails. How many ``lags``
-    there are of each size tells of most logs that there are none."""
+    any. Where table ``audited`` keeps findings only, they are looked for where one of them fails. How many
+    ``measure_lags`` there are of each size tells of most logs that there are none."""
     recorded = count_failing(findings, judge.rule_statuses)
     if source.config.output.audited == "findings" and not recorded:
         return Clocks()
     if not may_be_off(counted, judge.terms.clock_skew):
         return Clocks()
-    off = find_shifts(lags(source.engine, _every_row(source, judge)), judge.terms.clock_skew)
+    off = find_shifts(measure_lags(source.engine, _get_all_rows(source, judge)), judge.terms.clock_skew)
     while off:
-        given = Clocks(off, recorded, _corrected(source, judge, of_others, off))
+        given = Clocks(off, recorded, _count_corrected(source, judge, of_others, off))
         if given.likely == off:
             return given
         off = given.likely
     return Clocks()
 
 
-def _corrected(source: Source, judge: Judge, of_others: pa.Table, off: Sequence[ClockShift]) -> Mapping[Code, int]:
+def _count_corrected(
+    source: Source, judge: Judge, of_others: pa.Table, off: Sequence[ClockShift]
+) -> Mapping[Code, int]:
     """What fails with clocks corrected, by rule."""
-    counts = judged_again(source, judge, off).counts(source.width)
+    counts = judge_again(source, judge, off).counts(source.width)
     return count_failing([*counts.to_pylist(), *of_others.to_pylist()], judge.rule_statuses)
 
 
-def _needless(source: Source, findings: sums.Rows) -> frozenset[str]:
+def _find_needless(source: Source, findings: sums.Rows) -> frozenset[str]:
     """The membership, where rows of it are in quarantine, explain no finding and hide none."""
     doubted = any(row["excuse"] in (Exemption.MEMBERSHIP_REJECTED, Exemption.MEMBER_REJECTED) for row in findings)
     hides = doubted or source.rejects.may_hide_a_leave(source.statistics.last_served)
     return frozenset() if hides else frozenset({"membership"})
 
 
-def _every_row(source: Source, judge: Judge) -> Dataset:
+def _get_all_rows(source: Source, judge: Judge) -> Dataset:
     """Every judged row; those that table ``audited`` does not keep are judged once more."""
     if source.config.output.audited != "findings":
         return source.tables.written["audited"].select([n for n in AUDITED.names if n not in source.where])
-    return judged_again(source, judge).rows
+    return judge_again(source, judge).rows

@@ -12,14 +12,14 @@ from subreplay.rows.model.held import Stored
 from subreplay.rows.scan.distinct import MOST_NAMES, STORED, Distinct, stored, stored_days
 
 
-def distinct_values(rows: Dataset, columns: Sequence[str], most: int = MOST_NAMES) -> list[tuple[Any, ...]]:
+def find_distinct_values(rows: Dataset, columns: Sequence[str], most: int = MOST_NAMES) -> list[tuple[Any, ...]]:
     """The distinct values of some columns where none of them is null, in order; of very many the first."""
     step = Distinct(tuple(columns), most)
     schema = pa.schema([rows.schema.field(name) for name in columns])
     return sorted(step.values(rows.select(columns).map(step, schema).to_table()))
 
 
-def stored_in(tables: Mapping[str, Dataset]) -> tuple[Stored, ...]:
+def find_stored_values(tables: Mapping[str, Dataset]) -> tuple[Stored, ...]:
     """Subscriptions, topics and days of every input table, all rows of which are given."""
     found: list[Stored] = []
     for name, rows in tables.items():

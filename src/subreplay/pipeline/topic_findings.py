@@ -36,7 +36,7 @@ def keys_in_two_partitions(
     ``before``. What earlier runs ``reported`` of that rule in table ``violations`` is not reported again.
     ``partitioners`` may explain them."""
     earlier = [] if reported is None else [reported.select(["topic", "partition", "key"])]
-    firsts = _firsts(engine, messages, True, judge.words, earlier)
+    firsts = _find_first_messages(engine, messages, True, judge.words, earlier)
     step = KeysInTwoPartitionsStep(FindingRows(subscription, judge.rule_statuses), partitioners, judge.dates)
     return engine.create_dataset(VIOLATIONS.empty_table()) if firsts is None else firsts.map(step, VIOLATIONS)
 
@@ -44,12 +44,12 @@ def keys_in_two_partitions(
 def keyless_strays(engine: Engine, messages: Dataset, judge: Judge, subscription: str) -> Dataset:
     """Table ``violations`` of messages without a key that are not in the partition of their producer; only where they
     ``may_have_keyless_strays``."""
-    firsts = _firsts(engine, messages, False, judge.words)
+    firsts = _find_first_messages(engine, messages, False, judge.words)
     step = make_keyless_strays_step(judge, subscription)
     return engine.create_dataset(VIOLATIONS.empty_table()) if firsts is None else firsts.map(step, VIOLATIONS)
 
 
-def _firsts(
+def _find_first_messages(
     engine: Engine, messages: Dataset, keyed: bool, words: KeyWords, reported: list[Dataset] | None = None
 ) -> Dataset | None:
     """``FIRSTS`` in order, with those that were ``reported``; None where nothing is in two partitions."""

@@ -44,10 +44,10 @@ from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Dataset, Engine, Tables
 from subreplay.errors import ConfigError, InputError
 from subreplay.pipeline import audit as stages
-from subreplay.pipeline import known_secret
+from subreplay.pipeline import key_secrets
 from subreplay.pipeline.attempts import run_tables
 from subreplay.pipeline.input_tables import Given
-from subreplay.pipeline.source import Source, read
+from subreplay.pipeline.source import Source, read_source
 from subreplay.pipeline.topic_findings import keys_in_two_partitions
 from subreplay.rows.conditions import ALL, Condition, field
 from subreplay.rows.model.entry_keys import own_keys
@@ -55,12 +55,12 @@ from subreplay.rows.model.held import nothing_of
 from subreplay.rows.model.tables import AUDITED, JUDGED, LOG
 from subreplay.rows.sorted_blocks import BY_POSITION
 
-_IN_WORDS: Final = pa.schema([f for f in JUDGED if f.name in ROWS.names])
+_TEXT_ROWS: Final = pa.schema([f for f in JUDGED if f.name in ROWS.names])
 """Judged rows whose keys are in words."""
 
 
 @dataclass(frozen=True)
-class Written:
+class AuditTables:
     """The output tables that an audit may have written, and where they are, in words; None: nobody has written any."""
 
     tables: Tables
@@ -72,7 +72,7 @@ def trace_message(
     run: RunConfig,
     position: Position,
     last: int,
-    written: Written | None = None,
+    written: AuditTables | None = None,
     given: Given | None = None,
 ) -> Iterator[str]:
     """The life of a message, line by line; input tables may be ``given``, what an audit has ``written`` is there, or
@@ -81,7 +81,7 @@ def trace_message(
     topic = evidence.source.inputs.topic
     if topic not in (position.scope.topic, f"persistent://public/default/{position.scope.topic}"):
         raise ConfigError(f"message {position}: the run is about topic {topic}; name a message of it")
-    lines = [*evidence.format_lines(evidence.rows_of_message(position), f"message {position}", last)]
+    lines = [*evidence.format_lines(evidence.select_message_rows(position), f"message {position}", last)]
     if not lines:
         day, where = f" on {run.date}" if run.date else "", run.traffic.location(given)
         raise InputError(
@@ -96,17 +96,17 @@ def trace_key(
     run: RunConfig,
     key: str,
     last: int,
-    written: Written | None = None,
+    written: AuditTables | None = None,
     given: Given | None = None,
 ) -> Iterator[str]:
     """The life of a key, line by line, ``written`` and ``given`` as above; one line where no message has it."""
     data = os.fsencode(key)
     evidence = _Evidence.of(engine, run, written, given)
     word, source = run.keys.words.word(data), evidence.source
-    lines = [*evidence.format_lines(evidence.rows_of_key(data), f"messages of key {word}", last)]
+    lines = [*evidence.format_lines(evidence.select_key_rows(data), f"messages of key {word}", last)]
     if not source.extent["deliveries"]:
-        of_run = run.subscription.name, source.inputs.topic, run.date
-        yield f"mind: {nothing_of(source.held, 'deliveries', *of_run)}"
+        run_condition = run.subscription.name, source.inputs.topic, run.date
+        yield f"mind: {nothing_of(source.held, 'deliveries', *run_condition)}"
     day = f" on {run.date}" if run.date else ""
     yield from lines or [f"no message of this key{day} in {run.traffic.location(given)}"]
 
@@ -122,28 +122,28 @@ class _Evidence:
     judged_by: str
 
     @classmethod
-    def of(cls, engine: Engine, run: RunConfig, written: Written | None, given: Given | None) -> _Evidence:
+    def of(cls, engine: Engine, run: RunConfig, written: AuditTables | None, given: Given | None) -> _Evidence:
         if written is None:
-            written = Written(run_tables(engine, run), str(run.output.tables))
-        source = read(engine, run, written.tables, given)
-        return cls(source, stages.fold(source), *_audited(source, written))
+            written = AuditTables(run_tables(engine, run), str(run.output.tables))
+        source = read_source(engine, run, written.tables, given)
+        return cls(source, stages.build_judge(source), *_find_audited(source, written))
 
-    def rows_of_message(self, position: Position) -> Dataset:
+    def select_message_rows(self, position: Position) -> Dataset:
         """The judged rows of a message, or of a whole entry."""
         mine = (field("ledger") == position.ledger) & (field("entry") == position.entry)
         if position.batch_index is not None:
             mine = mine & (field("batch_index") == position.batch_index)
-        return self._rows(mine, [position.scope.partition])
+        return self._select_rows(mine, [position.scope.partition])
 
-    def rows_of_key(self, key: bytes) -> Dataset:
+    def select_key_rows(self, key: bytes) -> Dataset:
         """The judged rows of messages of a key."""
         partitions = None
         if self.audited is None and self.source.config.date is None:  # a date judges messages of earlier ones, too
             found = self.source.log["messages"].map(KeyPartitionFinder(key), PARTITIONS).to_table()
             partitions = sorted({*found["partition"].to_pylist()})
-        return self._rows(field("key") == self.source.config.keys.words.word(key), partitions)
+        return self._select_rows(field("key") == self.source.config.keys.words.word(key), partitions)
 
-    def _rows(self, mine: Condition, partitions: Sequence[int] | None) -> Dataset:
+    def _select_rows(self, mine: Condition, partitions: Sequence[int] | None) -> Dataset:
         """Judged rows for which a condition is true, of some partitions or all, without the commits of a Kafka
         group."""
         if partitions is not None and not partitions:
@@ -168,18 +168,18 @@ class _Evidence:
         if not latest:
             return
         positions = sorted({tuple(row[name] for name in POSITION) for row in latest})
-        log = self._log(positions, min(row["at"] for row in latest))
-        trace = Trace(self.judge, log, pa.Table.from_pylist(latest[::-1], _IN_WORDS))
-        trace = replace(trace, waits=self._waits([*trace.waiting()]))
-        yield f"{what}: {_counts(add_counts(found['counts'].to_table()))}"
+        log = self._read_log(positions, min(row["at"] for row in latest))
+        trace = Trace(self.judge, log, pa.Table.from_pylist(latest[::-1], _TEXT_ROWS))
+        trace = replace(trace, waits=self._find_waits([*trace.waiting()]))
+        yield f"{what}: {_describe_counts(add_counts(found['counts'].to_table()))}"
         yield f"judged by {self.judged_by}"
         yield ""
         yield from trace.format_lines()
-        findings = [*trace.findings(self.source.config.subscription.name), *self._findings_of_keys(trace.log)]
+        findings = [*trace.findings(self.source.config.subscription.name), *self._find_key_findings(trace.log)]
         yield ""
         yield from findings or ["  no findings"]
 
-    def _log(self, positions: Sequence[tuple[str | int, ...]], since: int) -> pa.Table:
+    def _read_log(self, positions: Sequence[tuple[str | int, ...]], since: int) -> pa.Table:
         """The ``LOG`` rows of some messages, but not their deliveries before a time (ns), which may be many."""
         columns = pa.schema([LOG.field(name) for name in POSITION])
         wanted = pa.Table.from_pylist([dict(zip(POSITION, each, strict=True)) for each in positions], columns)
@@ -192,15 +192,15 @@ class _Evidence:
         order = (*POSITION, *(name for name in BY_POSITION.columns if name not in POSITION), *BY_POSITION.last)
         return found.take(pc.sort_indices(found.select(order), [(name, "ascending") for name in order]))
 
-    def _waits(self, waiting: Sequence[Row]) -> tuple[Row, ...]:
+    def _find_waits(self, waiting: Sequence[Row]) -> tuple[Row, ...]:
         """Of what held each of these messages back, the delivery elsewhere that ended last."""
         if not waiting:
             return ()
         wanted = pa.Table.from_pylist([*waiting], WAITING)
-        held = self._rows(ALL, sorted({row["partition"] for row in waiting}))
+        held = self._select_rows(ALL, sorted({row["partition"] for row in waiting}))
         return describe_waits(wanted, held.map(HolderFinder(wanted), HOLDERS).to_table())
 
-    def _findings_of_keys(self, log: pa.Table) -> Iterator[str]:
+    def _find_key_findings(self, log: pa.Table) -> Iterator[str]:
         """Findings about the keys of some messages as such, whatever was delivered of them."""
         source, config = self.source, self.source.config
         keys = sorted(set(own_keys(log).to_pylist()) - {None})
@@ -215,7 +215,7 @@ class _Evidence:
             yield from format_finding(row)
 
 
-def _audited(source: Source, written: Written) -> tuple[Dataset | None, str]:
+def _find_audited(source: Source, written: AuditTables) -> tuple[Dataset | None, str]:
     """The rows of this run in table ``audited``, if an audit with this configuration has written it and kept every
     delivery; and who judges."""
     config, tables, where = source.config, written.tables, written.location
@@ -224,30 +224,30 @@ def _audited(source: Source, written: Written) -> tuple[Dataset | None, str]:
     runs = tables.find("runs")
     if runs is None:
         return None, f"this command: no audit has written {where} (name its folder with --out)"
-    of_run = (field("subscription") == config.subscription.name) & (field("topic") == source.inputs.topic)
+    run_condition = (field("subscription") == config.subscription.name) & (field("topic") == source.inputs.topic)
     if config.date is not None:
-        of_run = of_run & (field("date") == config.date)
-    mine = runs.where(of_run & (field("kind") == "audit")).to_table()
+        run_condition = run_condition & (field("date") == config.date)
+    mine = runs.where(run_condition & (field("kind") == "audit")).to_table()
     mine = mine.filter(pc.match_substring_regex(mine["run_id"], f"^{config.judged}-.*-{config.date or 'all'}$"))
     audited, loads = tables.find("audited"), tables.find("loads")
     if not len(mine) or audited is None or loads is None or "commit" not in audited.schema.names:
         return None, f"this command: no audit of this policy and topic has written {where} as this run file asks"
-    known_secret.require_as_shown(mine, config)
-    audited = audited.where(of_run)
-    in_all = loads.where(of_run & (field("width") == ALL_TIME.width)).select(LOADS_OF_RUN.names).to_table()
+    key_secrets.require_same_display(mine, config)
+    audited = audited.where(run_condition)
+    in_all = loads.where(run_condition & (field("width") == ALL_TIME.width)).select(LOADS_OF_RUN.names).to_table()
     totals = sums.sum_totals(in_all)
-    if _number_of(audited) < totals["deliveries"] + totals["undelivered"]:
+    if _count_rows(audited) < totals["deliveries"] + totals["undelivered"]:
         return None, f"this command: {where} has deliveries with findings only"
     return audited, f"the audit that wrote {where}"
 
 
-def _number_of(rows: Dataset) -> int:
+def _count_rows(rows: Dataset) -> int:
     """How many rows there are."""
     counts = rows.select(["commit"]).map(count_rows, NUMBER).to_table()
     return sum(counts["rows"].to_pylist())
 
 
-def _counts(counts: pa.Table) -> str:
+def _describe_counts(counts: pa.Table) -> str:
     """Counts in words."""
     (row,) = counts.select(COUNTS.names).to_pylist()
     found = ", ".join(f"{code.name} {row[code.name]:,}" for code in Code if row[code.name])

@@ -13,8 +13,8 @@ from subreplay.config.run import RECORDED
 from subreplay.config.scenario import AnyScenario
 from subreplay.errors import InputError
 from subreplay.hashing.murmur3 import murmur3_32
-from subreplay.pipeline.measurements import hottest_keys
-from subreplay.pipeline.partitioners import producers_of
+from subreplay.pipeline.measurements import find_hottest_keys
+from subreplay.pipeline.partitioners import describe_producers
 from subreplay.pipeline.source import Events, Source
 from subreplay.reports.figures import Figures
 from subreplay.rows.model.partitioner_words import unexplained
@@ -33,7 +33,7 @@ from subreplay.whatif.traffic.traffic_profile import HottestKey
 
 def sum_traffic(source: Source) -> Figures:
     """Figures of a what-if, which has no deliveries."""
-    folded = measured_plan(
+    folded = build_measured_plan(
         source,
         RECORDED,
         source.config.subscription.make_policy(),
@@ -43,7 +43,7 @@ def sum_traffic(source: Source) -> Figures:
     return Figures(
         source.inputs.topic, source.statistics.counts, source.extent, source.width, folded, intervals,
         guessable=source.config.keys.guessable, held=source.held, quiet=source.quiet,
-        quarantine=source.reasons, producers=producers_of(source),
+        quarantine=source.reasons, producers=describe_producers(source),
         left_out=source.inputs.other_topics,
         repeated={"messages": source.statistics.copies}, numbered=source.numbered,
         lacking=source.statistics.lacking,
@@ -52,37 +52,37 @@ def sum_traffic(source: Source) -> Figures:
 
 def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[ScenarioPlan, ...]]:
     """Assign all traffic under every scenario, and under the recorded policy for what moved and which keys are hot."""
-    plans = tuple(_scenario_plan(source, s) for s in source.config.scenarios)
+    plans = tuple(_build_scenario_plan(source, s) for s in source.config.scenarios)
     first, last = source.extent["first"], source.extent["last"]
     assigner = MessageAssigner((figures.plan, *plans), Extent(first, last, figures.width), moves_plan=figures.plan.name)
-    few = max(1, source.config.report.hot_keys)
-    found = source.profiled.assigned(assigner, few)
-    hot = _of_messages(source, few) if source.config.keys.words.show else found.hottest
+    limit = max(1, source.config.report.hot_keys)
+    found = source.profiled.assign(assigner, limit)
+    hot = _find_shown_keys(source, limit) if source.config.keys.words.show else found.hottest
     figures = replace(
         figures,
         traffic=found.rows,
         hottest=hot[0].messages if hot else 0,
-        hot_keys=[_hot_key(source, figures.plan, key) for key in hot[: source.config.report.hot_keys]],
+        hot_keys=[_describe_hot_key(source, figures.plan, key) for key in hot[: source.config.report.hot_keys]],
     )
     return figures, plans
 
 
-def _of_messages(source: Source, few: int) -> list[HottestKey]:
+def _find_shown_keys(source: Source, limit: int) -> list[HottestKey]:
     """The hottest keys where they are shown, which a profile cannot tell."""
     words = source.config.keys.words
-    rows = hottest_keys(source.engine, source.messages, few)
+    rows = find_hottest_keys(source.engine, source.messages, limit)
     return [HottestKey(str(words.word(key)), murmur3_32(key), messages) for key, messages in rows]
 
 
-def measured_plan(
+def build_measured_plan(
     source: Source,
     name: str,
     policy: Policy,
     events: Events,
-    told: Mapping[Scope, MembershipEvents] = MappingProxyType({}),
+    ownership: Mapping[Scope, MembershipEvents] = MappingProxyType({}),
     routing: PartitionRouting | None = None,
 ) -> ScenarioPlan:
-    """A plan over this traffic; a load-aware policy measures it first; ``told`` as for ``build_plan``. Raises
+    """A plan over this traffic; a load-aware policy measures it first; ``ownership`` as for ``build_plan``. Raises
     ``InputError``
     where keys decide, and the messages do not tell them."""
     if policy.routing == "slot" and Need.KEYS in source.statistics.lacking:
@@ -97,21 +97,21 @@ def measured_plan(
         )
     if is_load_measuring(policy):
         load = RecentLoad.for_events(policy, events, routing)
-        policy = load.measure_policy(source.profiled.recent(load))
-    return build_plan(name, policy, events, told)
+        policy = load.measure_policy(source.profiled.measure_recent_load(load))
+    return build_plan(name, policy, events, ownership)
 
 
-def _scenario_plan(source: Source, scenario: AnyScenario) -> ScenarioPlan:
+def _build_scenario_plan(source: Source, scenario: AnyScenario) -> ScenarioPlan:
     shown = source.partitioners if scenario.is_rerouted else None
     routing = build_routing(source.config, scenario, source.events, () if shown is None else shown.parts)
     events = build_scenario_events(source.config, scenario, source.events, source.extent["first"])
     if routing is not None and shown is not None and not scenario.hashing:
         routing = replace(routing, counter_evidence=unexplained(shown, routing.scheme))
-    folded = measured_plan(source, scenario.name, scenario.make_policy(), events, routing=routing)
+    folded = build_measured_plan(source, scenario.name, scenario.make_policy(), events, routing=routing)
     return replace(folded, routing=routing, retention=scenario.retention_limit)
 
 
-def _hot_key(source: Source, folded: ScenarioPlan, key: HottestKey) -> dict[str, Any]:
+def _describe_hot_key(source: Source, folded: ScenarioPlan, key: HottestKey) -> dict[str, Any]:
     """A hot key with its slot and its owner when traffic ended, where the policy has slots and one dispatcher."""
     found: dict[str, Any] = {"key": key.word, "messages": key.messages}
     if folded.policy.routing != "slot" or len(folded.timelines) != 1:

@@ -24,7 +24,7 @@ MOST_FIRST: Final = 1 << 17
 """Rows of table ``violations`` that come to the driver, which keeps the ``first`` of them."""
 
 
-def few_rows(datasets: Sequence[Dataset], most: int | None = None) -> list[pa.Table] | None:
+def collect_small(datasets: Sequence[Dataset], most: int | None = None) -> list[pa.Table] | None:
     """The rows of each, where they are at most so many together (``MOST_COUNTS``)."""
     found: list[pa.Table] = []
     most = MOST_COUNTS if most is None else most
@@ -36,7 +36,7 @@ def few_rows(datasets: Sequence[Dataset], most: int | None = None) -> list[pa.Ta
     return found
 
 
-def added(adding: AddingUp, rows: pa.Table) -> pa.Table:
+def add_up(adding: AddingUp, rows: pa.Table) -> pa.Table:
     """What tasks have added up, together."""
     for batch in rows.to_batches():
         adding.add(pa.Table.from_batches([batch]))
@@ -45,42 +45,42 @@ def added(adding: AddingUp, rows: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class Loads:
-    """What consumers were given (``LOADS_OF_RUN``): ``rows`` as tasks have added it up; ``few``, the same added up by
-    the driver, where these are few."""
+    """What consumers were given (``LOADS_OF_RUN``): ``rows`` as tasks have added it up; ``collected``, the same added
+    up by the driver, where these are few."""
 
     rows: Dataset
-    few: pa.Table | None
+    collected: pa.Table | None
 
     @classmethod
     def of(cls, rows: Dataset) -> Loads:
-        """With ``few`` where the rows are."""
-        few = few_rows([rows])
-        return cls(rows, None if few is None else added(adding_loads(), *few))
+        """With ``collected`` where the rows are."""
+        collected = collect_small([rows])
+        return cls(rows, None if collected is None else add_up(adding_loads(), *collected))
 
     def overall(self) -> pa.Table:
         """Those of all time, with what is counted of no time."""
-        if self.few is not None:
-            return self.few
-        return added(adding_loads(), self.rows.where(field("width").among(ALL_TIME.width, NO_TIME.width)).to_table())
+        if self.collected is not None:
+            return self.collected
+        return add_up(adding_loads(), self.rows.where(field("width").among(ALL_TIME.width, NO_TIME.width)).to_table())
 
     def by_window(self, span: Span) -> pa.Table:
         """What each consumer was given in each window of a span, which are few."""
-        if self.few is not None:
-            return sums.sum_loads(self.few, span)
-        return loads_by_window(self.rows, span)
+        if self.collected is not None:
+            return sums.sum_loads(self.collected, span)
+        return sum_loads_by_window(self.rows, span)
 
 
-def first_findings(engine: Engine, first: Sequence[Dataset], counting: FindingCounting) -> pa.Table:
+def select_first_findings(engine: Engine, first: Sequence[Dataset], counting: FindingCounting) -> pa.Table:
     """The rows of table ``violations`` that a report may show, of those that tasks kept: of each rule at most five
     times as many as it shows."""
-    few = few_rows(first, MOST_FIRST)
-    if few is None:
-        rules = _in_groups(engine, engine.concat(first), window_sums.group_by_rule, window_sums.BY_RULE)
-        few = [rules.map(window_sums.FirstFindings(counting), VIOLATIONS).to_table()]
-    return counting.first(pa.concat_tables(few))
+    collected = collect_small(first, MOST_FIRST)
+    if collected is None:
+        rules = _sort_into_groups(engine, engine.concat(first), window_sums.group_by_rule, window_sums.BY_RULE)
+        collected = [rules.map(window_sums.FirstFindings(counting), VIOLATIONS).to_table()]
+    return counting.first(pa.concat_tables(collected))
 
 
-def loads_by_window(loads: Dataset, span: Span) -> pa.Table:
+def sum_loads_by_window(loads: Dataset, span: Span) -> pa.Table:
     """What each consumer was given in each window of a span, which are few."""
     found = loads.map(window_sums.LoadWindows(span), window_sums.LOADS).to_table()
     return sums.add_loads(found)
@@ -91,16 +91,16 @@ def write_assignments(
 ) -> None:
     """Write table ``assignments`` of many windows; ``loads`` are ``LOADS_OF_RUN``."""
     by_task = loads.map(window_sums.LoadWindows(span), window_sums.LOADS)
-    windows = _in_groups(engine, by_task, window_sums.group_loads_by_window, window_sums.BY_WINDOW)
+    windows = _sort_into_groups(engine, by_task, window_sums.group_loads_by_window, window_sums.BY_WINDOW)
     step = window_sums.AssignmentWindows(tuple(intervals), span.width, tuple(assignments.columns.names))
-    windows.split(_Only(step), {"": assignments})
+    windows.split(_SingleOutput(step), {"": assignments})
 
 
 def write_violations_by_window(engine: Engine, panes: Sequence[Dataset], span: Span, violations: NewRows) -> None:
     """Write table ``violations_by_window`` of many panes (``sums.PANES``)."""
-    groups = _in_groups(engine, engine.concat(panes), window_sums.group_panes, window_sums.PANES_IN_GROUPS)
+    groups = _sort_into_groups(engine, engine.concat(panes), window_sums.group_panes, window_sums.PANES_IN_GROUPS)
     step = window_sums.ViolationWindows(span, tuple(violations.columns.names))
-    groups.split(_Only(step), {"": violations})
+    groups.split(_SingleOutput(step), {"": violations})
 
 
 def write_finding_counts(
@@ -110,26 +110,26 @@ def write_finding_counts(
     each by windows of ``width`` ns, which are few."""
     coarser = []
     for each in counts:
-        groups = _in_groups(engine, each, window_sums.group_counts, window_sums.COUNTS_IN_GROUPS)
+        groups = _sort_into_groups(engine, each, window_sums.group_counts, window_sums.COUNTS_IN_GROUPS)
         made = groups.split(
             window_sums.CountWindows(width, tuple(finding_counts.columns.names)),
             {"counts": finding_counts, "coarser": sums.COUNTS},
         )
-        coarser.append(added(sums.make_count_adder(), made["coarser"].to_table()))
+        coarser.append(add_up(sums.make_count_adder(), made["coarser"].to_table()))
     return coarser
 
 
 def write_rows(rows: Dataset, new: NewRows) -> None:
     """Write the rows of a dataset as they are."""
-    rows.split(_Only(iter), {"": new})
+    rows.split(_SingleOutput(iter), {"": new})
 
 
-def _in_groups(engine: Engine, rows: Dataset, step: Step, order: Order) -> Dataset:
+def _sort_into_groups(engine: Engine, rows: Dataset, step: Step, order: Order) -> Dataset:
     return engine.sort([rows.map(step, order.schema)], order)
 
 
 @dataclass(frozen=True)
-class _Only:
+class _SingleOutput:
     """A step as one output of ``split``."""
 
     step: Step

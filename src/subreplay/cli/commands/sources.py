@@ -57,13 +57,17 @@ def inspect(
     from subreplay.pipeline import inspection as looking
 
     of_kafka = kafka is not None
-    source = looking.source_of_kafka(kafka, location) if kafka is not None else looking.source_of(str(location), form)
+    source = (
+        looking.build_kafka_source(kafka, location) if kafka is not None else looking.build_source(str(location), form)
+    )
     location = source.location if of_kafka else str(location)
-    with open_engine_for(looking.run_for(source)) as engine, terminal.progress(f"looking at {location}"):
-        found = looking.look(engine, source)
-    for line in () if terminal.quiet else inspection.describe_source(location, found, looking.applying(found)):
+    with open_engine_for(looking.build_inspection_run(source)) as engine, terminal.progress(f"looking at {location}"):
+        found = looking.inspect_source(engine, source)
+    for line in (
+        () if terminal.quiet else inspection.describe_source(location, found, looking.list_applicable_rules(found))
+    ):
         terminal.print_line(line)
-    inspection.write_run_file(to, looking.run_of(found), found, location)
+    inspection.write_run_file(to, looking.build_run_file(found), found, location)
     if found.held is not None and found.held.rows and not found.held.valid:
         raise InputError(f"{location}: {describe_all_rejected(found.held.rows, found.held.why, found.candidate.found)}")
     missing = ", ".join(found.answer.open)
@@ -94,7 +98,7 @@ def _inspect_together(locations: Sequence[str], to: Path, form: str | None) -> i
     from subreplay.pipeline import inspection as looking
 
     with open_engine_for(RunConfig()) as engine, terminal.progress(f"looking at {', '.join(locations)}"):
-        found = looking.look_at_files(engine, locations, form)
+        found = looking.inspect_files(engine, locations, form)
     messages = found.messages
     for line in () if terminal.quiet else inspection.describe_files(found):
         terminal.print_line(line)
@@ -105,7 +109,7 @@ def _inspect_together(locations: Sequence[str], to: Path, form: str | None) -> i
         why = describe_all_rejected(messages.held.rows, messages.held.why, messages.candidate.found)
         raise InputError(f"{messages.source.location}: {why}")
     notes = [each for beside in found.beside for each in beside.found.assumed]
-    inspection.write_run_file(to, looking.run_of_files(found), messages, " ".join(locations), notes)
+    inspection.write_run_file(to, looking.build_audit_run_file(found), messages, " ".join(locations), notes)
     missing = ", ".join(messages.answer.open)
     audited = any(each.found.table == "deliveries" for each in found.beside)
     terminal.print_line(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))

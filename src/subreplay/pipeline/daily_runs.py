@@ -45,7 +45,7 @@ from subreplay.rows.model.tables import OPEN_POSITIONS, STATE
 from subreplay.rows.scan.selection import of_days, of_early
 from subreplay.rows.sorted_blocks import BY_POSITION, GROUP
 
-AHEAD: Final = 60_000_000_000
+MAX_CLOCK_AHEAD: Final = 60_000_000_000
 """How far (ns) the clock of a producer may be ahead: that far into the next day a message is looked for."""
 
 _DAYS: Final = pa.schema([pa.field("day", pa.date32())])
@@ -53,16 +53,16 @@ _LOG: Final = "log"
 
 
 @dataclass(frozen=True)
-class HandedOn:
-    """The state that the latest run before a date handed on: rows of table ``state`` of its date, ``night``."""
+class EarlierState:
+    """The state that the latest run before a date handed on: rows of table ``state`` of its date, ``day``."""
 
-    night: Date
+    day: Date
     state: Dataset
 
     @property
     def end(self) -> int:
         """The midnight (ns) after that run's day."""
-        return midnight(self.night) + DAY
+        return midnight(self.day) + DAY
 
     @property
     def carried(self) -> Dataset:
@@ -82,7 +82,7 @@ class HandedOn:
     @cached_property
     def oldest(self) -> Date | None:
         """The first day of which a position is open."""
-        found: Date | None = pc.min(self._open.map(_first_day_open, _DAYS).to_table()["day"]).as_py()
+        found: Date | None = pc.min(self._open.map(_find_first_open_day, _DAYS).to_table()["day"]).as_py()
         return found
 
     @property
@@ -105,61 +105,61 @@ class HandedOn:
         return self.state.where((field("name") == BASIS) & (field("part") == 0)).to_table().combine_chunks()
 
 
-def handed_on(tables: Tables, config: RunConfig, topic: str) -> HandedOn | None:
+def find_earlier_state(tables: Tables, config: RunConfig, topic: str) -> EarlierState | None:
     """What the run of a date begins with; None where no earlier date was audited, or all dates are audited at once."""
     state = None if config.date is None else tables.find("state")
     if state is None:
         return None
-    mine = state.where(of_earlier_runs(config, topic)).select(STATE.names)
-    dates = mine.where(field("name") == BASIS).select(["date"]).map(_last_day, _DAYS).to_table()
-    night = pc.max(dates["day"]).as_py()
-    return None if night is None else HandedOn(night, mine.where(field("date") == night))
+    mine = state.where(match_earlier_runs(config, topic)).select(STATE.names)
+    dates = mine.where(field("name") == BASIS).select(["date"]).map(_find_last_day, _DAYS).to_table()
+    day = pc.max(dates["day"]).as_py()
+    return None if day is None else EarlierState(day, mine.where(field("date") == day))
 
 
-def _last_day(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield _days(pc.max, (batch.column("date") for batch in batches))
+def _find_last_day(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield _pick_day(pc.max, (batch.column("date") for batch in batches))
 
 
-def _first_day_open(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield _days(pc.min, (batch.column("day") for batch in read_open_positions(batches)))
+def _find_first_open_day(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield _pick_day(pc.min, (batch.column("day") for batch in read_open_positions(batches)))
 
 
-def _days(pick: Callable[[pa.Array], pa.Scalar], days: Iterable[pa.Array]) -> pa.RecordBatch:
+def _pick_day(pick: Callable[[pa.Array], pa.Scalar], days: Iterable[pa.Array]) -> pa.RecordBatch:
     """The one that ``pick`` picks of all days, as ``_DAYS``; null where there is none."""
-    of_each = pa.array([pick(each).as_py() for each in days], pa.date32())
-    return pa.RecordBatch.from_arrays([pa.array([pick(of_each).as_py()], pa.date32())], schema=_DAYS)
+    picked = pa.array([pick(each).as_py() for each in days], pa.date32())
+    return pa.RecordBatch.from_arrays([pa.array([pick(picked).as_py()], pa.date32())], schema=_DAYS)
 
 
-def basis(config: RunConfig) -> str:
+def build_basis(config: RunConfig) -> str:
     """What the judging of a run rests on: runs that continue from one another must agree in it, but for ``resets``."""
-    asked = config.subscription.model_dump(mode="json", include={"policy", "profile", "options"})
-    return json.dumps(asked | {"topic": config.topic.model_dump(mode="json", exclude={"resets"})}, sort_keys=True)
+    settings = config.subscription.model_dump(mode="json", include={"policy", "profile", "options"})
+    return json.dumps(settings | {"topic": config.topic.model_dump(mode="json", exclude={"resets"})}, sort_keys=True)
 
 
-def check_basis(before: HandedOn, config: RunConfig) -> None:
+def check_basis(before: EarlierState, config: RunConfig) -> None:
     """Raise ``ConfigError`` where the run before was judged by other rules."""
-    was, now = json.loads(before.basis), json.loads(basis(config))
+    was, now = json.loads(before.basis), json.loads(build_basis(config))
     differing = [f"{name} {was.get(name)!r} and not {now[name]!r}" for name in now if was.get(name) != now[name]]
     if differing:
         raise ConfigError(
-            f"{config.date} goes on from the audit of {before.night}, which judged by {', '.join(differing)}; "
-            f"audit {before.night} again as this date, or set output.tables to another place"
+            f"{config.date} goes on from the audit of {before.day}, which judged by {', '.join(differing)}; "
+            f"audit {before.day} again as this date, or set output.tables to another place"
         )
 
 
-def first_day(config: RunConfig, before: HandedOn | None) -> Date:
+def find_first_day(config: RunConfig, before: EarlierState | None) -> Date:
     """The first of the days before a date whose log its run reads."""
-    since = first_lookback_day(config)
+    since = find_first_lookback_day(config)
     return since if before is None else min(since, before.oldest or since)
 
 
-def first_lookback_day(config: RunConfig) -> Date:
+def find_first_lookback_day(config: RunConfig) -> Date:
     """The first of the ``lookback_days`` before the date of a run."""
     assert config.date is not None
     return config.date - timedelta(days=config.traffic.lookback_days)
 
 
-def of_earlier_days(config: RunConfig, topic: str, since: Date) -> dict[str, Condition]:
+def select_earlier_days(config: RunConfig, topic: str, since: Date) -> dict[str, Condition]:
     """Which messages and deliveries of the days before its date, from one on, the run reads."""
     assert config.date is not None
     return {
@@ -168,15 +168,18 @@ def of_earlier_days(config: RunConfig, topic: str, since: Date) -> dict[str, Con
     }
 
 
-def of_other_days(config: RunConfig, topic: str, since: Date) -> dict[str, Condition]:
+def select_other_days(config: RunConfig, topic: str, since: Date) -> dict[str, Condition]:
     """The same, with the messages that their producers' clocks may have put into the day after."""
     assert config.date is not None
     tomorrow = config.date + timedelta(days=1)
-    earlier = of_earlier_days(config, topic, since)
-    return {**earlier, "messages": earlier["messages"] | of_early(topic, tomorrow, midnight(tomorrow) + AHEAD)}
+    earlier = select_earlier_days(config, topic, since)
+    return {
+        **earlier,
+        "messages": earlier["messages"] | of_early(topic, tomorrow, midnight(tomorrow) + MAX_CLOCK_AHEAD),
+    }
 
 
-def wanted_entries(firsts: Mapping[int, Bound], served: Dataset, before: HandedOn | None) -> EntryFilter:
+def build_entry_filter(firsts: Mapping[int, Bound], served: Dataset, before: EarlierState | None) -> EntryFilter:
     """A filter of the log of earlier days, so that little of it is sorted. ``firsts``: the ledger and the entry of the
     day's first message in each partition; ``served``: the day's deliveries, with the columns of ``ENTRY`` at least."""
     bounds = EntryFilter.of(firsts)
@@ -192,23 +195,23 @@ def wanted_entries(firsts: Mapping[int, Bound], served: Dataset, before: HandedO
     return EntryFilter.of(lowest)
 
 
-def log_of_run(
+def build_log(
     engine: Engine,
     day: Sequence[Dataset],
     others: Mapping[str, Dataset],
     config: RunConfig,
-    before: HandedOn | None,
+    before: EarlierState | None,
     firsts: Mapping[int, Bound],
     served: Dataset,
 ) -> Dataset:
     """The log that the run of a date judges, in order of positions, after ``keep_wanted`` was mapped over it. ``day``:
-    that of its date; ``others``: ``messages`` and ``deliveries`` of other days (``of_other_days``); ``firsts`` and
-    ``served`` as of ``wanted_entries``."""
+    that of its date; ``others``: ``messages`` and ``deliveries`` of other days (``select_other_days``); ``firsts`` and
+    ``served`` as of ``build_entry_filter``."""
     assert config.date is not None
     logs = [*day] if before is None else [*day, before.make_open_rows, before.carried]
     others = {name: rows for name, rows in others.items() if not rows.is_empty()}
     if others:
-        kept = wanted_entries(firsts, served, before)
+        kept = build_entry_filter(firsts, served, before)
         steps: dict[str, Step] = {
             "messages": partial(select_messages_of_other_days, day=config.date, kept=kept),
             "deliveries": partial(select_deliveries_of_other_days, kept=kept),
@@ -217,28 +220,28 @@ def log_of_run(
     return engine.sort(logs, BY_POSITION)
 
 
-def earlier_findings(tables: Tables, config: RunConfig, topic: str, *codes: Code) -> Dataset | None:
+def find_earlier_findings(tables: Tables, config: RunConfig, topic: str, *codes: Code) -> Dataset | None:
     """Table ``violations`` as far as earlier runs reported some codes; None where none can have."""
-    found = earlier_rows(tables, "violations", config, topic)
+    found = find_earlier_rows(tables, "violations", config, topic)
     return None if found is None else found.where(field("code").among(*(code.name for code in codes)))
 
 
-def earlier_rows(tables: Tables, name: str, config: RunConfig, topic: str) -> Dataset | None:
+def find_earlier_rows(tables: Tables, name: str, config: RunConfig, topic: str) -> Dataset | None:
     """The rows of an output table that runs of earlier dates wrote about the same; None where none can have."""
     found = None if config.date is None else tables.find(name)
-    return None if found is None else found.where(of_earlier_runs(config, topic))
+    return None if found is None else found.where(match_earlier_runs(config, topic))
 
 
-def of_earlier_runs(config: RunConfig, topic: str) -> Condition:
+def match_earlier_runs(config: RunConfig, topic: str) -> Condition:
     """Rows of an output table that runs of earlier dates wrote about the same."""
     mine = (field("subscription") == config.subscription.name) & (field("topic") == topic)
     return mine & (field("date") < config.date)
 
 
 def _sorted_log(data: Dataset, step: Step) -> Dataset:
-    return data.split(partial(_as_log, step=step), {_LOG: BY_POSITION})[_LOG]
+    return data.split(partial(_name_log, step=step), {_LOG: BY_POSITION})[_LOG]
 
 
-def _as_log(batches: Iterable[pa.RecordBatch], step: Step) -> NamedBatches:
+def _name_log(batches: Iterable[pa.RecordBatch], step: Step) -> NamedBatches:
     for batch in step(batches):
         yield _LOG, batch

@@ -32,7 +32,7 @@ from subreplay.rows.model.tables import VIOLATIONS
 from subreplay.rows.model.words import KeyWords
 
 
-def dead_letter_findings(
+def find_dead_letter_findings(
     engine: Engine,
     deliveries: Dataset,
     messages: Dataset,
@@ -53,18 +53,18 @@ def dead_letter_findings(
     if letters is None or limit is None:
         return None
     rows = FindingRows(subscription, judge.rule_statuses)
-    missing = _exhausted(engine, deliveries, messages, letters, limit, judge.words)
+    missing = _find_exhausted(engine, deliveries, messages, letters, limit, judge.words)
     lost = rows.make_step(partial(find_incomplete, max_redeliveries=limit, rejected=rejected, dates=judge.dates))
     streams = engine.sort([letters.map(LetterReader(judge.words, day), LETTER_STREAMS.schema)], LETTER_STREAMS)
     return engine.concat([missing.map(lost, VIOLATIONS), streams.map(rows.make_step(find_disorder), VIOLATIONS)])
 
 
-def letters_by_message(letters: Dataset | None, rejected: bool) -> DeadLetters:
+def build_dead_letters(letters: Dataset | None, rejected: bool) -> DeadLetters:
     """Which messages are on the dead letter topic; ``rejected``: some letters are in quarantine."""
     return DeadLetters() if letters is None else DeadLetters.of(letters.map(read_origins, ORIGINS).to_table(), rejected)
 
 
-def _exhausted(
+def _find_exhausted(
     engine: Engine, deliveries: Dataset, messages: Dataset, letters: Dataset, limit: int, words: KeyWords
 ) -> Dataset:
     """``EXHAUSTED``: what reached ``limit`` redeliveries and is none of the dead letters."""

@@ -18,36 +18,36 @@ _CHECK: Final = "keys_check"
 _SHOWN: Final = "keys_shown"
 
 
-def noted(runs: pa.Table, config: RunConfig) -> pa.Table:
+def add_key_columns(runs: pa.Table, config: RunConfig) -> pa.Table:
     """Table ``runs`` with how keys were written."""
     for name, value in ((_CHECK, config.keys.words.check), (_SHOWN, config.keys.show)):
         runs = runs.append_column(name, pa.repeat(pa.scalar(value), len(runs)))
     return runs
 
 
-def require_same(tables: Tables, config: RunConfig, topic: str, night: Date) -> None:
+def require_same_secret(tables: Tables, config: RunConfig, topic: str, day: Date) -> None:
     """Raise ``ConfigError`` where the audit of that date, from which a run continues, had another secret."""
     found = tables.find("runs")
     if found is None:
         return
     mine = (field("subscription") == config.subscription.name) & (field("topic") == topic)
-    runs = found.where(mine & (field("date") == night) & (field("kind") == "audit")).to_table()
-    if _others(runs, _CHECK, config.keys.words.check):
+    runs = found.where(mine & (field("date") == day) & (field("kind") == "audit")).to_table()
+    if _has_other_value(runs, _CHECK, config.keys.words.check):
         raise ConfigError(
-            f"keys.secret is not that of the audit of {night}, from which this one goes on: its keys cannot be told "
+            f"keys.secret is not that of the audit of {day}, from which this one goes on: its keys cannot be told "
             f"again; use the same secret, or audit the nights in {config.output.tables} again with the new one"
         )
 
 
-def require_as_shown(runs: pa.Table, config: RunConfig) -> None:
+def require_same_display(runs: pa.Table, config: RunConfig) -> None:
     """Raise ``ConfigError`` where the tables that these runs wrote show keys otherwise than this one would."""
-    if _others(runs, _CHECK, config.keys.words.check) or _others(runs, _SHOWN, config.keys.show):
+    if _has_other_value(runs, _CHECK, config.keys.words.check) or _has_other_value(runs, _SHOWN, config.keys.show):
         raise ConfigError(
             f"keys.secret or keys.show is not that of the audit that wrote {config.output.tables}: its keys cannot be "
             "told again; use the run file of that audit, or another output"
         )
 
 
-def _others(runs: pa.Table, column: str, mine: str | bool) -> bool:
+def _has_other_value(runs: pa.Table, column: str, mine: str | bool) -> bool:
     """Whether a column has another value than mine in any run."""
     return column in runs.column_names and bool(pc.any(pc.not_equal(runs[column], mine)).as_py())
