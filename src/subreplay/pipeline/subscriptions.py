@@ -24,6 +24,7 @@ from subreplay.engine.interface import Dataset, Engine, Output
 from subreplay.pipeline import story
 from subreplay.pipeline.attempts import RUNS, run_tables
 from subreplay.pipeline.dispatch import PREDICTED_AUDITED
+from subreplay.pipeline.earlier_runs import EarlierRuns, find_earlier_runs
 from subreplay.pipeline.found_subscriptions import SubscriptionRun, find_subscriptions
 from subreplay.pipeline.input_tables import Sources, Table
 from subreplay.pipeline.key_secrets import add_key_columns
@@ -32,7 +33,8 @@ from subreplay.reports.assemble import result_tables
 from subreplay.reports.overview_data import Overview, OverviewRow, overview
 from subreplay.rows.chunks import BY_TOPIC, CHUNKS, TopicChunks
 from subreplay.rows.conditions import ALL, Condition, field
-from subreplay.rows.model.tables import AUDITED, INPUTS, QUARANTINE, VIOLATIONS
+from subreplay.rows.model.tables import AUDITED, INPUTS, QUARANTINE, RETRACTED_FINDINGS, STATE, VIOLATIONS
+from subreplay.rows.scan.selection import of_run_days
 from subreplay.semantics.policies.kafka.assignor import is_group
 from subreplay.whatif.dispatch_replay import PREDICTED
 
@@ -70,7 +72,7 @@ def audit(engine: Engine, config: RunConfig, progress: Progress = nullcontext, o
         found = find_subscriptions(tables, config, only)
     rows = [failed_row(run, run.failure) for run in found if run.failure is not None]
     runs = [run for run in found if run.config is not None]
-    together = _of_small_topics(runs) if config.date is None else []
+    together = _of_small_topics(runs)
     if together:
         rows += _audit_together(engine, config, tables, together, progress)
     rows += [_audit_alone(engine, run, progress) for run in runs if run not in together]
@@ -92,7 +94,7 @@ def _of_small_topics(runs: Sequence[SubscriptionRun]) -> list[SubscriptionRun]:
 
 
 def _audit_alone(engine: Engine, run: SubscriptionRun, progress: Progress) -> pa.RecordBatch:
-    """Audit one subscription as a run of its own, by all tasks. The run of a date reads what earlier ones wrote."""
+    """Audit one subscription as a run of its own, by all tasks."""
     assert run.config is not None
     try:
         with progress(f"auditing {run.name} on {run.topic}"):
@@ -108,11 +110,13 @@ def _audit_together(
     of_topics: dict[str, tuple[SubscriptionRun, ...]] = {}
     for run in runs:
         of_topics[run.topic] = (*of_topics.get(run.topic, ()), run)
-    with progress("reading the tables"):
-        chunks, inputs = _by_topic(tables, of_topics)
     written = run_tables(engine, config, several=True)
+    with progress("reading the tables"):
+        earlier = find_earlier_runs(written, config)
+        chunks, inputs = _by_topic(tables, of_topics, earlier, config)
+    date = {} if config.date is None else {"date": config.date.isoformat()}
     where = [run.where for run in runs]
-    new = {name: written.begin_write(name, columns, {}, where) for name, columns in _results(config).items()}
+    new = {name: written.begin_write(name, columns, date, where) for name, columns in _results(config, earlier).items()}
     outputs: dict[str, Output] = {**new, RUNS: _runs(config), "audits": AUDITS}
     info = story.describe_engine(engine)
     topics = f"{len(of_topics):,} topic{'s' * (len(of_topics) > 1)}"
@@ -123,23 +127,31 @@ def _audit_together(
             written.commit(rows)
         finished = made[RUNS].to_table()
         those = [{name: str(row[name]) for name in ("subscription", "topic")} for row in finished.to_pylist()]
-        written.finish(finished, {}, those or where)
+        if those:  # of others the rows of earlier runs stay
+            written.finish(finished, date, those)
     audits: list[pa.RecordBatch] = made["audits"].to_table().to_batches()
     return audits
 
 
 def _by_topic(
-    tables: Mapping[str, Table], runs: Mapping[str, tuple[SubscriptionRun, ...]]
+    tables: Mapping[str, Table],
+    runs: Mapping[str, tuple[SubscriptionRun, ...]],
+    earlier: EarlierRuns,
+    config: RunConfig,
 ) -> tuple[list[Dataset], tuple[InputRows, ...]]:
-    """The rows of the input tables as chunks by topic, and what else is known of the tables."""
+    """The rows of the input tables and of earlier runs as chunks by topic, and what else is known of the tables."""
     topics = tuple(sorted(runs))
     groups = {topic: names for topic in topics if (names := _groups(runs[topic]))}
     chunks, inputs = [], []
     for number, (name, table) in enumerate(tables.items()):
-        rows = table.where(_condition(name, runs, groups))
+        rows = table.where(_condition(name, runs, groups) & _of_days(name, earlier, config))
         step = TopicChunks(number, rows.schema, topics, groups if name == "membership" else {}, name == INGEST_TABLE)
         chunks.append(rows.split(step, {CHUNKS: BY_TOPIC})[CHUNKS])
         inputs.append(InputRows(name, rows.schema, table.absent, table.of_source))
+    for name, rows in earlier.rows.items():
+        step = TopicChunks(len(inputs), rows.schema, topics)
+        chunks.append(rows.split(step, {CHUNKS: BY_TOPIC})[CHUNKS])
+        inputs.append(InputRows(name, rows.schema, earlier=True))
     return chunks, tuple(inputs)
 
 
@@ -163,11 +175,18 @@ def _condition(
     return found
 
 
+def _of_days(name: str, earlier: EarlierRuns, config: RunConfig) -> Condition:
+    """The rows of an input table that the run of a date may read: of a membership those of all days before it."""
+    if config.date is None or name == INGEST_TABLE:
+        return ALL
+    return of_run_days(None if name == "membership" else earlier.since, config.date)
+
+
 def _among(column: str, values: Iterable[str]) -> Condition:
     return field(column).is_null | field(column).among("", *sorted(values))
 
 
-def _results(config: RunConfig) -> dict[str, pa.Schema]:
+def _results(config: RunConfig, earlier: EarlierRuns) -> dict[str, pa.Schema]:
     """The result tables of an audit but ``runs``, with the columns that rows of several runs have."""
     replayed = any(getattr(scenario, "dispatch", None) is not None for scenario in config.scenarios)
     found = {
@@ -179,6 +198,8 @@ def _results(config: RunConfig) -> dict[str, pa.Schema]:
         "finding_counts": sums.COUNTS,
         "quarantine": QUARANTINE,
         **result_tables.SCHEMAS,
+        **({} if config.date is None else {"state": STATE}),
+        **({"withdrawn": RETRACTED_FINDINGS} if "violations" in earlier.rows else {}),
         **({"predicted": PREDICTED, "predicted_audited": PREDICTED_AUDITED} if replayed else {}),
     }
     return {name: _of_several(columns) for name, columns in found.items()}

@@ -6,7 +6,7 @@ A task runs the story on the local engine without processes of its own, whicheve
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,9 +17,11 @@ import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
 from subreplay import failures
+from subreplay.engine.interface import Dataset
 from subreplay.engine.local.datasets import LocalDataset, PartsDataset
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.engine.local.parts import ChainedParts, Part, SpilledPart, TablePart
+from subreplay.engine.local.tables import LocalKeptTables
 from subreplay.errors import EnvironmentFailed, SubreplayError
 from subreplay.pipeline import story
 from subreplay.pipeline.found_subscriptions import SubscriptionRun
@@ -29,7 +31,7 @@ from subreplay.reports.json_report import to_json
 from subreplay.reports.overview_data import FAILED, OverviewRow, overview_row
 from subreplay.reports.page.html import to_html
 from subreplay.rows.chunks import opened
-from subreplay.rows.conditions import field
+from subreplay.rows.conditions import field as column
 from subreplay.rows.model.columns import batch_bytes
 from subreplay.rows.model.rows import Verdict
 
@@ -45,12 +47,14 @@ _MOST_IN_MEMORY: Final = 1 << 28
 
 @dataclass(frozen=True)
 class InputRows:
-    """What is known of an input table apart from its rows (see ``input_tables.Table``)."""
+    """What is known of an input table apart from its rows (see ``input_tables.Table``). ``earlier``: it is an output
+    table, and these are rows of earlier runs."""
 
     name: str
     schema: pa.Schema
-    absent: frozenset[str]
-    of_source: Mapping[str, Any]
+    absent: frozenset[str] = frozenset()
+    of_source: Mapping[str, Any] = field(default_factory=dict)
+    earlier: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,9 +82,10 @@ class AuditTopics:
         assert run.config is not None
         engine = LocalEngine(1, processes=False)
         with engine:
-            given = {each.table.name: each.of(engine) for each in rows}
+            given = {each.table.name: each.of(engine) for each in rows if not each.table.earlier}
+            earlier = {each.table.name: each.rows_of(engine) for each in rows if each.table.earlier}
             try:
-                kept = engine.open_tables(None)
+                kept = _TaskTables(engine, earlier)
                 result = story.audit(engine, run.config, tables=kept, given=given, shown_engine=self.engine)
                 audited = finished_row(run, result)
             except Exception as error:
@@ -94,7 +99,7 @@ class AuditTopics:
 
 def finished_row(run: SubscriptionRun, result: story.Result) -> pa.RecordBatch:
     """The row of ``AUDITS`` of a subscription whose audit has a result."""
-    waited = result.tables["violations"].where(field("verdict") == "invalid").select(["waited"]).to_table()["waited"]
+    waited = result.tables["violations"].where(column("verdict") == "invalid").select(["waited"]).to_table()["waited"]
     longest = pc.max(waited).as_py()
     delay = None if longest is None else int(longest) * 1_000
     row = overview_row(result.report, run.owner, EXIT[result.verdict], delay)
@@ -113,6 +118,17 @@ def _audit_row(row: OverviewRow, report: str | None = None, page: str | None = N
     texts = [None if text is None else text.encode() for text in (report, page)]
     values = [[ROW.dump_json(row)], [texts[0]], [texts[1]]]
     return pa.RecordBatch.from_arrays([pa.array(value, pa.binary()) for value in values], schema=AUDITS)
+
+
+class _TaskTables(LocalKeptTables):
+    """The output tables of a run within a task, and the rows of earlier runs."""
+
+    def __init__(self, engine: LocalEngine, earlier: Mapping[str, Dataset]) -> None:
+        super().__init__(engine)
+        self._earlier = earlier
+
+    def find(self, name: str) -> Dataset | None:
+        return self._earlier.get(name)
 
 
 class _Rows:
@@ -138,6 +154,9 @@ class _Rows:
 
     def of(self, engine: LocalEngine) -> Table:
         """They as an input table of a run."""
+        return Table(self.rows_of(engine).where, self.table.absent, self.table.of_source)
+
+    def rows_of(self, engine: LocalEngine) -> Dataset:
+        """They as rows of an engine."""
         in_memory = TablePart(pa.Table.from_batches(self._in_memory, self.table.schema))
-        rows = PartsDataset(engine, (*self._spilled, in_memory), self.table.schema)
-        return Table(rows.where, self.table.absent, self.table.of_source)
+        return PartsDataset(engine, (*self._spilled, in_memory), self.table.schema)

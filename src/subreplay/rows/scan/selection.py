@@ -44,6 +44,12 @@ def of_days(topic: str, since: Date, day: Date, subscription: str | None = None)
     return mine if subscription is None else mine & (field("subscription") == subscription)
 
 
+def of_run_days(since: Date | None, day: Date) -> Condition:
+    """The rows that the run of a day may read: from ``since`` on, or from the first on, to the day after."""
+    found = field("date") <= day + timedelta(days=1)
+    return (found if since is None else found & (field("date") >= since)) | _of_no_day()
+
+
 def of_early(topic: str, day: Date, before: int) -> Condition:
     """The messages of a day that were published before a time (ns)."""
     at = _EPOCH + timedelta(microseconds=-(-before // 1_000))
