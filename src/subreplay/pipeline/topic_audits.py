@@ -21,7 +21,7 @@ from subreplay.engine.interface import Dataset
 from subreplay.engine.local.datasets import LocalDataset, PartsDataset
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.engine.local.parts import ChainedParts, Part, SpilledPart, TablePart
-from subreplay.engine.local.tables import LocalKeptTables
+from subreplay.engine.local.tables import LocalTemporaryTables
 from subreplay.errors import EnvironmentFailed, SubreplayError
 from subreplay.pipeline import story
 from subreplay.pipeline.found_subscriptions import SubscriptionRun
@@ -120,7 +120,7 @@ def _audit_row(row: OverviewRow, report: str | None = None, page: str | None = N
     return pa.RecordBatch.from_arrays([pa.array(value, pa.binary()) for value in values], schema=AUDITS)
 
 
-class _TaskTables(LocalKeptTables):
+class _TaskTables(LocalTemporaryTables):
     """The output tables of a run within a task, and the rows of earlier runs."""
 
     def __init__(self, engine: LocalEngine, earlier: Mapping[str, Dataset]) -> None:
