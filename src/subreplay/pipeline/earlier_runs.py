@@ -14,7 +14,7 @@ from subreplay.audit.codes import Code
 from subreplay.audit.retractions import CODES
 from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Dataset, Tables
-from subreplay.pipeline.nights import HandedOn, first_day, first_lookback_day
+from subreplay.pipeline.daily_runs import EarlierState, find_first_day, find_first_lookback_day
 from subreplay.rows.conditions import Condition
 from subreplay.rows.conditions import field as column
 from subreplay.rows.model.tables import STATE
@@ -41,15 +41,15 @@ def find_earlier_runs(tables: Tables, config: RunConfig) -> EarlierRuns:
         "withdrawn": before,
     }
     found = {name: rows.where(wanted[name]) for name in wanted if (rows := tables.find(name)) is not None}
-    since = first_lookback_day(config)
+    since = find_first_lookback_day(config)
     state = tables.find("state")
-    nights = () if state is None else _latest_dates(state.where(before))
-    if state is not None and nights:
-        mine = state.where(column("date").among(*nights)).select(STATE.names)
-        since = first_day(config, HandedOn(max(nights), mine))
+    dates = () if state is None else _latest_dates(state.where(before))
+    if state is not None and dates:
+        mine = state.where(column("date").among(*dates)).select(STATE.names)
+        since = find_first_day(config, EarlierState(max(dates), mine))
         found["state"] = mine
         if (runs := tables.find("runs")) is not None:
-            found["runs"] = runs.where(column("date").among(*nights))
+            found["runs"] = runs.where(column("date").among(*dates))
     return EarlierRuns(found, since)
 
 
