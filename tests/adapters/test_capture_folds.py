@@ -18,7 +18,7 @@ from subreplay import capture
 from subreplay.adapters.base import NO_OPTIONS
 from subreplay.adapters.capture import capture_stream
 from subreplay.capture.file_format import METADATA, VERSION
-from subreplay.rows.groups import whole_groups
+from subreplay.rows.groups import read_whole_groups
 from tests.adapters.test_capture import TOPIC, about, event, of_kafka, received
 from tests.support import source_reading
 from tests.support.in_process import Cuts
@@ -90,5 +90,5 @@ def test_streams_tell_what_all_events_at_once_tell(
         folder = Path(name)
         for number, events in enumerate(files):
             pq.write_table(pa.Table.from_pylist(events, schema=MARKED), folder / f"{number}.parquet")
-        with patch.object(capture_stream, "whole_groups", partial(whole_groups, rows=at_once)):
+        with patch.object(capture_stream, "whole_groups", partial(read_whole_groups, rows=at_once)):
             source_reading.assert_same_tables_or_error("capture", folder, NO_OPTIONS, Cuts(tasks, rows), KEYS)

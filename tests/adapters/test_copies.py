@@ -9,7 +9,7 @@ import pytest
 
 from subreplay.rows.scan.copies import split_copies
 from subreplay.rows.scan.counts import counted, summed
-from subreplay.rows.scan.log_rows import as_log
+from subreplay.rows.scan.log_rows import make_log_rows
 from subreplay.rows.sorted_blocks import BY_POSITION, external_merge, shuffle_blocks
 
 
@@ -38,7 +38,7 @@ def sorted_log(rows: list[tuple[int, bytes | None, int | None]], size: int) -> l
     """Messages at entries with their keys and sizes, by position, in batches of some rows."""
     messages = batch([entry for entry, _, _ in rows], [key for _, key, _ in rows])
     sizes = pa.array([size for _, _, size in rows], pa.int64())
-    blocks = shuffle_blocks([as_log("messages", messages.append_column("size", sizes))], BY_POSITION)
+    blocks = shuffle_blocks([make_log_rows("messages", messages.append_column("size", sizes))], BY_POSITION)
     (found,) = external_merge(blocks, BY_POSITION)
     return [found.slice(begin, size) for begin in range(0, found.num_rows, size)]
 

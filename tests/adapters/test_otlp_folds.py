@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from subreplay.adapters import Options
 from subreplay.adapters.otlp import span_stream
-from subreplay.rows.groups import whole_groups
+from subreplay.rows.groups import read_whole_groups
 from tests.adapters.otlp_exports import BEGIN, kafka, line, pulsar, stable
 from tests.support import source_reading
 from tests.support.in_process import Cuts
@@ -59,7 +59,7 @@ def test_streams_tell_what_all_spans_at_once_tell(
 ) -> None:
     with (
         tempfile.TemporaryDirectory() as name,
-        patch.object(span_stream, "whole_groups", partial(whole_groups, rows=at_once)),
+        patch.object(span_stream, "whole_groups", partial(read_whole_groups, rows=at_once)),
     ):
         folder = Path(name)
         for number, some in enumerate(files):

@@ -15,7 +15,7 @@ from subreplay.adapters.canonical import build_table
 from subreplay.audit.checkpoint import BASIS, OPEN, Checkpoint, decode_text, encode_text, pack_array, unpack_array
 from subreplay.errors import InputError
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column
-from subreplay.rows.model.words import IN_THE_CLEAR, KeyWords
+from subreplay.rows.model.key_masking import IN_THE_CLEAR, KeyMasking
 from tests.support.history import START, STEP, SUBSCRIPTION, History, auto_split, history
 from tests.support.pure import judge_of, judged_log, log_of
 
@@ -32,7 +32,7 @@ def test_texts_come_back(text: str) -> None:
     assert decode_text(encode_text(text)) == text
 
 
-def handed_on(tables: History, lookback: int, words: KeyWords | None = IN_THE_CLEAR) -> dict[str, Ints]:
+def handed_on(tables: History, lookback: int, words: KeyMasking | None = IN_THE_CLEAR) -> dict[str, Ints]:
     """The arrays that a night hands on, whose day ends with the step 150 of a story, as far as ``words`` open them."""
     judge = replace(
         judge_of(auto_split(), tables), horizon=(START + 150 * STEP) * 1000, lookback=lookback, lacking=frozenset()
@@ -49,9 +49,9 @@ def test_what_may_tell_keys_opens_under_the_secret_of_the_night_only() -> None:
     assert set(handed_on(story, NEVER, None)) == {OPEN, BASIS}
     assert {"instants.keys", "instants.slots", "log.streams"} <= set(handed_on(story, NEVER))
     with pytest.raises(
-        InputError, match=r"sealed under another keys\.secret\. Set keys\.secret to the secret of that run"
+        InputError, match=r"encrypted with another keys\.secret\. Set keys\.secret to the secret of that run"
     ):
-        handed_on(story, NEVER, KeyWords.of(False, "another"))
+        handed_on(story, NEVER, KeyMasking.from_secret(False, "another"))
 
 
 def test_a_session_that_is_over_and_a_key_that_is_closed_are_left_behind() -> None:

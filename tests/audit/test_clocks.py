@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from subreplay.audit.clocks import LAGS, Clocks, ClockShift, count_failing, find_shifts, may_be_off, sizes
 from subreplay.audit.codes import Code, Exemption
-from subreplay.audit.passes.lags import Lags
+from subreplay.audit.passes.lags import LagCounts
 from subreplay.rows.model.columns import UNKNOWN
 from subreplay.rows.model.rows import RuleStatus
 from tests.support.clocks import OWN_LOG, lag, lags, off
@@ -113,7 +113,7 @@ def test_clocks_of_one_machine_agree_and_one_that_is_off_is_found(folder: Path) 
 
 
 def counted(split_lags: dict[str, dict[str, list[int]]], least: int) -> list[dict[str, Any]]:
-    """Lags of consumers as they are counted by size."""
+    """LagCounts of consumers as they are counted by size."""
     return [
         {"consumer": who, "lag": name, "size": int(size), "messages": 1}
         for who, of in split_lags.items()
@@ -149,7 +149,7 @@ def test_counts_of_lags_tell_that_no_clock_is_off(late: int) -> None:
 
 
 def test_lags_are_counted_while_deliveries_are_judged() -> None:
-    counts = Lags(SECOND)
+    counts = LagCounts(SECOND)
     facts = {
         "at": [10, 20, 30, 40],
         "published": [5, 5, 0, 5],

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.rows import sorted_blocks
-from subreplay.rows.block_files import BlockFile, sizes, waiting
 from subreplay.rows.model.columns import NEVER, UNKNOWN
 from subreplay.rows.model.tables import FACTS, LOG
 from subreplay.rows.sorted_blocks import (
@@ -24,6 +23,7 @@ from subreplay.rows.sorted_blocks import (
     shuffle_blocks,
     sorted_rows,
 )
+from subreplay.rows.spill_files import SpillFile, measure_scopes, read_blocks
 from subreplay.semantics.policies import make_policy
 from tests.support.history import history
 from tests.support.pure import judge_of, log_of
@@ -39,7 +39,7 @@ def arrived(blocks: Iterator[ShuffleBlock]) -> Iterator[ShuffleBlock]:
 
 def leave(blocks: Iterable[ShuffleBlock], path: str) -> None:
     """Write a file of blocks, or fail in the middle."""
-    file = BlockFile(path)
+    file = SpillFile(path)
     try:
         for block in blocks:
             file.add(block)
@@ -83,13 +83,13 @@ def test_any_rows_come_back_in_order_whatever_the_runs_and_blocks(
     order = ["topic", "partition", *BY_POSITION.columns]
     wanted = sorted(rows, key=lambda row: (*(row[name] for name in order), row["consumer"] or ""))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sorted_blocks, "RUN", data.draw(st.integers(1, 9)))
+        patched.setattr(sorted_blocks, "SORT_ROWS", data.draw(st.integers(1, 9)))
         patched.setattr(sorted_blocks, "ROWS", data.draw(st.integers(1, 5)))
         block = data.draw(st.integers(1, 2000))
         log = pa.Table.from_pylist(rows, LOG)
         back = external_merge(arrived(shuffle_blocks(log.to_batches(4), BY_POSITION, block)), BY_POSITION)
         assert pa.Table.from_batches(back, LOG).to_pylist() == pa.Table.from_pylist(wanted, LOG).to_pylist()
-        patched.setattr(sorted_blocks, "WAITING_BLOCK", block)
+        patched.setattr(sorted_blocks, "SPILL_BLOCK_BYTES", block)
         by_scope = log.take(pc.sort_indices(log, [("topic", "ascending"), ("partition", "ascending")]))
         back = sorted_rows(by_scope.to_batches(data.draw(st.integers(1, 9))), BY_POSITION)
         assert pa.Table.from_batches(back, LOG).to_pylist() == pa.Table.from_pylist(wanted, LOG).to_pylist()
@@ -97,7 +97,7 @@ def test_any_rows_come_back_in_order_whatever_the_runs_and_blocks(
             cut, paths = data.draw(st.integers(0, len(rows))), [f"{folder}/{number}" for number in range(2)]
             for path, part in zip(paths, (log.slice(0, cut), log.slice(cut)), strict=True):
                 leave(shuffle_blocks(part.to_batches(4), BY_POSITION, block), path)
-            back = external_merge(waiting(paths, sorted(sizes(paths))), BY_POSITION)
+            back = external_merge(read_blocks(paths, sorted(measure_scopes(paths))), BY_POSITION)
             assert pa.Table.from_batches(back, LOG).to_pylist() == pa.Table.from_pylist(wanted, LOG).to_pylist()
 
 
@@ -113,8 +113,8 @@ def test_a_file_of_blocks_is_there_when_it_is_complete(tmp_path: Path) -> None:
     assert not (tmp_path / "blocks").exists()
     whole = [ShuffleBlock(("t", 0), [1, 2, 3, 4], 1, b"rows"), ShuffleBlock(("t", 1), [0, 0, 0, 0], 1, b"more rows")]
     leave(whole, str(tmp_path / "blocks"))
-    assert sizes([str(tmp_path / "blocks")]) == {("t", 0): 4, ("t", 1): 9}
-    assert [block.rows for block in waiting([str(tmp_path / "blocks")], [("t", 1), ("t", 0)])] == [
+    assert measure_scopes([str(tmp_path / "blocks")]) == {("t", 0): 4, ("t", 1): 9}
+    assert [block.rows for block in read_blocks([str(tmp_path / "blocks")], [("t", 1), ("t", 0)])] == [
         b"more rows",
         b"rows",
     ]

@@ -19,7 +19,7 @@ from subreplay.audit.rules.partitions import FIRST_MESSAGES, find_keyless_strays
 from subreplay.audit.rules.ranges import find_range_findings
 from subreplay.audit.rules.registry import RULES, find_rule_statuses
 from subreplay.audit.terms import Terms
-from subreplay.rows.model.partitioners import Part, Partitioners, Spell, Way
+from subreplay.rows.model.partitioners import CountPeriod, KeyScheme, Part, Partitioners
 from subreplay.rows.model.rows import RuleStatus, Scope
 from subreplay.rows.model.tables import VIOLATIONS
 from subreplay.semantics.policies import make_policy
@@ -51,13 +51,16 @@ class TestPartitions:
             (found,) = find_keys_in_two_partitions(pa.Table.from_pylist(rows, schema=FIRST_MESSAGES), shown)
             return found.cause
 
-        java, boost = Way("JavaStringHash"), Way("BoostHash")
-        grew = Part(java, (Spell(5, 0), Spell(10, 5 * SECOND)), 9, 9)
+        java, boost = KeyScheme("JavaStringHash"), KeyScheme("BoostHash")
+        grew = Part(java, (CountPeriod(5, 0), CountPeriod(10, 5 * SECOND)), 9, 9)
         growth = "the number of partitions changed from 5 to 10 at 1970-01-01 00:00:05"
         assert cause((grew,), "p", "p").startswith(growth)
-        late = (Part(java, (Spell(5, 0),), 4, 4, ("p",)), Part(java, (Spell(10, 5 * SECOND),), 5, 5, ("q",)))
+        late = (
+            Part(java, (CountPeriod(5, 0),), 4, 4, ("p",)),
+            Part(java, (CountPeriod(10, 5 * SECOND),), 5, 5, ("q",)),
+        )
         assert cause(late, "p", "q").startswith(growth)
-        two = (Part(java, (Spell(5, 0),), 4, 4, ("p",)), Part(boost, (Spell(5, 0),), 5, 5, ("q",)))
+        two = (Part(java, (CountPeriod(5, 0),), 4, 4, ("p",)), Part(boost, (CountPeriod(5, 0),), 5, 5, ("q",)))
         differ = "choose partitions differently: they hash keys by JavaStringHash and by BoostHash"
         assert cause(two, "p", "q") == f"producers p and q {differ}"
         assert cause(two, "p", "p") == "producer p changed its choice: its router or the number of partitions changed"

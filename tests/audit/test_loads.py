@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from subreplay.audit.passes.loads import LOADS_OF_RUN, OF, adding_loads
+from subreplay.audit.passes.loads import LOAD_KEYS, LOADS_OF_RUN, make_load_adder
 from subreplay.rows import groups
 from subreplay.rows.model.tables import LOAD
 
@@ -17,7 +17,7 @@ EXTENT = {"begin": min, "end": max}
 
 def drawn(draws: Random) -> dict[str, Any]:
     """What a batch tells of one consumer; of windows nothing but messages and their kind, of all time more."""
-    counted = {name: draws.randint(0, 9) for name in LOAD.names if name not in OF}
+    counted = {name: draws.randint(0, 9) for name in LOAD.names if name not in LOAD_KEYS}
     of_window = {"messages", "bytes", "keys", "redelivered", "unacked"}
     if draws.random() < 0.5:
         counted = {name: value if name in of_window else None for name, value in counted.items()}
@@ -29,8 +29,10 @@ def drawn(draws: Random) -> dict[str, Any]:
 def plainly(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
-        mine = found.setdefault(tuple(row[name] for name in OF), dict.fromkeys(LOAD.names) | {n: row[n] for n in OF})
-        for name in set(LOAD.names) - set(OF):
+        mine = found.setdefault(
+            tuple(row[name] for name in LOAD_KEYS), dict.fromkeys(LOAD.names) | {n: row[n] for n in LOAD_KEYS}
+        )
+        for name in set(LOAD.names) - set(LOAD_KEYS):
             known = [value for value in (mine[name], row[name]) if value is not None]
             mine[name] = EXTENT.get(name, lambda *two: sum(two))(*known) if len(known) == 2 else next(iter(known), None)
     return sorted(found.values(), key=str)
@@ -38,10 +40,10 @@ def plainly(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("held", [0, 5, 1000])
 def test_sums_are_the_same_however_few_rows_are_held(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "MOST_HELD", held)
+    monkeypatch.setattr(groups, "MOST_PENDING", held)
     draws = Random(held)
     parts = [[drawn(draws) for _ in range(draws.randint(0, 9))] for _ in range(20)]
-    adding = adding_loads()
+    adding = make_load_adder()
     for part in parts:
         adding.add(pa.Table.from_struct_array(pa.array(part, LOAD)))
     found = adding.together()
@@ -50,4 +52,4 @@ def test_sums_are_the_same_however_few_rows_are_held(held: int, monkeypatch: pyt
 
 
 def test_of_nothing_comes_nothing() -> None:
-    assert adding_loads().together().num_rows == 0
+    assert make_load_adder().together().num_rows == 0

@@ -29,7 +29,7 @@ AUDITED_COLUMNS = (
 
 @pytest.fixture(params=[3, 1 << 17])
 def few_held(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "MOST_HELD", request.param)
+    monkeypatch.setattr(groups, "MOST_PENDING", request.param)
 
 
 def dealt(engine: LocalEngine, rows: pa.Table, size: int = 37) -> Dataset:

@@ -42,7 +42,7 @@ LINES = st.builds(
 LOGS = st.lists(LINES, max_size=30)
 
 
-def as_log(lines: list[Line]) -> pa.Table:
+def make_log_rows(lines: list[Line]) -> pa.Table:
     judged = {EARLY: False, WAITING: True, OPEN: False}
     rows = [
         {"topic": "t", **line._asdict(), "at": 0, "seq": i, "judged": (line.kind == MESSAGE and line.of == DAY) or None,
@@ -84,7 +84,7 @@ def in_order(log: pa.Table, block: int = 1 << 16) -> pa.Table:
 @examples(200)
 @given(lines=LOGS, batch_rows=st.sampled_from([1, 2, 5, 1000]))
 def test_entries_are_kept_that_are_open_served_or_behind_the_first_message(lines: list[Line], batch_rows: int) -> None:
-    log = in_order(as_log(lines))
+    log = in_order(make_log_rows(lines))
     kept = pa.Table.from_batches(keep_wanted(log.to_batches(batch_rows)), LOG)
     assert dict(zip(kept["seq"].to_pylist(), kept["judged"].to_pylist(), strict=True)) == wanted(lines)
     assert kept["seq"].to_pylist() == [seq for seq in log["seq"].to_pylist() if seq in wanted(lines)]
@@ -99,7 +99,7 @@ def test_a_filter_drops_nothing_that_is_wanted(lines: list[Line], many: bool) ->
         if (line.kind, line.of) == (MESSAGE, DAY):
             firsts[line.partition] = min(firsts.get(line.partition, line[1:3]), line[1:3])
     bounds = EntryFilter.of(firsts)
-    named = as_log([x for x in lines if x.kind == WAS_OPEN or (x.of == DAY and x.kind != MESSAGE)]).to_batches(3)
+    named = make_log_rows([x for x in lines if x.kind == WAS_OPEN or (x.of == DAY and x.kind != MESSAGE)]).to_batches(3)
     if many:
         lowest = dict(firsts)
         for row in chain.from_iterable(each.to_pylist() for each in find_lowest_entries(named, bounds)):
@@ -109,7 +109,7 @@ def test_a_filter_drops_nothing_that_is_wanted(lines: list[Line], many: bool) ->
         hashes = [each.column(GROUP).to_numpy() for each in hash_entries(named, bounds)]
         kept = EntryFilter.of(firsts, np.concatenate([*hashes, np.empty(0, np.int64)]))
     earlier = [line for line in lines if line.of == EARLIER]
-    (batch,) = as_log(earlier).combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], LOG)]
+    (batch,) = make_log_rows(earlier).combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], LOG)]
     found = set(np.flatnonzero(kept.keep(batch)).tolist())
     mine = {earlier.index(line) for i, line in enumerate(lines) if line.of == EARLIER and i in wanted(lines)}
     assert found >= mine
@@ -120,5 +120,5 @@ def test_a_filter_drops_nothing_that_is_wanted(lines: list[Line], many: bool) ->
 def test_a_task_names_no_more_entries_than_a_filter_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(other_days, "MOST_ENTRIES", 2)
     monkeypatch.setattr("subreplay.rows.model.columns.MOST_BYTES", 1)  # of each batch
-    log = as_log([Line(0, 1, entry, -1, DELIVERY, DAY) for entry in range(9)])
+    log = make_log_rows([Line(0, 1, entry, -1, DELIVERY, DAY) for entry in range(9)])
     assert sum(len(each) for each in hash_entries(log.to_batches(1), EntryFilter.of({}))) == 3

@@ -16,7 +16,7 @@ from subreplay.engine.interface import Dataset
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.pipeline import retractions as pipeline
 from subreplay.rows.model.tables import RETRACTED_FINDINGS, VIOLATIONS
-from subreplay.rows.model.words import position
+from subreplay.rows.model.text_format import format_position
 
 FIRST, ORIGIN = date(2026, 1, 1), datetime(2026, 1, 2, tzinfo=timezone.utc)
 POSITION = ("partition", "ledger", "entry", "batch_index")
@@ -37,7 +37,7 @@ def drawn(draws: Random) -> dict[str, list[Row]]:
     found = []
     for number in range(80):
         code = draws.choice(["LOST", "UNKNOWN_MESSAGE", "SKIP"])
-        skipped = position(1, draws.randrange(12), draws.choice([-1, 0]))
+        skipped = format_position(1, draws.randrange(12), draws.choice([-1, 0]))
         evidence = ["delivery", skipped, "others"][: draws.choice([1, 2, 2, 2, 3])] if code == "SKIP" else []
         when = {"date": FIRST - timedelta(days=draws.randrange(2)), "moment": at(), "at": at() - timedelta(seconds=2)}
         said = {"cause": "", "explanation": str(number), "slot": 0, "epoch": 0, "witness": evidence}
@@ -70,7 +70,7 @@ def expected(tables: dict[str, list[Row]], before: list[Row]) -> set[tuple[Any, 
             continue
         for at, what in corrections(row, given, tables):
             shown = str(at.replace(tzinfo=None)).rstrip("0") if at.microsecond else str(at.replace(tzinfo=None))
-            words = f"{position(*about[1:4])} was reported as {row['code']} on {row['date']} {what} at {shown}"
+            words = f"{format_position(*about[1:4])} was reported as {row['code']} on {row['date']} {what} at {shown}"
             found.add((*about, at, words))
     return found
 
@@ -92,7 +92,7 @@ def corrections(row: Row, given: list[Row], tables: dict[str, list[Row]]) -> lis
         (d["delivered_at"], f"and {row['witness'][1]}, which it had jumped over, was delivered to {row['consumer']}")
         for d in given
         if (d["partition"], d["consumer"]) == (row["partition"], row["consumer"])
-        and position(d["ledger"], d["entry"], d["batch_index"]) == row["witness"][1]
+        and format_position(d["ledger"], d["entry"], d["batch_index"]) == row["witness"][1]
         and not any(j["consumer"] == row["consumer"] and row["at"] < j["at"] <= d["delivered_at"] for j in joins)
     ]
 

@@ -58,7 +58,7 @@ def test_failing_findings_counted_by_part_add_up_to_those_of_all(
 ) -> None:
     found = table(rows)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(groups, "MOST_HELD", held)
+        patched.setattr(groups, "MOST_PENDING", held)
         adding = sums.make_pane_adder()
         for part in parts(found, cuts):
             adding.add(sums.count_panes(part, 5 * SECOND))

@@ -58,7 +58,7 @@ def firsts(rows: list[dict[str, Any]], whose: str, words: Any, reported: set[tup
     found = []
     for (of, partition), row in first.items():
         if several[of] > 1:
-            key = words.word(row["key"])
+            key = words.mask_key(row["key"])
             known = (of, partition) in before or (key, partition) in reported
             added = {"published": row["at"], "key": key, "messages": count[of, partition], "known": known}
             found.append({name: row.get(name) for name in FIRST_MESSAGES.names} | added)
@@ -74,14 +74,14 @@ def rows_of(rows: pa.Table) -> list[str]:
 def test_keys_and_strays_are_found_as_by_loops(
     spread: float, held: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(groups, "MOST_HELD", held)
+    monkeypatch.setattr(groups, "MOST_PENDING", held)
     monkeypatch.setattr(topic_findings, "MOST_SPREAD", most)
     monkeypatch.setattr(pipeline, "MOST_SPREAD", most)
     draws, mine = Random(int(spread * 10)), judge()
     rows = messages(draws, 40, spread)
-    reported = {(mine.words.word(b"k1"), 2), (mine.words.word(b"k2"), 3)}
+    reported = {(mine.words.mask_key(b"k1"), 2), (mine.words.mask_key(b"k2"), 3)}
     in_partitions = pa.array([partition for _, partition in reported], pa.int32())
-    earlier = pa.make_table({"topic": ["t"] * 2, "partition": in_partitions, "key": [key for key, _ in reported]})
+    earlier = pa.table({"topic": ["t"] * 2, "partition": in_partitions, "key": [key for key, _ in reported]})
     expected = FindingRows("s", mine.rule_statuses)
     with LocalEngine(1) as engine:
         parts = [pa.Table.from_pylist(rows[begin::3], FIELDS) for begin in range(3)]

@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 @pytest.fixture(autouse=True, params=[4, 1 << 17])
 def few_held(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "MOST_HELD", request.param)
+    monkeypatch.setattr(groups, "MOST_PENDING", request.param)
 
 
 def dealt(engine: LocalEngine, rows: pa.Table) -> Dataset:

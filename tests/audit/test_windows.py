@@ -15,7 +15,7 @@ import pytest
 from subreplay.audit import sums
 from subreplay.audit.codes import Code
 from subreplay.audit.passes import loads as loads_of_batches
-from subreplay.audit.passes.loads import REPEATED, Given, Span
+from subreplay.audit.passes.loads import REPEATED, LoadCollector, Span
 from subreplay.rows.model.columns import UNKNOWN
 from subreplay.rows.model.tables import LOAD, TIME
 
@@ -68,7 +68,7 @@ def test_loads(width: int, slide: int, few: int, monkeypatch: pytest.MonkeyPatch
             (window, consumer, len(mine), sum(row[4] for row in mine), sum(row[5] for row in mine),
              sum(row[6] == Code.UNACKED.bit for row in mine), len({row[3] for row in mine} - {None}))
         )  # fmt: skip
-    counting = Given((Span(width, slide),), 1_000_000_000)
+    counting = LoadCollector((Span(width, slide),), 1_000_000_000)
     rows.sort(key=lambda row: (not row[0], row[1]))  # as they are judged
     for part in (rows[:30], rows[30:50], rows[50 : len(given)], rows[len(given) :]):
         counting.add(facts(part), codes(part), np.ones(len(part), np.int64))

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay import capture
-from subreplay.rows.model.words import KeyWords
+from subreplay.rows.model.key_masking import KeyMasking
 from tests.support import consumers as fakes
 from tests.support.captured import rows, wait_for
 from tests.support.consumers import KafkaMessage, MessageId, PulsarMessage
@@ -230,9 +230,9 @@ def test_keys_are_recorded_as_the_digests_of_the_secret(tmp_path: Path) -> None:
     consumer.receive()
     consumer.close()
 
-    words = KeyWords.of(False, "s3cret")
+    words = KeyMasking.from_secret(False, "s3cret")
     keyed, keyless = [row for row in rows(tmp_path) if row["event"] == "receive"]
-    assert (keyed["key"].decode(), keyed["ordering_key"].decode()) == (words.word(b"user-17"), words.word(b"o"))
+    assert (keyed["key"].decode(), keyed["ordering_key"].decode()) == (words.mask_key(b"user-17"), words.mask_key(b"o"))
     assert (keyless["key"], keyless["ordering_key"]) == (None, None)
     (path,) = capture.list_capture_files(tmp_path)
     assert b"user-17" not in path.read_bytes()

@@ -18,7 +18,7 @@ from subreplay.config import run as config
 from subreplay.config.run import Keys, RunConfig
 from subreplay.config.secrets import KINDS
 from subreplay.errors import ConfigError, EnvironmentFailed, SubreplayError
-from subreplay.rows.model.words import KeyWords
+from subreplay.rows.model.key_masking import KeyMasking
 
 HIDDEN = "not to be told"
 
@@ -45,7 +45,7 @@ def references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str
 def test_a_reference_stands_for_the_secret_and_does_not_hold_it(kind: str, references: dict[str, str]) -> None:
     found = of({kind: references[kind]})
     assert HIDDEN.encode() not in pickle.dumps(found)
-    assert found.keys.words == KeyWords.of(False, HIDDEN)
+    assert found.keys.words == KeyMasking.from_secret(False, HIDDEN)
     assert not found.keys.readable
     assert not found.keys.guessable
 
@@ -59,7 +59,7 @@ def test_a_run_does_not_show_its_secret(given: object, references: dict[str, str
 
 
 def test_a_secret_in_the_run_file_is_taken_and_told_from_the_default() -> None:
-    assert of(HIDDEN).keys.words == KeyWords.of(False, HIDDEN)
+    assert of(HIDDEN).keys.words == KeyMasking.from_secret(False, HIDDEN)
     assert of(HIDDEN).keys.readable
     assert not Keys().readable
     assert Keys().guessable

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.rows.model import columns
-from subreplay.rows.model.columns import gathered
+from subreplay.rows.model.columns import gather_batches
 
 
 def batches(sizes: list[int]) -> list[pa.RecordBatch]:
@@ -22,7 +22,7 @@ def batches(sizes: list[int]) -> list[pa.RecordBatch]:
 
 @given(st.lists(st.integers(0, 30)), st.integers(1, 20))
 def test_tables_have_all_rows_and_one_size_whatever_the_batches(sizes: list[int], rows: int) -> None:
-    tables = list(gathered(batches(sizes), rows))
+    tables = list(gather_batches(batches(sizes), rows))
     assert [n for table in tables for n in table["n"].to_pylist()] == list(range(sum(sizes)))
     assert all(len(table) == rows for table in tables[:-1])
     assert all(0 < len(table) <= rows and table["n"].num_chunks == 1 for table in tables)
@@ -30,4 +30,4 @@ def test_tables_have_all_rows_and_one_size_whatever_the_batches(sizes: list[int]
 
 def test_large_rows_do_not_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "MOST_BYTES", 16)  # two numbers
-    assert [len(table) for table in gathered(batches([1] * 7), 100)] == [2, 2, 2, 1]
+    assert [len(table) for table in gather_batches(batches([1] * 7), 100)] == [2, 2, 2, 1]

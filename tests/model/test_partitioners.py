@@ -7,8 +7,8 @@ import pytest
 from subreplay.hashing.base64_text import encode_base64
 from subreplay.hashing.producer_routing import SCHEMES, choose_partitions
 from subreplay.rows.model import partitioners
-from subreplay.rows.model.partitioner_words import WARNING, contradicted, sentences, unexplained
-from subreplay.rows.model.partitioners import SIGHTINGS, Sightings, detect, merged, sightings
+from subreplay.rows.model.partitioner_text import WARNING, contradicted, sentences, unexplained
+from subreplay.rows.model.partitioners import PLACEMENTS, KeyPlacements, count_placements, detect, merge_placements
 
 BEGIN = 1_795_168_800_000_000_000  # 2026-11-20 10:00:00 UTC
 SECOND = 1_000_000_000
@@ -25,7 +25,9 @@ def sent(producer, scheme, count, *, messages=200, keys=KEYS, begin=0, as_bytes=
 
 
 def seen(*parts):
-    return Sightings.of(merged([pa.Table.from_batches(sightings(part.to_batches()), SIGHTINGS) for part in parts]))
+    return KeyPlacements.of(
+        merge_placements([pa.Table.from_batches(count_placements(part.to_batches()), PLACEMENTS) for part in parts])
+    )
 
 
 def found_in(*parts, **more):
@@ -33,7 +35,7 @@ def found_in(*parts, **more):
 
 
 def counts(part):
-    return [spell.partitions for spell in part.spells]
+    return [period.partitions for period in part.periods]
 
 
 @pytest.mark.parametrize("scheme", [name for name in SCHEMES if name != "consistent"])
@@ -116,7 +118,7 @@ def test_a_topic_that_grew_is_named_with_both_numbers_and_the_instant(producers,
     first = sent(producers[0], scheme, before)
     found = found_in(first, sent(producers[1], scheme, after, begin=200))
     assert found.settled
-    assert [spell.partitions for spell in found.growth] == [before, after]
+    assert [period.partitions for period in found.growth] == [before, after]
     (told,) = sentences(found, None, scheme)
     assert told.value == WARNING
     assert told.sentence.startswith(f"the number of partitions changed from {before} to {after} at 2026-11-20 10:03:2")
@@ -131,7 +133,7 @@ def test_a_producer_that_learns_later_that_the_topic_grew_is_named():
 
 def test_a_topic_that_grew_twice_has_three_numbers():
     parts = (sent("p", "murmur2", n, begin=200 * i) for i, n in enumerate((4, 8, 16)))
-    assert [spell.partitions for spell in found_in(*parts).growth] == [4, 8, 16]
+    assert [period.partitions for period in found_in(*parts).growth] == [4, 8, 16]
 
 
 def test_keys_set_as_bytes_are_a_reading_of_their_producer():
@@ -203,7 +205,7 @@ def test_of_many_keys_the_same_few_are_looked_at_in_every_part(monkeypatch):
     assert not halves.every_key
     assert len(halves) == 16
     assert (halves.messages == whole.messages).all()
-    assert "messages of the keys that were looked at" in sentences(detect(halves), None, "murmur2")[0].sentence
+    assert "messages of the examined keys" in sentences(detect(halves), None, "murmur2")[0].sentence
 
 
 @pytest.mark.row("L-ROUTE-3")

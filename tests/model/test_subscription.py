@@ -3,7 +3,7 @@
 import pytest
 
 from subreplay.errors import ConsumerRejected
-from subreplay.rows.model.subscription import SubscriptionState, kept_from, type_conflicts
+from subreplay.rows.model.subscription import SubscriptionState, find_first_kept, find_type_conflicts
 from tests.support.joins import events
 
 pytestmark = pytest.mark.row("L-SUB-1")
@@ -41,15 +41,15 @@ def test_l_sub_1_the_type_may_change_once_all_have_left():
 def test_l_sub_1_conflicts_of_type_in_a_history_are_found():
     history = events("+A +B +C -B -A +B -B")
     types = ["Shared", "Failover", "Shared", "Failover", "Shared", "Failover", "Failover"]
-    refused = type_conflicts(zip(history, types, strict=True))
+    refused = find_type_conflicts(zip(history, types, strict=True))
     assert refused == [history[1], history[5]]  # C is still there when B tries again
 
 
 def test_l_sub_1_a_message_is_kept_until_every_subscription_acknowledged_it():
     slow, fast = (SubscriptionState("earliest").join("A", "Shared", end=0).acknowledged(n) for n in (4, 9))
-    assert kept_from([fast, slow], end=10) == 4
-    assert kept_from([fast, slow.acknowledged(12)], end=12) == 9
-    assert kept_from([], end=10) == 10
+    assert find_first_kept([fast, slow], end=10) == 4
+    assert find_first_kept([fast, slow.acknowledged(12)], end=12) == 9
+    assert find_first_kept([], end=10) == 10
 
 
 def test_l_sub_1_acknowledging_never_goes_back():

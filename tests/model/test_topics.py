@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from subreplay.errors import InputError
 from subreplay.rows.model.rows import Instant, Scope
-from subreplay.rows.model.topics import TopicName, TopicPattern, picked_up
+from subreplay.rows.model.topics import TopicName, TopicPattern, find_subscribed_topics
 from subreplay.semantics.policies import make_policy
 from tests.support.every_policy import histories
 from tests.support.joins import fold
@@ -90,8 +90,8 @@ def test_l_topic_2_a_name_selects_itself_and_its_partitions():
 def test_l_topic_2_topics_that_appear_later_are_picked_up_from_then_on():
     appeared = [(TopicName.parse(name), Instant(at)) for name, at in (("finance-a", 1), ("finance-b", 9), ("x", 2))]
     a, b, x = (topic.scope for topic, _ in appeared)
-    assert picked_up([FINANCE], appeared, Instant(5)) == {a: Instant(5), b: Instant(9)}
-    assert picked_up([FINANCE, TopicName.parse("x")], appeared, Instant(5)) == {
+    assert find_subscribed_topics([FINANCE], appeared, Instant(5)) == {a: Instant(5), b: Instant(9)}
+    assert find_subscribed_topics([FINANCE, TopicName.parse("x")], appeared, Instant(5)) == {
         a: Instant(5), b: Instant(9), x: Instant(5)
     }  # fmt: skip
 

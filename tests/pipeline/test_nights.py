@@ -28,7 +28,7 @@ from subreplay.pipeline import daily_runs, key_secrets
 from subreplay.rows.conditions import field
 from subreplay.rows.model.columns import DAY, midnight
 from subreplay.rows.model.tables import AUDITED, LOG, TIME
-from subreplay.rows.scan.log_rows import as_log
+from subreplay.rows.scan.log_rows import make_log_rows
 from subreplay.rows.sorted_blocks import BY_POSITION
 from tests.audit.test_nights import published_just_in_time, same
 from tests.support import days
@@ -107,7 +107,7 @@ class Runs:
 
 
 def rows_of_log(batches: Any, name: str) -> Any:
-    return (("", as_log(name, batch)) for batch in batches)
+    return (("", make_log_rows(name, batch)) for batch in batches)
 
 
 def for_tables(batches: Any, judge: JudgeRows) -> Any:

@@ -16,10 +16,10 @@ from subreplay.engine.interface import Engine
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.pipeline.numbered_messages import drop_copies, number_by_time
 from subreplay.pipeline.table_values import find_distinct_values, find_stored_values
-from subreplay.rows.check import valid
-from subreplay.rows.model.held import Stored
+from subreplay.rows.check import find_valid
+from subreplay.rows.model.stored_rows import Stored
 from subreplay.rows.model.tables import LOG
-from subreplay.rows.scan.log_rows import as_log
+from subreplay.rows.scan.log_rows import make_log_rows
 from tests.support.drawn import drawn
 
 
@@ -60,7 +60,7 @@ def test_messages_get_numbers_in_the_order_of_their_times(engine: Engine) -> Non
 
 def test_copies_are_left_out_whichever_part_has_them(engine: Engine) -> None:
     (rows,) = drawn("messages", random.Random(1), 100).combine_chunks().to_batches()
-    log = pa.Table.from_batches([as_log("messages", rows.filter(pa.array(valid("messages", rows))))])
+    log = pa.Table.from_batches([make_log_rows("messages", rows.filter(pa.array(find_valid("messages", rows))))])
     schema = pa.schema([field for field in LOG if field.name in log.column_names])
     twice = engine.concat([engine.create_dataset(log.cast(schema)), engine.create_dataset(log.cast(schema))])
     found, copies = drop_copies(engine, twice)

@@ -14,7 +14,7 @@ import pytest
 
 from subreplay.adapters.canonical import utc_date
 from subreplay.cli.main import main
-from subreplay.rows.model.contracts import FIRST_TIME, LARGEST, LAST_TIME, LEGAL, Numbers, Times, Words
+from subreplay.rows.model.contracts import FIRST_TIME, LARGEST, LAST_TIME, LEGAL, NumberRange, TextValues, TimeRange
 from subreplay.rows.model.tables import INPUTS
 from tests.support.history import SUBSCRIPTION, TOPIC, history
 from tests.support.tables import table_of
@@ -46,10 +46,10 @@ def trials() -> list[Trial]:
     return found
 
 
-def extremes(table: str, name: str, contract: Numbers | Times | Words) -> list[tuple[Any, bool]]:
-    if isinstance(contract, Words):
+def extremes(table: str, name: str, contract: NumberRange | TimeRange | TextValues) -> list[tuple[Any, bool]]:
+    if isinstance(contract, TextValues):
         return [("", False)] + [("something else", False)] * bool(contract.known)
-    if isinstance(contract, Times):
+    if isinstance(contract, TimeRange):
         wrong = [YEAR_1, -1, 0, FIRST_TIME - 1, LAST_TIME + 1, YEAR_2300, END_OF_9999, LARGEST, -LARGEST]
         return [(FIRST_TIME, True), (LAST_TIME, True)] + [(value, False) for value in wrong]
     bits = type_of(table, name).bit_width - 1

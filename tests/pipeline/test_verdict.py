@@ -23,10 +23,10 @@ DAY = "2023-11-14"  # of histories, UTC
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        ({"name": "SUB"}, "table deliveries has none of subscription 'SUB'; did you mean 'sub'? it has"),
+        ({"name": "SUB"}, "table deliveries has no rows of subscription 'SUB'; did you mean 'sub'? it has"),
         (
             {"topic": TOPIC + "s"},
-            f"table deliveries has none of topic '{TOPIC}s'; did you mean '{TOPIC}'? it has topic",
+            f"table deliveries has no rows of topic '{TOPIC}s'; did you mean '{TOPIC}'? it has topic",
         ),
         ({"name": "nobody", "topic": None}, "none of subscription 'nobody'; it has subscription 'sub'"),
     ],
@@ -79,7 +79,7 @@ def test_a_what_if_without_messages_has_nothing_to_replay(tmp_path: Path) -> Non
     written(tmp_path, KEPT, subscription={"topic": "other"}, scenarios=SCENARIOS)
     found = reported(tmp_path, "whatif")
     assert (found.code, found.report["verdict"]) == (3, "unknown")
-    why = f"There is nothing to replay: table messages has none of topic 'other'; it has topic '{TOPIC}'."
+    why = f"There is nothing to replay: table messages has no rows of topic 'other'; it has topic '{TOPIC}'."
     assert found.report["headline"] == why
     assert "There is nothing to replay" in found.page
 

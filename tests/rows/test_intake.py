@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from subreplay.rows import intake, rejects
-from subreplay.rows.check import valid
+from subreplay.rows.check import find_valid
 from subreplay.rows.intake import NUMBERS, IngestIntake, Intake, Profiling
 from subreplay.rows.model.tables import INPUTS, QUARANTINE, REJECTED
 from subreplay.rows.scan import counts
-from subreplay.rows.scan.log_rows import as_log, some_columns
+from subreplay.rows.scan.log_rows import make_log_rows, select_log_columns
 from tests.support.drawn import drawn
 
 SIZES = pa.schema([("messages", pa.int64())])
@@ -37,7 +37,7 @@ def taken_in(step: Intake | IngestIntake, batches: Iterable[pa.RecordBatch]) -> 
 def test_every_row_is_valid_or_in_quarantine(table: str) -> None:
     rows = drawn(table, random.Random(3), 200)
     (whole,) = rows.combine_chunks().to_batches()
-    keeps = valid(table, whole)
+    keeps = find_valid(table, whole)
     assert keeps is not None
     logged = table != "membership"
     step = Intake(table, log=logged, valid=True, by_ledger=logged)
@@ -46,7 +46,7 @@ def test_every_row_is_valid_or_in_quarantine(table: str) -> None:
     assert found["valid"] == [mine.cast(step.outputs["valid"])]
     assert sum(batch.num_rows for batch in found["quarantine"]) == int((~keeps).sum())
     if logged:
-        assert found["log"] == [as_log(table, mine)]
+        assert found["log"] == [make_log_rows(table, mine)]
         assert pa.Table.from_batches(found["counts"]) == counts.together(table, [counts.counted(table, whole, keeps)])
     else:
         assert found["counts"][0].to_pylist() == [
@@ -54,14 +54,16 @@ def test_every_row_is_valid_or_in_quarantine(table: str) -> None:
             {"valid": True, "count": int(keeps.sum())},
         ]
     assert pa.Table.from_batches(found["rejects"]) == rejects.rejects(table, whole, keeps)
-    assert pa.Table.from_batches(found["reasons"]) == rejects.added_reasons(map(rejects.reasons, found["quarantine"]))
+    assert pa.Table.from_batches(found["reasons"]) == rejects.add_reasons(map(rejects.reasons, found["quarantine"]))
 
 
 def test_small_tables_are_added_up_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = drawn("messages", random.Random(4), 300).to_batches(max_chunksize=10)
     whole = taken_in(Intake("messages", by_ledger=True), rows)
-    monkeypatch.setattr(intake, "_HELD", 5)
-    monkeypatch.setattr(intake, "gathered", lambda batches: map(pa.Table.from_batches, ([each] for each in batches)))
+    monkeypatch.setattr(intake, "_MOST_PENDING", 5)
+    monkeypatch.setattr(
+        intake, "gather_batches", lambda batches: map(pa.Table.from_batches, ([each] for each in batches))
+    )
     found = taken_in(Intake("messages", by_ledger=True), rows)
     for name in ("counts", "rejects", "reasons"):
         one, other = (pa.Table.from_batches(of[name]) for of in (whole, found))
@@ -76,11 +78,11 @@ def test_small_tables_are_added_up_as_they_come(monkeypatch: pytest.MonkeyPatch)
 def test_messages_are_profiled_some_at_a_time() -> None:
     rows = drawn("messages", random.Random(4), 300)
     (whole,) = rows.combine_chunks().to_batches()
-    keeps = valid("messages", whole)
+    keeps = find_valid("messages", whole)
     mine = whole.filter(pa.array(keeps))
     columns = ("topic", "at", "key")
     found = taken_in(Intake("messages", profiling=Profiling(sizes, columns, 10, SIZES)), [whole])
-    assert found["profile"] == [*sizes([some_columns(mine, columns)])]
+    assert found["profile"] == [*sizes([select_log_columns(mine, columns)])]
     assert "log" not in found
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.rows.model.tables import INPUTS, REJECTED
-from subreplay.rows.quarantine import checked, quarantined
+from subreplay.rows.quarantine import find_valid_rows, make_quarantine
 from tests.support.drawn import relaxed
 
 AT = datetime(2023, 11, 14, 12, 0, 0, 123_450, tzinfo=timezone.utc)
@@ -34,10 +34,10 @@ def rows_of(table: str, *changes: dict[str, Any]) -> pa.RecordBatch:
 
 def lost(table: str, *changes: dict[str, Any]) -> list[dict[str, Any]]:
     batch = rows_of(table, *changes)
-    keeps = checked(table, batch)
+    keeps = find_valid_rows(table, batch)
     assert keeps is not None
     assert not keeps.any()
-    found: list[dict[str, Any]] = quarantined(table, batch, keeps).to_pylist()
+    found: list[dict[str, Any]] = make_quarantine(table, batch, keeps).to_pylist()
     return found
 
 
@@ -99,7 +99,7 @@ def test_years_that_python_has_no_times_for_are_written_all_the_same() -> None:
     batch = rows_of("messages", {})
     at = pa.array([2**62], pa.int64()).cast(pa.timestamp("us", "UTC"))
     batch = batch.set_column(batch.schema.get_field_index("publish_time"), "publish_time", at)
-    (row,) = quarantined("messages", batch, np.array([False])).to_pylist()
+    (row,) = make_quarantine("messages", batch, np.array([False])).to_pylist()
     assert [reason["value"] for reason in row["reasons"]] == ["+148108-07-06 14:00:27.387904", "2023-11-14"]
     assert '"publish_time":"+148108-07-06T14:00:27.387Z"' in row["raw"]
 
@@ -113,7 +113,9 @@ def test_rows_that_could_not_be_read_follow_with_their_own_reasons() -> None:
 
 
 def test_valid_rows_are_told_apart() -> None:
-    assert checked("membership", rows_of("membership", {}, {"partition": 3})) is None
-    found = checked("messages", rows_of("messages", {}, {"date": Date(2023, 11, 15)}, {"rejected": {"file": "f"}}))
+    assert find_valid_rows("membership", rows_of("membership", {}, {"partition": 3})) is None
+    found = find_valid_rows(
+        "messages", rows_of("messages", {}, {"date": Date(2023, 11, 15)}, {"rejected": {"file": "f"}})
+    )
     assert found is not None
     assert found.tolist() == [True, False, False]

@@ -54,7 +54,7 @@ def test_of_too_many_only_topic_partitions_are_kept(monkeypatch: pytest.MonkeyPa
 
 def test_an_ingest_rejects_rows_of_the_tables_it_makes() -> None:
     rows = [{"table": table, "file": "f", "row": 1, "raw": "", "reasons": []} for table in ("broker_events", "x")]
-    found = rejects.rejects_of_ingest(pa.RecordBatch.from_pylist(rows, QUARANTINE))
+    found = rejects.make_ingest_rejects(pa.RecordBatch.from_pylist(rows, QUARANTINE))
     assert told(found, "table", "partition") == [("membership", None), ("deliveries", None)]
 
 
@@ -65,7 +65,7 @@ def test_reasons_are_counted_without_examples_of_keys() -> None:
 
     one = pa.RecordBatch.from_pylist([row("messages", ("entry", "b"), ("key", "secret"))], QUARANTINE)
     other = pa.RecordBatch.from_pylist([row("messages", ("entry", "a"))], QUARANTINE)
-    found = rejects.reason_rows([rejects.reasons(one), rejects.reasons(other), rejects.reasons(other, "ingest: ")])
+    found = rejects.list_reasons([rejects.reasons(one), rejects.reasons(other), rejects.reasons(other, "ingest: ")])
     assert [tuple(each.values()) for each in found] == [
         ("messages", "entry", "r", "m", 2, "a"),
         ("ingest: messages", "entry", "r", "m", 1, "a"),

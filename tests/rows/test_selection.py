@@ -32,9 +32,9 @@ def test_rows_without_a_topic_or_of_an_impossible_day_belong_to_every_run() -> N
         {"topic": "t", "date": NEXT},
         {"topic": "t", "date": Date(2170, 1, 1)},
     ]
-    assert selected(selection.of_topic("t", DAY), "messages", rows) == [0, 2, 3, 5]
-    assert selected(selection.of_topic("t", None), "messages", rows) == [0, 2, 3, 4, 5]
-    assert selected(selection.of_topic(None, DAY), "messages", rows) == [0, 1, 2, 3, 5]
+    assert selected(selection.select_topic("t", DAY), "messages", rows) == [0, 2, 3, 5]
+    assert selected(selection.select_topic("t", None), "messages", rows) == [0, 2, 3, 4, 5]
+    assert selected(selection.select_topic(None, DAY), "messages", rows) == [0, 1, 2, 3, 5]
 
 
 def test_a_change_that_was_requested_before_midnight_belongs_to_the_day() -> None:
@@ -48,10 +48,10 @@ def test_a_change_that_was_requested_before_midnight_belongs_to_the_day() -> Non
         {"subscription": "other", "topic": "t", "date": DAY},
         {"subscription": "s", "date": DAY},
     ]
-    assert selected(selection.of_members("s", "t", DAY, since=True), "membership", rows) == [0, 1, 6]
-    assert selected(selection.of_members("s", "t", DAY, since=False), "membership", rows) == [0, 6]
-    assert selected(selection.of_members("s", "t", DAY, since=True, others=True), "membership", rows) == [4]
-    assert selected(selection.of_members("s", None, DAY, since=True, others=True), "membership", rows) == []
+    assert selected(selection.select_members("s", "t", DAY, since=True), "membership", rows) == [0, 1, 6]
+    assert selected(selection.select_members("s", "t", DAY, since=False), "membership", rows) == [0, 6]
+    assert selected(selection.select_members("s", "t", DAY, since=True, others=True), "membership", rows) == [4]
+    assert selected(selection.select_members("s", None, DAY, since=True, others=True), "membership", rows) == []
 
 
 def test_rows_of_other_days_are_those_that_say_so() -> None:
@@ -61,9 +61,9 @@ def test_rows_of_other_days_are_those_that_say_so() -> None:
         {"topic": "t", "date": NEXT, "publish_time": at},
         {"topic": "t", "date": None},
     ]
-    assert selected(selection.of_days("t", DAY, NEXT), "messages", rows) == [0]
-    assert selected(selection.of_early("t", NEXT, midnight(NEXT) + 60_000_000_001), "messages", rows) == [1]
-    assert selected(selection.of_early("t", NEXT, midnight(NEXT) + 60_000_000_000), "messages", rows) == []
+    assert selected(selection.select_days("t", DAY, NEXT), "messages", rows) == [0]
+    assert selected(selection.select_early("t", NEXT, midnight(NEXT) + 60_000_000_001), "messages", rows) == [1]
+    assert selected(selection.select_early("t", NEXT, midnight(NEXT) + 60_000_000_000), "messages", rows) == []
 
 
 def test_dead_letters_name_the_topic_they_come_from() -> None:
@@ -74,13 +74,13 @@ def test_dead_letters_name_the_topic_they_come_from() -> None:
         {"topic": "t-s-DLQ", "date": DAY},
         {"topic": "t-s-DLQ", "date": Date(2023, 11, 1), "origin": origin},
     ]
-    assert selected(selection.of_dead_letters("t-s-DLQ", "t", None, 7), "messages", rows) == [0, 3]
-    assert selected(selection.of_dead_letters("t-s-DLQ", "t", DAY, 7), "messages", rows) == [0]
+    assert selected(selection.select_dead_letters("t-s-DLQ", "t", None, 7), "messages", rows) == [0, 3]
+    assert selected(selection.select_dead_letters("t-s-DLQ", "t", DAY, 7), "messages", rows) == [0]
 
 
 def test_rejected_rows_of_an_ingest_that_name_no_topic_may_be_of_any() -> None:
     raw = ['{"topic": "orders"}', '{"topic": "u"}', "(line 3)"]
     row = {"table": "messages", "file": "f", "row": 1, "reasons": []}
     batch = pa.RecordBatch.from_pylist([row | {"raw": text} for text in raw], QUARANTINE)
-    assert selection.OfIngest("orders").of(batch).column("raw").to_pylist() == [raw[0], raw[2]]
-    assert selection.OfIngest("").of(batch).num_rows == 3
+    assert selection.IngestSelection("orders").of(batch).column("raw").to_pylist() == [raw[0], raw[2]]
+    assert selection.IngestSelection("").of(batch).num_rows == 3

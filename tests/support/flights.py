@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from subreplay.rows.model.words import KeyWords
+from subreplay.rows.model.key_masking import KeyMasking
 from subreplay.whatif.traffic.profile_builder import ProfileBuilder
 from subreplay.whatif.traffic.traffic_profile import TrafficProfile, join_profiles
 
@@ -52,4 +52,6 @@ def build_profile(key: str) -> TrafficProfile:
             "size": pa.array(np.full(number, 200)),
         }
     )
-    return join_profiles(list(ProfileBuilder(KeyWords.of(False, "subreplay")).build_profiles(table.to_batches())))
+    return join_profiles(
+        list(ProfileBuilder(KeyMasking.from_secret(False, "subreplay")).build_profiles(table.to_batches()))
+    )

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
+from subreplay.rows.model.key_masking import KeyMasking
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
-from subreplay.rows.model.words import KeyWords
 from subreplay.whatif.traffic.profile_builder import ProfileBuilder
 from subreplay.whatif.traffic.traffic_profile import TrafficProfile
 
@@ -32,7 +32,7 @@ def build_traffic(keys: ArrayLike, partitions: int = 1, every: int = 1, sizes: A
         "sequence_id": pa.array(np.arange(rows)),
         "size": pa.array(np.broadcast_to(np.asarray(sizes, np.int64), rows)),
     }
-    return ProfileBuilder(KeyWords.of(False, "subreplay")).build_profile(pa.table(columns))
+    return ProfileBuilder(KeyMasking.from_secret(False, "subreplay")).build_profile(pa.table(columns))
 
 
 def build_group_events(scope: Scope, second: int = 10**9) -> tuple[MembershipEvent, ...]:

@@ -15,8 +15,8 @@ from subreplay.audit.context import Dispatcher
 from subreplay.audit.dead_letters import DeadLetters
 from subreplay.audit.judge import Judge
 from subreplay.audit.needs import Need
-from subreplay.audit.passes.beginning import FirstServed, Position, beginnings
-from subreplay.audit.passes.loads import Given
+from subreplay.audit.passes.beginning import FirstServed, Position, find_beginnings
+from subreplay.audit.passes.loads import LoadCollector
 from subreplay.audit.sessions import add_unknown_consumers
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.columns import UNKNOWN
@@ -115,7 +115,7 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     )
     receipts = bool(recorded) and acknowledged <= recorded
     lowest = _lowest(tables["messages"])
-    begins = beginnings(lowest, _served(delivered), folded, told)
+    begins = find_beginnings(lowest, _served(delivered), folded, told)
     ledgers = {scope: position[0] for scope, position in lowest.items()}
     letters = DeadLetters.of(tables["dead_letters"]) if "dead_letters" in tables else DeadLetters()
     judge = Judge(
@@ -201,7 +201,7 @@ def sums_of(judge: Judge, log: pa.Table, batch_rows: int = 1000) -> pa.Table:
     return given.together()
 
 
-def _judged(judge: Judge, log: pa.Table, batch_rows: int, given: Given | None) -> pa.Table:
+def _judged(judge: Judge, log: pa.Table, batch_rows: int, given: LoadCollector | None) -> pa.Table:
     facts = pa.Table.from_batches(judge.by_position(log.combine_chunks().to_batches(batch_rows)), FACTS)
     order = [("topic", "ascending"), ("partition", "ascending"), ("delivered", "descending"), ("at", "ascending"),
              ("seq", "ascending"), ("ledger", "ascending"), ("entry", "ascending"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.rows.model.words import KeyWords
+from subreplay.rows.model.key_masking import KeyMasking
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.membership import build_dispatcher_events
 from subreplay.whatif.scenario import build_plan, build_recorded_events
@@ -23,7 +23,7 @@ from tests.support.properties import examples
 from tests.support.published import MESSAGES, SCOPES, logs, members, together, told
 from tests.support.recordings import ROOT, ingested
 
-PROFILER = ProfileBuilder(KeyWords.of(False, "a secret"))
+PROFILER = ProfileBuilder(KeyMasking.from_secret(False, "a secret"))
 KAFKA = [pytest.param(make_policy(name, "kafka-4.0"), id=name) for name in ("kafka.range", "kafka.cooperative_sticky")]
 WIDTH = 30
 SECOND = 10**9

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from subreplay.rows.model.key_masking import KeyMasking
 from subreplay.rows.model.rows import Scope
-from subreplay.rows.model.words import KeyWords
 from subreplay.whatif.traffic.profile_builder import ProfileBuilder
 from subreplay.whatif.traffic.retention import Retention, find_retained
 from tests.support.properties import examples
@@ -16,7 +16,7 @@ from tests.support.published import logs
 def test_messages_within_time_and_size_are_retained(log, time, size):
     rows = log.to_pylist()
     last = max(row["at"] for row in rows)
-    found = find_retained(ProfileBuilder(KeyWords.of(False, "s")).build_profile(log), Retention(time, size))
+    found = find_retained(ProfileBuilder(KeyMasking.from_secret(False, "s")).build_profile(log), Retention(time, size))
     assert {one.scope for one in found} == {Scope(row["topic"], row["partition"]) for row in rows}
     for one in found:
         mine = [row for row in rows if row["partition"] == one.scope.partition]

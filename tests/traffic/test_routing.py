@@ -17,8 +17,8 @@ from subreplay.hashing.producer_routing import (
     choose_partition,
     choose_partitions,
 )
+from subreplay.rows.model.key_masking import KeyMasking
 from subreplay.rows.model.partitioners import detect
-from subreplay.rows.model.words import KeyWords
 from subreplay.whatif.traffic.producer_rerouting import (
     PartitionRouting,
     build_sightings,
@@ -31,7 +31,7 @@ from subreplay.whatif.traffic.profile_builder import ProfileBuilder
 from tests.support.properties import examples
 from tests.support.published import MESSAGES, SCOPES, logs
 
-PROFILER = ProfileBuilder(KeyWords.of(False, "a secret"))
+PROFILER = ProfileBuilder(KeyMasking.from_secret(False, "a secret"))
 KEYS = [f"customer {i}".encode() for i in range(200)]
 
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from subreplay.errors import InputError
 from subreplay.hashing.murmur3 import murmur3_32
-from subreplay.rows.model.words import KeyWords
+from subreplay.rows.model.key_masking import KeyMasking
 from subreplay.whatif.traffic import profile_storage
 from subreplay.whatif.traffic.profile_builder import ProfileBuilder
 from subreplay.whatif.traffic.traffic_profile import HottestKey, TrafficProfile, join_profiles
 from tests.support.properties import examples
 from tests.support.published import MESSAGES, SCOPES, logs
 
-WORDS = KeyWords.of(False, "a secret")
+WORDS = KeyMasking.from_secret(False, "a secret")
 PROFILER = ProfileBuilder(WORDS)
 
 
@@ -67,7 +67,7 @@ def test_a_profile_contains_no_key_and_takes_less_than_16_bytes_a_message():
 
 def test_a_key_has_the_pseudonym_that_reports_use():
     profile = PROFILER.build_profile(messages(20, [b"a", b"a", b"b"]))
-    a, b = (HottestKey(str(WORDS.word(key)), murmur3_32(key), n) for key, n in ((b"a", 14), (b"b", 6)))
+    a, b = (HottestKey(str(WORDS.mask_key(key)), murmur3_32(key), n) for key, n in ((b"a", 14), (b"b", 6)))
     assert profile.find_hottest(9) == [a, b]
     assert profile.find_hottest(1) == [a]
 
@@ -80,6 +80,6 @@ def test_another_profile_version_is_rejected_with_a_remedy(monkeypatch):
 
 
 def test_profiles_of_different_secrets_are_not_joined():
-    other = ProfileBuilder(KeyWords.of(False, "another")).build_profile(messages(1, [b"a"]))
+    other = ProfileBuilder(KeyMasking.from_secret(False, "another")).build_profile(messages(1, [b"a"]))
     with pytest.raises(ValueError, match="different secrets"):
         join_profiles([PROFILER.build_profile(messages(1, [b"a"])), other])

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from subreplay.hashing.murmur2 import choose_kafka_partition
+from subreplay.rows.model.key_masking import IN_THE_CLEAR
 from subreplay.rows.model.rows import Scope
-from subreplay.rows.model.words import IN_THE_CLEAR
 from subreplay.semantics.policies import make_policy
 from subreplay.whatif.message_assignment import MessageAssigner
 from subreplay.whatif.scenario import PlannedMember, build_plan, build_planned_events, copy_to_partitions

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from subreplay.errors import ConfigError, InputError
-from subreplay.rows.model.held import instead
+from subreplay.rows.model.stored_rows import suggest_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -213,5 +213,5 @@ def check_names_exist(path: Path, options: Options, subscriptions: Iterable[str]
         requested = getattr(options, kind)
         if requested is not None and names and requested not in names:
             raise InputError(
-                f"{path}: the source contains no row of {kind} {requested!r}{instead(kind, requested, names)}"
+                f"{path}: the source contains no row of {kind} {requested!r}{suggest_names(kind, requested, names)}"
             )

@@ -15,8 +15,8 @@ from subreplay.rows.model.contracts import (
     HAPPENED,
     LARGEST,
     LEDGER,
+    LEDGER_ENTRY,
     MAY_HAPPEN,
-    OF_A_LEDGER,
     PARTITION,
     PRIORITY,
     QUEUE_SIZE,
@@ -25,12 +25,12 @@ from subreplay.rows.model.contracts import (
     SEQUENCE_ID,
     SIZE,
     SLOT,
-    Numbers,
-    Times,
+    NumberRange,
+    TimeRange,
 )
 
 
-def _build_range_check(contract: Numbers | Times, scale: Fraction = Fraction(1)) -> AfterValidator:
+def _build_range_check(contract: NumberRange | TimeRange, scale: Fraction = Fraction(1)) -> AfterValidator:
     """Build a check that a number is in the range of its canonical column. One is ``scale`` units of the column."""
     least, most = math.ceil(contract.least / scale), math.ceil((contract.most + 1) / scale) - 1
 
@@ -54,7 +54,7 @@ Natural = Annotated[int, Field(ge=0, le=LARGEST, strict=True)]
 Name = Annotated[str, Field(min_length=1)]
 TopicName = Annotated[Name, AfterValidator(_check_partition)]
 Ledger = Annotated[int, _Strict, _build_range_check(LEDGER)]
-Entry = Annotated[int, _Strict, _build_range_check(OF_A_LEDGER)]
+Entry = Annotated[int, _Strict, _build_range_check(LEDGER_ENTRY)]
 BatchIndex = Annotated[int, _Strict, _build_range_check(BATCH_INDEX)]
 Partition = Annotated[int, _Strict, _build_range_check(PARTITION)]
 SequenceId = Annotated[int, _Strict, _build_range_check(SEQUENCE_ID)]

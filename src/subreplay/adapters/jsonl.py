@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from subreplay import failures
 from subreplay.adapters.base import FileCount, Reason, RejectedRow
 from subreplay.errors import InputError
-from subreplay.rows.model.contracts import KEYS, shortened
+from subreplay.rows.model.contracts import KEYS, shorten
 
 Row = TypeVar("Row")
 _REMEDY = "correct the value at its source and ingest again"
@@ -90,7 +90,7 @@ def mask_keys(raw: str) -> str:
     masked = {
         name: _describe_length(value) if name in KEYS and value is not None else value for name, value in row.items()
     }
-    return shortened(json.dumps(masked, ensure_ascii=False))
+    return shorten(json.dumps(masked, ensure_ascii=False))
 
 
 def _describe_length(key: Any) -> str:
@@ -115,4 +115,4 @@ def _describe_value(column: str, value: Any) -> str:
         return _describe_length(value)
     if column == "(row)":
         return f"({len(value):,} characters)" if isinstance(value, str) else f"({type(value).__name__})"
-    return shortened(repr(value), _MAX_VALUE_LENGTH)
+    return shorten(repr(value), _MAX_VALUE_LENGTH)

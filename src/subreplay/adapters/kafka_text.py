@@ -36,7 +36,7 @@ from subreplay.errors import InputError
 from subreplay.failures import describe_os_error
 from subreplay.hashing.profiles import LATEST_PROFILES
 from subreplay.rows.encoded import utf8_text
-from subreplay.rows.model.contracts import ENTRY, HAPPENED, PARTITION, shortened
+from subreplay.rows.model.contracts import ENTRY, HAPPENED, PARTITION, shorten
 from subreplay.rows.model.tables import MESSAGES, QUARANTINE
 
 NAME: Final = "kafka-text"
@@ -171,7 +171,7 @@ def _scan_file(file: _TextFile) -> Rows:
             found, wrong = _parse_console_lines(text, console, file)
         else:
             found, wrong, place = _parse_dump_lines(text, place, file)
-        rejected = [RejectedRow("messages", file.name, part["line"][i].as_py(), shortened(reason.value), (reason,))
+        rejected = [RejectedRow("messages", file.name, part["line"][i].as_py(), shorten(reason.value), (reason,))
                     for i, reason in wrong]  # fmt: skip
         yield "messages", found
         yield REJECTED, build_quarantine(rejected)

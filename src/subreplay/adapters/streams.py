@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from subreplay.adapters.base import FileCount, RejectedRow
 from subreplay.failures import describe_os_error
 from subreplay.rows.model.tables import QUARANTINE
-from subreplay.rows.sorted_blocks import Order, grouped, with_groups
+from subreplay.rows.sorted_blocks import Order, add_groups, make_group_order
 
 Rows: TypeAlias = Iterator[tuple[str, pa.Table]]
 """Tables, each with its kind."""
@@ -102,7 +102,7 @@ class StageInput(NamedTuple):
     def select_rows(self, rows: pa.Table) -> pa.Table:
         """Select the input rows among others of their kind, and add their groups."""
         selected = rows if self.where is None else rows.filter(pc.equal(rows[self.where[0]], self.where[1]))
-        return with_groups(selected, self.group_by)
+        return add_groups(selected, self.group_by)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def list_stage_inputs(source: SourceStream) -> list[StageInput]:
     schemas = dict(source.rows)
     found = []
     for number, stage in enumerate(source.stages):
-        order = grouped(schemas[stage.input_kind], stage.order_by)
+        order = make_group_order(schemas[stage.input_kind], stage.order_by)
         found.append(StageInput(f"to_{number}", stage.input_kind, stage.where, stage.group_by, order))
         schemas.update(stage.rows)
     return found

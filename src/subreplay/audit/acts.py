@@ -20,7 +20,7 @@ import numpy as np
 
 from subreplay.rows.model.columns import DAY, NEVER
 from subreplay.rows.model.range_table import NOBODY
-from subreplay.rows.model.words import instant, position
+from subreplay.rows.model.text_format import format_instant, format_position
 from subreplay.semantics.timelines.timeline import Epoch, Timeline
 
 Kind = Literal["reset", "seek", "unload", "expired", "skip", "ttl"]
@@ -74,12 +74,12 @@ class Act(NamedTuple):
 
     def describe(self, acknowledged: bool = True) -> str:
         """Describe the act. ``acknowledged``: acknowledged messages were redelivered."""
-        when = instant(self.at)
+        when = format_instant(self.at)
         if self.declared is not None:
             return _describe_declared(self.declared)
         if self.how == "group":
             came = "no member has joined "
-            "since" if self.until == NEVER else f"its first member joined at {instant(self.until)}"
+            "since" if self.until == NEVER else f"its first member joined at {format_instant(self.until)}"
             cause = "an operator reset its offsets, or its application sought back"
             if self.until - self.at >= OFFSET_RETENTION:
                 cause = f"its offsets had expired (offsets.retention.minutes), {cause}"
@@ -108,7 +108,7 @@ class Act(NamedTuple):
         cause = "an operator reset its offsets forward, or its application sought forward"
         if self.until - self.at >= OFFSET_RETENTION:
             cause = f"its offsets had expired (offsets.retention.minutes) and auto.offset.reset is latest, {cause}"
-        empty = f"the group was empty from {instant(self.at)} to {instant(self.until)}"
+        empty = f"the group was empty from {format_instant(self.at)} to {format_instant(self.until)}"
         return f"{empty} and then started reading after these messages: {cause}"
 
 
@@ -133,11 +133,11 @@ _TITLES: Final = {
 def _describe_declared(reset: Reset) -> str:
     """Describe a declared act."""
     forward = reset.kind in ("skip", "ttl")
-    to = "" if reset.to is None else f"{', before' if forward else ' to'} {position(*reset.to)}"
+    to = "" if reset.to is None else f"{', before' if forward else ' to'} {format_position(*reset.to)}"
     if reset.to_time is not None and not forward:
-        to += f" to messages published from {instant(reset.to_time)} on"
+        to += f" to messages published from {format_instant(reset.to_time)} on"
     act = f"{reset.by} {_VERBS_OF_ACTOR[reset.kind]}" if reset.by else _EVENTS[reset.kind]
-    return f"{act} at {instant(reset.at)}{to}"
+    return f"{act} at {format_instant(reset.at)}{to}"
 
 
 class SeenAct(NamedTuple):

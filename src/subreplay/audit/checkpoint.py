@@ -18,9 +18,9 @@ import pyarrow as pa
 from subreplay.audit.codes import Code
 from subreplay.errors import InputError
 from subreplay.rows.model.columns import DAY, UNKNOWN, Ints, column
+from subreplay.rows.model.key_masking import KeyMasking
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.tables import CHECKPOINT, FACTS, OPEN_POSITIONS, STATE
-from subreplay.rows.model.words import KeyWords
 
 ROW_NUMBERS: Final = 1 << 17  # in one row: a megabyte, before it is packed
 _MOST_CACHED_ROWS: Final = (
@@ -49,7 +49,7 @@ class Checkpoint:
     ones."""
 
     parts: list[pa.StructArray] = field(default_factory=list)
-    words: KeyWords | None = None
+    words: KeyMasking | None = None
 
     def take(self, rows: pa.Table) -> pa.Table:
         """Keep the checkpoint rows and return the others."""
@@ -78,7 +78,7 @@ class Checkpoint:
         """Decrypt the data of an array."""
         assert self.words is not None
         try:
-            return self.words.opened(data)
+            return self.words.decrypt(data)
         except ValueError as error:
             raise InputError(
                 f"table state: the previous daily run's state is {error}. Set keys.secret to the secret of that run."
@@ -94,7 +94,7 @@ def _is_sealed(name: str) -> bool:
     return name not in (OPEN, BASIS)
 
 
-def make_checkpoint_rows(arrays: Arrays, scope: Scope, words: KeyWords) -> pa.Table:
+def make_checkpoint_rows(arrays: Arrays, scope: Scope, words: KeyMasking) -> pa.Table:
     """Convert arrays of two dimensions to ``FACTS`` rows, encrypted if they may reveal keys. They precede all
     deliveries in order of time."""
     cut: list[dict[str, Any]] = []
@@ -103,7 +103,7 @@ def make_checkpoint_rows(arrays: Arrays, scope: Scope, words: KeyWords) -> pa.Ta
         for part, begin in enumerate(range(0, max(1, len(array)), size)):
             some = array[begin : begin + size]
             shape = {"width": array.shape[1], "rows": len(some)}
-            data = words.sealed(pack_array(some)) if _is_sealed(name) else pack_array(some)
+            data = words.encrypt(pack_array(some)) if _is_sealed(name) else pack_array(some)
             cut.append({"name": name, **shape, "part": part, "data": data})
     known = {"topic": scope.topic, "partition": scope.partition, "delivered": True, "at": UNKNOWN}
     columns = [fill_column(f, known.get(f.name), len(cut)) for f in FACTS if f.name != "checkpoint"]

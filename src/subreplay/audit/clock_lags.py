@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.clocks import LAGS, QUANTILES, ClockShift
-from subreplay.rows.groups import AddingUp, in_groups, with_columns
+from subreplay.rows.groups import Accumulator, make_groups, with_columns
 from subreplay.rows.model.columns import UNKNOWN, Ints, as_schema, flags, ints
-from subreplay.rows.sorted_blocks import grouped
+from subreplay.rows.sorted_blocks import make_group_order
 
 COLUMNS: Final = ("delivered", "consumer", "nth", "published", "due", "at", "received", "by_receipt", "acked")
 """The columns of table ``audited`` that this module reads."""
-LAG_ROWS: Final = grouped(
+LAG_ROWS: Final = make_group_order(
     pa.schema(
         [
             pa.field("consumer", pa.string()),
@@ -49,7 +49,7 @@ def split_lags(judged: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Recor
             selected = pa.table({"consumer": rows["consumer"], "kind": pa.array(np.full(len(rows), kind), pa.int8())})
             adding.add(selected.append_column("count", pa.array(known.astype(np.int64))))
             present = selected.append_column("lag", pa.array(lag)).filter(pa.array(known))
-            yield from (("lags", each) for each in in_groups(present, LAG_ROWS, ("consumer", "kind")))
+            yield from (("lags", each) for each in make_groups(present, LAG_ROWS, ("consumer", "kind")))
     yield from (("counts", each) for each in adding.together().combine_chunks().to_batches())
 
 
@@ -159,9 +159,9 @@ def _measure_lags(rows: pa.Table) -> Sequence[tuple[np.ndarray, Ints]]:
     )
 
 
-def _make_counter() -> AddingUp:
+def _make_counter() -> Accumulator:
     """Return an accumulator of ``COUNTS``."""
-    adding = AddingUp(_count_lags)
+    adding = Accumulator(_count_lags)
     adding.add(COUNTS.empty_table())
     return adding
 

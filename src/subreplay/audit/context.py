@@ -20,8 +20,8 @@ from subreplay.audit.terms import Terms
 from subreplay.errors import InputError
 from subreplay.hashing.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ProfileTable
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
+from subreplay.rows.model.key_masking import IN_THE_CLEAR, KeyMasking
 from subreplay.rows.model.rows import Scope
-from subreplay.rows.model.words import IN_THE_CLEAR, KeyWords
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.timeline import Timeline
 
@@ -131,7 +131,7 @@ class Context:
     uncovered: frozenset[Scope] = frozenset()
     rejects: RejectedRows = field(default_factory=RejectedRows)
     dead_letters: DeadLetters = field(default_factory=DeadLetters)
-    words: KeyWords = IN_THE_CLEAR
+    words: KeyMasking = IN_THE_CLEAR
     end: int = UNKNOWN
 
     def acts(self, timeline: Timeline) -> tuple[Act, ...]:

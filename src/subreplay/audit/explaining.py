@@ -11,8 +11,8 @@ import pyarrow as pa
 from subreplay.audit import audited, sums
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.passes.loads import Span
-from subreplay.rows.groups import AddingUp
-from subreplay.rows.model.columns import gathered
+from subreplay.rows.groups import Accumulator
+from subreplay.rows.model.columns import gather_batches
 from subreplay.rows.model.tables import VIOLATIONS
 
 MOST_COUNTS: Final = 1 << 20
@@ -35,9 +35,9 @@ class FindingCounting:
         """Return the rows of table ``violations`` that a report may show."""
         return sums.select_first(found, self.per_window, self.width, self.most)
 
-    def make_first_collector(self) -> AddingUp:
+    def make_first_collector(self) -> Accumulator:
         """Return an accumulator that keeps the ``first`` rows of everything added to it."""
-        adding = AddingUp(self.first)
+        adding = Accumulator(self.first)
         adding.add(VIOLATIONS.empty_table())
         return adding
 
@@ -59,7 +59,7 @@ class FindingExplainer:
 
     def _explain(self, judged: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, pa.Table]]:
         judge = self.explainer.judge
-        for rows in gathered(judged):
+        for rows in gather_batches(judged):
             selected = audited.drop_state_rows(audited.make_audited_rows(rows, self.explainer.subscription, judge))
             words = self.explainer.explain_violations(audited.select_explained(selected, judge).to_batches())
             counts = sums.count_by_window(selected, judge.applicable, self.counting.span.width)
@@ -74,7 +74,7 @@ class OtherFindingCounter:
     columns: tuple[str, ...] = tuple(VIOLATIONS.names)
 
     def __call__(self, found: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        tables = (rows.cast(VIOLATIONS) for rows in gathered(found))
+        tables = (rows.cast(VIOLATIONS) for rows in gather_batches(found))
         counted = ((sums.count_others_by_window(rows, self.counting.span.width), rows) for rows in tables)
         return _count_outputs(counted, self.counting, self.columns)
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from subreplay.audit.needs import Need
 from subreplay.audit.passes.beginning import FirstServed, Position
-from subreplay.audit.passes.repeats import members_once
+from subreplay.audit.passes.repeats import drop_repeated_members
 from subreplay.audit.rules.assignments import GroupEvents
 from subreplay.errors import InputError
 from subreplay.rows.model.columns import NEVER, UNKNOWN
@@ -124,7 +124,7 @@ def input_statistics(
     delivered = served.filter(served["last"].is_valid())
     by_consumer = _group_by_consumer(delivered)
     partitions = {*stored["partition"].to_pylist(), *served["partition"].to_pylist(), *facts.open_partitions}
-    events, repeated, contradicted = members_once(
+    events, repeated, contradicted = drop_repeated_members(
         _infer_membership(delivered, facts.topic) if facts.inferred else members
     )
     without_instance = {row["consumer"] for row in by_consumer if row["instance"] is None}

@@ -20,21 +20,21 @@ from subreplay.audit.checkpoint import BASIS, OPEN, Arrays, Checkpoint, OpenPosi
 from subreplay.audit.codes import Code, drop_exempt, mask
 from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import Flags, Found
-from subreplay.audit.passes.batches_of_one import with_batches_of_one
+from subreplay.audit.passes.batches_of_one import assign_batches_of_one
 from subreplay.audit.passes.beginning import Beginning
-from subreplay.audit.passes.commits import commit_facts, without_commits
-from subreplay.audit.passes.explained import Explained
-from subreplay.audit.passes.facts import position_facts
+from subreplay.audit.passes.commits import make_commit_facts, split_commits
+from subreplay.audit.passes.explained import RedeliveryExplainer
+from subreplay.audit.passes.facts import make_position_facts
 from subreplay.audit.passes.instants import DispatcherState, begin_instants
-from subreplay.audit.passes.loads import Given, Span
+from subreplay.audit.passes.loads import LoadCollector, Span
 from subreplay.audit.passes.positions import PositionState, ScopeLog
 from subreplay.audit.passes.timed import (
     Labels,
-    checkpoint_as_judged,
+    add_findings,
     judge_deliveries,
+    make_judged_checkpoint,
     recall_deliveries,
-    with_findings,
-    with_owners,
+    set_owners,
 )
 from subreplay.audit.rules.commits import NONE, judge_commits
 from subreplay.audit.rules.liveness import finish_watch, make_limits, make_watch, note_commits
@@ -93,7 +93,7 @@ class Judge(Context):
     def by_position(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """``LOG`` rows sorted by topic, partition, ledger, entry, batch index, kind, time -> ``FACTS`` rows."""
         last: _Log | None = None
-        for rows in whole_entries(batches):
+        for rows in split_whole_entries(batches):
             scopes, some = split_scopes(rows)
             logs = [_Log(scope, self.dispatcher(scope), Checkpoint(words=self.words)) for scope in scopes]
             if last is not None and last.scope == scopes[0]:
@@ -112,15 +112,15 @@ class Judge(Context):
         there, mine = some.drop_empty()
         if there:
             for number in there:
-                logs[number].state = logs[number].state or self._position_state(logs[number])
+                logs[number].state = logs[number].state or self._make_position_state(logs[number])
             of = [ScopeLog(logs[number].dispatcher, cast(PositionState, logs[number].state)) for number in there]
-            mine, commits = without_commits(mine)
+            mine, commits = split_commits(mine)
             numbers = np.array(there)
             if mine.rows.num_rows:
-                facts, of_log = position_facts(self, of, with_batches_of_one(mine))
+                facts, of_log = make_position_facts(self, of, assign_batches_of_one(mine))
                 found.append((facts, numbers[of_log]))
             if commits.rows.num_rows and self.is_group:
-                found.append((commit_facts(self, of, commits), numbers[commits.numbers]))
+                found.append((make_commit_facts(self, of, commits), numbers[commits.numbers]))
         for number, log in enumerate(logs[:-1]):
             end = self._end_of(log)
             if end.num_rows:
@@ -132,26 +132,28 @@ class Judge(Context):
         """Rows that tell the second pass, and the next night, what is carried of a log."""
         arrays: dict[str, Ints] = {}
         if self.has_next_day:
-            log.state = log.state or self._position_state(log)
+            log.state = log.state or self._make_position_state(log)
             arrays = {n: a for n, a in log.checkpoint.arrays().items() if not n.startswith(_LOG)}
-            arrays |= _named(_LOG, log.state.checkpoint())
+            arrays |= _prefix_arrays(_LOG, log.state.checkpoint())
         if log.state is not None and log.state.acts:
             arrays[_ACTS] = log.state.patterns.found
         if self.is_group and log.state is not None and len(seeks := log.state.seeks.found):
             arrays[_SEEKS] = seeks
         return make_checkpoint_rows(arrays, log.scope, self.words) if arrays else FACTS.empty_table()
 
-    def _position_state(self, log: _Log) -> PositionState:
-        arrays = _of(_LOG, log.checkpoint.arrays())
+    def _make_position_state(self, log: _Log) -> PositionState:
+        arrays = _select_arrays(_LOG, log.checkpoint.arrays())
         begins = Beginning(self.begins.get(log.scope, UNKNOWN), ledger=self.ledgers.get(log.scope, UNKNOWN))
         acts = self.acts(log.dispatcher.timeline)
         return PositionState(log.dispatcher.joined(arrays), arrays, begins, acts)
 
-    def given(self) -> Given | None:
+    def given(self) -> LoadCollector | None:
         """What adds up loads beside judging; None: nothing is added up."""
-        return None if self.spans is None else Given(self.spans, self.terms.clock_skew)
+        return None if self.spans is None else LoadCollector(self.spans, self.terms.clock_skew)
 
-    def by_time(self, batches: Iterable[pa.RecordBatch], given: Given | None = None) -> Iterator[pa.RecordBatch]:
+    def by_time(
+        self, batches: Iterable[pa.RecordBatch], given: LoadCollector | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """``FACTS`` rows sorted by topic, partition, delivered first, time, order -> ``JUDGED`` rows; ``given`` adds up
         what consumers were given."""
         last: _Timed | None = None
@@ -165,13 +167,13 @@ class Judge(Context):
             timed = [last] if last is not None and goes_on else []
             timed += [self._timed(scope, given) for scope in scopes[len(timed) :]]
             last = timed[-1]
-            yield from self._judged(timed, some, given)
+            yield from self._judge_by_time(timed, some, given)
             for each in timed[:-1]:
                 yield from self._end_of_time(each, given)
         if last is not None:
             yield from self._end_of_time(last, given)
 
-    def _timed(self, scope: Scope, given: Given | None) -> _Timed:
+    def _timed(self, scope: Scope, given: LoadCollector | None) -> _Timed:
         dispatcher = self.dispatcher(scope)
         timed = _Timed(scope, dispatcher, Checkpoint(words=self.words))
         timed.still = OpenPositions(self.horizon) if self.has_next_day else None
@@ -179,7 +181,9 @@ class Judge(Context):
             timed.number, timed.fits = given.begin(), OwnerFits(self.policy, dispatcher, given.others)
         return timed
 
-    def _judged(self, timed: Sequence[_Timed], some: ScopedRows, given: Given | None) -> Iterator[pa.RecordBatch]:
+    def _judge_by_time(
+        self, timed: Sequence[_Timed], some: ScopedRows, given: LoadCollector | None
+    ) -> Iterator[pa.RecordBatch]:
         """Judge rows of dispatchers, all of the rows of which there are, but for the first and the last one."""
         some = _without_checkpoints([each.checkpoint for each in timed], some)
         there, some = some.drop_empty()
@@ -189,9 +193,9 @@ class Judge(Context):
         for each in mine.timed:
             if each.state is None:
                 arrays = each.checkpoint.arrays()
-                each.state, shown = self._state(each.dispatcher, arrays), arrays.get(_ACTS)
+                each.state, shown = self._make_state(each.dispatcher, arrays), arrays.get(_ACTS)
                 acts = () if shown is None else self.acts(each.dispatcher.timeline)
-                each.explained = Explained(acts, shown, arrays.get(_SEEKS))
+                each.explained = RedeliveryExplainer(acts, shown, arrays.get(_SEEKS))
         some = _explained(mine.timed, some)
         found: list[tuple[pa.Table, Ints]] = []
         if self.is_group:
@@ -208,13 +212,13 @@ class Judge(Context):
             yield from order_by_scope(found)
 
     def _judge(
-        self, mine: _Together, some: ScopedRows, given: Given | None, judged: list[tuple[pa.Table, Ints]]
+        self, mine: _Together, some: ScopedRows, given: LoadCollector | None, judged: list[tuple[pa.Table, Ints]]
     ) -> None:
         """Judge deliveries, or messages that were never delivered, of some dispatchers; ``judged`` gets the rows and
         the number of the dispatcher of each."""
         there, rows = some.drop_empty()
         timed = [mine.timed[number] for number in there]
-        found, waits_for = self._found(timed, rows)
+        found, waits_for = self._find_findings(timed, rows)
         if waits_for is not None:  # whatever else cannot be decided, it did not come
             found.codes[found.codes & self.applicable & _UNDELIVERED == 0] |= Code.UNSEEN.bit
         np.bitwise_and(found.codes, self.applicable, out=found.codes)
@@ -241,10 +245,10 @@ class Judge(Context):
             rows, numbers, found, shown = rows.take(pa.array(kept)), numbers[kept], found.of(kept), shown[kept]
             waits_for = None if waits_for is None else waits_for[kept]
         if waits_for is not None:
-            rows = with_owners(rows, waits_for, numbers, mine.labels)
-        judged.append((with_findings(rows, found, shown, numbers, mine.labels), numbers))
+            rows = set_owners(rows, waits_for, numbers, mine.labels)
+        judged.append((add_findings(rows, found, shown, numbers, mine.labels), numbers))
 
-    def _found(self, timed: Sequence[_Timed], some: ScopedRows) -> tuple[Found, Ints | None]:
+    def _find_findings(self, timed: Sequence[_Timed], some: ScopedRows) -> tuple[Found, Ints | None]:
         """Findings about deliveries, or about messages that were never delivered, and for whom these wait."""
         states = [cast(DispatcherState, each.state) for each in timed]
         if flags(some.rows, "delivered")[0]:
@@ -281,24 +285,24 @@ class Judge(Context):
         if each.still is not None:
             each.still.add(rows, ints(rows, "codes"))
 
-    def _end_of_time(self, each: _Timed, given: Given | None) -> Iterator[pa.RecordBatch]:
+    def _end_of_time(self, each: _Timed, given: LoadCollector | None) -> Iterator[pa.RecordBatch]:
         """End with a dispatcher: what its loads add up to, and what the next night begins with."""
         if given is not None and each.fits is not None:
             given.end([each.fits.rows(), *each.explained.sums(each.scope)])
         if each.still is not None:
             arrays = each.checkpoint.arrays()
-            each.state = each.state or self._state(each.dispatcher, arrays)
+            each.state = each.state or self._make_state(each.dispatcher, arrays)
             each.begin()
             finish_watch(each.state.watch, self.horizon, make_limits(self, self.horizon))
             since = UNKNOWN if self.lookback == NEVER else self.horizon - self.lookback
-            arrays = _named(_INSTANTS, each.state.checkpoint(each.still.keys, since)) | {
+            arrays = _prefix_arrays(_INSTANTS, each.state.checkpoint(each.still.keys, since)) | {
                 n: a for n, a in arrays.items() if n.startswith(_LOG)
             }
             arrays |= {OPEN: each.still.positions, BASIS: encode_text(self.basis)}
-            yield from checkpoint_as_judged(make_checkpoint_rows(arrays, each.scope, self.words)).to_batches()
+            yield from make_judged_checkpoint(make_checkpoint_rows(arrays, each.scope, self.words)).to_batches()
 
-    def _state(self, dispatcher: Dispatcher, checkpoint: Arrays) -> DispatcherState:
-        arrays = _of(_INSTANTS, checkpoint)
+    def _make_state(self, dispatcher: Dispatcher, checkpoint: Arrays) -> DispatcherState:
+        arrays = _select_arrays(_INSTANTS, checkpoint)
         end = dispatcher.timeline.epochs[-1].start.at
         watch = make_watch(self, dispatcher)
         return DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.horizon, end, arrays, watch)
@@ -319,11 +323,11 @@ class _Log:
     state: PositionState | None = None
 
 
-def _of(prefix: str, arrays: Arrays) -> dict[str, Ints]:
+def _select_arrays(prefix: str, arrays: Arrays) -> dict[str, Ints]:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def _named(prefix: str, arrays: Arrays) -> dict[str, Ints]:
+def _prefix_arrays(prefix: str, arrays: Arrays) -> dict[str, Ints]:
     return {prefix + name: array for name, array in arrays.items()}
 
 
@@ -332,18 +336,18 @@ class Examples:
     are only counted."""
 
     def __init__(self) -> None:
-        self._left: dict[int, int] = {}  # by bit
+        self._remaining: dict[int, int] = {}  # by bit
 
     def choose(self, mild: Ints, some: int) -> Ints:
         """The bits to be shown in each row, of ``mild`` bits; ``some`` are all of these."""
         shown = np.zeros(len(mild), np.int64)
         while some:
             bit = some & -some
-            left = self._left.get(bit, EXAMPLES)
-            if left:
+            remaining = self._remaining.get(bit, EXAMPLES)
+            if remaining:
                 rows = np.flatnonzero(mild & bit)
-                shown[rows[:left]] |= bit
-                self._left[bit] = max(0, left - len(rows))
+                shown[rows[:remaining]] |= bit
+                self._remaining[bit] = max(0, remaining - len(rows))
             some ^= bit
         return shown
 
@@ -367,7 +371,7 @@ class _Timed:
     dispatcher: Dispatcher
     checkpoint: Checkpoint
     examples: Examples = field(default_factory=Examples)
-    explained: Explained = field(default_factory=lambda: Explained((), None))
+    explained: RedeliveryExplainer = field(default_factory=lambda: RedeliveryExplainer((), None))
     state: DispatcherState | None = None
     still: OpenPositions | None = None
     begun: bool = False
@@ -407,34 +411,34 @@ def _those(some: ScopedRows, kept: Flags) -> ScopedRows:
     return some if kept.all() else some.filter(kept)
 
 
-def whole_entries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def split_whole_entries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Sorted batches, of which the rows of one entry stay together: where a batch ends within one, the next has it
     all."""
-    held: pa.Table | None = None
+    pending: pa.Table | None = None
     for batch in batches:
         if not batch.num_rows:
             continue
         rows = pa.Table.from_batches([batch])
-        if held is not None:
-            if _entry(held, -1) == _entry(rows, 0):
-                last = _last_entry(held)
-                rows = pa.concat_tables([held.slice(last), rows]).combine_chunks()
-                held = held.slice(0, last)
-            if held.num_rows:
-                yield held
-        held = rows
-    if held is not None:
-        yield held
+        if pending is not None:
+            if _get_entry(pending, -1) == _get_entry(rows, 0):
+                last = _find_last_entry(pending)
+                rows = pa.concat_tables([pending.slice(last), rows]).combine_chunks()
+                pending = pending.slice(0, last)
+            if pending.num_rows:
+                yield pending
+        pending = rows
+    if pending is not None:
+        yield pending
 
 
-def _last_entry(rows: pa.Table) -> int:
+def _find_last_entry(rows: pa.Table) -> int:
     """The row where the last entry begins."""
     columns = [rows.column(name) for name in _ENTRY]
     other = np.logical_or.reduce([np.asarray(pc.not_equal(values, values[-1])) for values in columns])
     return int(np.flatnonzero(other)[-1]) + 1 if other.any() else 0
 
 
-def _entry(rows: pa.Table, row: int) -> tuple[object, ...]:
+def _get_entry(rows: pa.Table, row: int) -> tuple[object, ...]:
     return tuple(rows.column(name)[row].as_py() for name in _ENTRY)
 
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from subreplay.audit import audited
 from subreplay.audit.checkpoint import STATE_OF_RUN, make_state_rows
 from subreplay.audit.judge import Judge
-from subreplay.audit.passes.loads import LOADS_OF_RUN, Given
-from subreplay.rows.model.columns import Gathering
+from subreplay.audit.passes.loads import LOADS_OF_RUN, LoadCollector
+from subreplay.rows.model.columns import BatchGatherer
 from subreplay.rows.model.tables import AUDITED, JUDGED
 from subreplay.rows.sorted_blocks import BY_TIME, sorted_rows
 
@@ -24,18 +24,22 @@ OUTPUTS: Final = {"audited": AUDITED, "findings": JUDGED, "sums": LOADS_OF_RUN, 
 
 
 def run_both_passes(
-    judge: Judge, log: Iterable[pa.RecordBatch], folder: str | None = None, given: Given | None = None
+    judge: Judge, log: Iterable[pa.RecordBatch], folder: str | None = None, given: LoadCollector | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Judge ``LOG`` rows in order ``BY_POSITION``: by position and then by time. In between the facts of a large topic
-    partition wait in a file in ``folder``; ``given`` adds up what consumers were given."""
+    """Judge ``LOG`` rows in order ``BY_POSITION``: by position and then by time.
+
+    In between, the facts of a large topic partition are spilled to a file in ``folder``. ``given`` collects loads.
+    """
     yield from judge.by_time(sorted_rows(judge.by_position(log), BY_TIME, folder), given)
 
 
 @dataclass(frozen=True)
 class JudgeRows:
-    """Splits ``LOG`` rows in order ``BY_POSITION`` into ``OUTPUTS``: ``audited``, rows of that table in ``columns``;
-    ``findings``, judged rows with a finding; ``sums``, ``LOADS_OF_RUN`` added up over the task; ``state``,
-    ``STATE_OF_RUN``. ``folder`` is for files that a task removes."""
+    """Splits ``LOG`` rows in order ``BY_POSITION`` into ``OUTPUTS``.
+
+    ``audited``: rows of that table in ``columns``. ``findings``: judged rows with a finding. ``sums``: ``LOADS_OF_RUN``
+    of the task. ``state``: ``STATE_OF_RUN``. ``folder`` is for temporary files.
+    """
 
     judge: Judge
     subscription: str
@@ -43,7 +47,7 @@ class JudgeRows:
     columns: tuple[str, ...] = tuple(OUTPUTS["audited"].names)
 
     def __call__(self, log: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        given, judged = self.judge.given(), Gathering()
+        given, judged = self.judge.given(), BatchGatherer()
         for batch in run_both_passes(self.judge, log, self.folder, given):
             for rows in judged.add(batch):
                 yield from self._outputs(rows)

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS
-from subreplay.rows.groups import hashes, in_groups, whole_groups, with_columns
+from subreplay.rows.groups import hashes, make_groups, read_whole_groups, with_columns
 from subreplay.rows.model.columns import Ints, column
-from subreplay.rows.model.words import KeyWords
-from subreplay.rows.scan.log_rows import happened, nanos
-from subreplay.rows.scan.rows import Columns
-from subreplay.rows.sorted_blocks import GROUP, grouped
+from subreplay.rows.model.key_masking import KeyMasking
+from subreplay.rows.scan.log_rows import find_delivery_time, to_nanos
+from subreplay.rows.scan.table_columns import Columns
+from subreplay.rows.sorted_blocks import GROUP, make_group_order
 
 POSITION: Final = ("topic", "partition", "ledger", "entry", "batch_index")
 DELIVERY_COLUMNS: Final = (
@@ -34,7 +34,7 @@ MOST_NAMED: Final = 1 << 20
 """The largest number of messages without a letter whose hashes are looked up in the log. With more, every message is
 exchanged."""
 _LETTER, _ATTEMPT = range(2)
-ATTEMPTS: Final = grouped(
+ATTEMPTS: Final = make_group_order(
     pa.schema(
         [
             *(field.with_nullable(False) for field in EXHAUSTED if field.name in POSITION),
@@ -47,10 +47,10 @@ ATTEMPTS: Final = grouped(
     last=("consumer",),
 )
 """Attempts and letters of messages whose redelivery count reached the maximum."""
-NAMED: Final = grouped(pa.schema([*EXHAUSTED, pa.field("exhausted", pa.bool_(), nullable=False)]))
+NAMED: Final = make_group_order(pa.schema([*EXHAUSTED, pa.field("exhausted", pa.bool_(), nullable=False)]))
 """``EXHAUSTED`` rows, and messages of the log with their keys."""
 POSITIONS: Final = pa.schema([pa.field("hash", pa.int64(), nullable=False)])
-LETTER_STREAMS: Final = grouped(LETTERS, then=("ledger", "entry", "batch_index"))
+LETTER_STREAMS: Final = make_group_order(LETTERS, then=("ledger", "entry", "batch_index"))
 """``LETTERS`` grouped by key."""
 ORIGINS: Final = pa.schema([*(field for field in EXHAUSTED if field.name in POSITION), pa.field("at", pa.int64())])
 """The messages that dead letters name, and the publication times (ns) of the letters."""
@@ -66,10 +66,10 @@ class AttemptReader:
         for batch in deliveries:
             columns = Columns("deliveries", batch)
             nacked = pc.or_(columns["nacked_at"].is_valid(), columns["refused_at"].is_valid())
-            given = {"at": happened(columns), "nacked": nacked, "acked": columns["acked_at"].is_valid()}
+            given = {"at": find_delivery_time(columns), "nacked": nacked, "acked": columns["acked_at"].is_valid()}
             rows = _make_rows(columns, given, ("consumer", "redelivery_count", "seq"), _ATTEMPT)
             selected = pc.and_(pc.greater_equal(rows["redelivery_count"], self.limit), rows["at"].is_valid())
-            yield from in_groups(rows.filter(selected), ATTEMPTS, POSITION)
+            yield from make_groups(rows.filter(selected), ATTEMPTS, POSITION)
 
 
 def make_letter_attempts(letters: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -77,12 +77,12 @@ def make_letter_attempts(letters: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
     for batch in letters:
         none = {name: pa.repeat(0, batch.num_rows) for name in ("redelivery_count", "at", "seq")}
         rows = _make_rows(_read_origin(batch), none, (), _LETTER)
-        yield from in_groups(rows, ATTEMPTS, POSITION)
+        yield from make_groups(rows, ATTEMPTS, POSITION)
 
 
 def split_without_letter(attempts: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Split sorted ``ATTEMPTS`` into ``exhausted``, ``NAMED`` rows without keys, and their ``positions``."""
-    for rows in whole_groups(attempts):
+    for rows in read_whole_groups(attempts):
         rows = rows.append_column("row", pa.array(np.arange(len(rows))))
         of_each = rows.group_by([*POSITION], use_threads=False).aggregate(
             [("row", "max"), ("acked", "max"), ("kind", "min")]
@@ -90,7 +90,7 @@ def split_without_letter(attempts: Iterable[pa.RecordBatch]) -> Iterator[tuple[s
         missing = of_each.filter(pc.equal(of_each["kind_min"], _ATTEMPT))
         last = rows.take(missing["row_max"])
         given = {"acked": missing["acked_max"], "exhausted": pa.repeat(True, len(last))}
-        for batch in in_groups(with_columns(last, given), NAMED, POSITION):
+        for batch in make_groups(with_columns(last, given), NAMED, POSITION):
             yield "exhausted", batch
             yield "positions", pa.RecordBatch.from_arrays([batch[GROUP]], schema=POSITIONS)
 
@@ -99,7 +99,7 @@ def split_without_letter(attempts: Iterable[pa.RecordBatch]) -> Iterator[tuple[s
 class MessageKeyReader:
     """A step: messages of the log -> ``NAMED`` with masked keys, for the hashes in ``positions``, or for all."""
 
-    words: KeyWords
+    words: KeyMasking
     positions: Ints | None = None
 
     def __call__(self, messages: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -110,13 +110,13 @@ class MessageKeyReader:
             if self.positions is not None:
                 rows = rows.filter(pa.array(np.isin(hashes(rows, POSITION), self.positions)))
             if len(rows):
-                given = {"key": self.words.words(column(rows, "key")), "exhausted": pa.repeat(False, len(rows))}
-                yield from in_groups(with_columns(rows, given), NAMED, POSITION)
+                given = {"key": self.words.mask_keys(column(rows, "key")), "exhausted": pa.repeat(False, len(rows))}
+                yield from make_groups(with_columns(rows, given), NAMED, POSITION)
 
 
 def join_keys_of_exhausted(named: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A step: sorted ``NAMED`` -> ``EXHAUSTED``."""
-    for rows in whole_groups(named):
+    for rows in read_whole_groups(named):
         missing, messages = rows.filter(rows["exhausted"]), rows.filter(pc.invert(rows["exhausted"]))
         messages = messages.append_column("row", pa.array(np.arange(len(messages))))
         first = messages.group_by([*POSITION], use_threads=False).aggregate([("row", "min")])
@@ -129,7 +129,7 @@ def join_keys_of_exhausted(named: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
 class LetterReader:
     """A step: dead letters with a key -> ``LETTER_STREAMS`` up to a ``day`` (None: all)."""
 
-    words: KeyWords
+    words: KeyMasking
     day: Date | None = None
 
     def __call__(self, letters: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -142,17 +142,17 @@ class LetterReader:
             given = {name: origin[name] for name in POSITION[:2]}
             given |= {f"origin_{name}": origin[name] for name in POSITION[2:]}
             given |= {name: columns[name] for name in POSITION[2:]}
-            given |= {"key": key, "published": nanos(columns, "publish_time"), "judged": judged}
+            given |= {"key": key, "published": to_nanos(columns, "publish_time"), "judged": judged}
             rows = pa.table(given).filter(selected)
             if len(rows):
-                rows = with_columns(rows, {"key": self.words.words(column(rows, "key"))})
-                yield from in_groups(rows, LETTER_STREAMS, ("topic", "partition", "key"))
+                rows = with_columns(rows, {"key": self.words.mask_keys(column(rows, "key"))})
+                yield from make_groups(rows, LETTER_STREAMS, ("topic", "partition", "key"))
 
 
 def read_origins(letters: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A step: dead letters -> ``ORIGINS``."""
     for batch in letters:
-        rows = _read_origin(batch) | {"at": nanos(Columns("messages", batch), "publish_time")}
+        rows = _read_origin(batch) | {"at": to_nanos(Columns("messages", batch), "publish_time")}
         yield pa.RecordBatch.from_arrays([rows[field.name].cast(field.type) for field in ORIGINS], schema=ORIGINS)
 
 

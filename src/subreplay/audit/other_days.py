@@ -24,13 +24,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from subreplay.audit.checkpoint import CARRY, OPEN, make_checkpoints, make_open_table, unpack_array
-from subreplay.audit.judge import whole_entries
+from subreplay.audit.judge import split_whole_entries
 from subreplay.audit.scoped_rows import iterate_scopes
-from subreplay.rows.model.columns import UNKNOWN, Ints, column, flags, gathered
+from subreplay.rows.model.columns import UNKNOWN, Ints, column, flags, gather_batches
 from subreplay.rows.model.tables import DELIVERY, LOG, MESSAGE, OPEN_POSITIONS
-from subreplay.rows.quarantine import checked
-from subreplay.rows.scan.log_rows import as_log
-from subreplay.rows.sorted_blocks import GROUP, with_groups
+from subreplay.rows.quarantine import find_valid_rows
+from subreplay.rows.scan.log_rows import make_log_rows
+from subreplay.rows.sorted_blocks import GROUP, add_groups
 
 WAS_OPEN: Final = -2
 """The kind of a ``LOG`` row about a position that an earlier run left open; ``judged``: its message still waits."""
@@ -127,7 +127,7 @@ def hash_entries(batches: Iterable[pa.RecordBatch], before: EntryFilter) -> Iter
     """Hash the entries before the bounds of a filter, from rows with the columns of ``ENTRY``, as ``HASHES``. After
     ``MOST_ENTRIES`` it stops."""
     number = 0
-    for rows in gathered(select_entries_before(batches, before)):
+    for rows in gather_batches(select_entries_before(batches, before)):
         found = np.unique(_hash_entries(rows.to_batches()[0]))
         yield pa.RecordBatch.from_arrays([pa.array(found)], schema=HASHES)
         number += len(found)
@@ -139,7 +139,7 @@ def find_lowest_entries(batches: Iterable[pa.RecordBatch], before: EntryFilter) 
     """Find the lowest entry of each partition before the bounds of a filter, from rows with the columns of ``ENTRY``,
     as ``ENTRIES``."""
     lowest = np.empty((3, 0), np.int64)
-    for rows in gathered(select_entries_before(batches, before)):
+    for rows in gather_batches(select_entries_before(batches, before)):
         together = np.hstack([lowest, np.array([rows[name].to_numpy() for name in ENTRY], np.int64)])
         together = together[:, np.lexsort(together[::-1])]
         lowest = together[:, np.diff(together[0], prepend=together[0][0] - 1) != 0]
@@ -157,7 +157,7 @@ def select_entries_before(batches: Iterable[pa.RecordBatch], before: EntryFilter
 
 def _hash_entries(rows: pa.RecordBatch) -> Ints:
     """Hash entries."""
-    of_each: Ints = with_groups(pa.Table.from_batches([rows.select(ENTRY)]), ENTRY)[GROUP].to_numpy()
+    of_each: Ints = add_groups(pa.Table.from_batches([rows.select(ENTRY)]), ENTRY)[GROUP].to_numpy()
     return of_each
 
 
@@ -169,7 +169,7 @@ def select_messages_of_other_days(
     for batch in _select_valid("messages", batches):
         early = pc.greater(batch.column("date"), pa.scalar(day))
         rows = _replace_column(
-            as_log("messages", batch), "judged", pc.if_else(early, False, pa.scalar(None, pa.bool_()))
+            make_log_rows("messages", batch), "judged", pc.if_else(early, False, pa.scalar(None, pa.bool_()))
         )
         yield from _select_of_other_days(rows, kept, np.asarray(early))
 
@@ -179,13 +179,13 @@ def select_deliveries_of_other_days(
 ) -> Iterator[pa.RecordBatch]:
     """Convert ``deliveries`` of earlier days to rows of the log for ``keep_wanted``."""
     for batch in _select_valid("deliveries", batches):
-        yield from _select_of_other_days(as_log("deliveries", batch), kept)
+        yield from _select_of_other_days(make_log_rows("deliveries", batch), kept)
 
 
 def _select_valid(table: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Select the canonical rows that were not rejected on their own day."""
     for batch in batches:
-        keeps = checked(table, batch)
+        keeps = find_valid_rows(table, batch)
         yield batch if keeps is None else batch.filter(pa.array(keeps))
 
 
@@ -204,7 +204,7 @@ def keep_wanted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """``LOG`` rows in order of their positions, with candidates of other days and ``OPEN_ROWS`` -> the log that the run
     of a day judges: of other days the entries that it needs. A message of an earlier day is ``judged`` where it is
     waiting."""
-    for _, parts in itertools.groupby(iterate_scopes(whole_entries(batches)), key=operator.itemgetter(0)):
+    for _, parts in itertools.groupby(iterate_scopes(split_whole_entries(batches)), key=operator.itemgetter(0)):
         begun = False
         for _, rows in parts:
             wanted, begun = _select_wanted(rows, begun)

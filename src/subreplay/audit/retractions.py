@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.codes import Code
-from subreplay.rows.groups import AddingUp, hashes, in_groups, whole_groups, with_columns
+from subreplay.rows.groups import Accumulator, hashes, make_groups, read_whole_groups, with_columns
 from subreplay.rows.model.columns import UNKNOWN, Ints, ints
 from subreplay.rows.model.tables import RETRACTED_FINDINGS, TIME
-from subreplay.rows.sorted_blocks import grouped
+from subreplay.rows.sorted_blocks import make_group_order
 
 CODES: Final = (Code.LOST, Code.UNKNOWN_MESSAGE, Code.SKIP)
 """The rules whose findings may be retracted."""
@@ -58,9 +58,9 @@ _FIELDS: Final = [
     pa.field("at", TIME),
     pa.field("producer", pa.string()),
 ]
-FINDINGS: Final = grouped(pa.schema(_FIELDS), then=("kind",))
+FINDINGS: Final = make_group_order(pa.schema(_FIELDS), then=("kind",))
 """Findings of earlier runs and retracted findings, grouped by what they are about."""
-CORRECTIONS: Final = grouped(pa.schema(_FIELDS), then=("kind",), last=("consumer",))
+CORRECTIONS: Final = make_group_order(pa.schema(_FIELDS), then=("kind",), last=("consumer",))
 """Findings, deliveries and messages, grouped by the message that would correct the finding."""
 COUNTED: Final = pa.schema(
     [*(field for field in RETRACTED_FINDINGS if field.name in _FINDING), pa.field("count", pa.int64(), nullable=False)]
@@ -81,14 +81,14 @@ def select_findings_to_retract(violations: Iterable[pa.RecordBatch]) -> Iterator
             continue
         sought = _find_sought(rows)
         delivered = {"kind": _make_kind(_REPORTED, len(rows)), "told": rows["date"], **sought}
-        yield from in_groups(with_columns(rows, delivered), FINDINGS, (*_POSITION, "code"))
+        yield from make_groups(with_columns(rows, delivered), FINDINGS, (*_POSITION, "code"))
 
 
 def select_retracted_before(retracted: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A step: rows of table ``withdrawn`` of earlier runs -> ``FINDINGS``."""
     for batch in retracted:
         rows = pa.Table.from_batches([batch]).select(RETRACTED_COLUMNS)
-        yield from in_groups(
+        yield from make_groups(
             with_columns(rows, {"kind": _make_kind(_RETRACTED, len(rows))}), FINDINGS, (*_POSITION, "code")
         )
 
@@ -96,12 +96,12 @@ def select_retracted_before(retracted: Iterable[pa.RecordBatch]) -> Iterator[pa.
 def split_not_retracted(findings: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Split sorted ``FINDINGS`` into ``findings``, ``CORRECTIONS`` of those not retracted yet, and the ``positions``
     that would correct them."""
-    for rows in whole_groups(findings):
+    for rows in read_whole_groups(findings):
         before = rows.filter(pc.equal(rows["kind"], _RETRACTED)).select(_FINDING)
         selected = rows.filter(pc.equal(rows["kind"], _REPORTED))
         if len(before):
             selected = selected.join(before, [*_FINDING], join_type="left anti", use_threads=False)
-        for batch in in_groups(selected, CORRECTIONS, _SOUGHT):
+        for batch in make_groups(selected, CORRECTIONS, _SOUGHT):
             yield "findings", batch
         if len(selected):
             yield "positions", pa.RecordBatch.from_arrays([pa.array(hashes(selected, _SOUGHT))], schema=POSITIONS)
@@ -125,7 +125,7 @@ class CorrectionReader:
             rows = rows.filter(rows["at"].is_valid())
             if self.positions is not None and len(rows):
                 rows = rows.filter(pa.array(np.isin(hashes(rows, _SOUGHT), self.positions)))
-            yield from in_groups(rows, CORRECTIONS, _SOUGHT)
+            yield from make_groups(rows, CORRECTIONS, _SOUGHT)
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Retractor:
 
     def __call__(self, corrections: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
         counted = make_retracted_counter()
-        for rows in whole_groups(corrections):
+        for rows in read_whole_groups(corrections):
             findings = rows.filter(pc.equal(rows["kind"], _REPORTED))
             if not len(findings):
                 continue
@@ -198,9 +198,9 @@ def select_joins(membership: pa.Table) -> pa.Table:
     return membership.filter(pc.equal(membership["event"], "join")).select(["consumer", "partition", "at"])
 
 
-def make_retracted_counter() -> AddingUp:
+def make_retracted_counter() -> Accumulator:
     """Return an accumulator of ``count_retracted``."""
-    adding = AddingUp(_keep_first_positions)
+    adding = Accumulator(_keep_first_positions)
     adding.add(COUNTED.empty_table())
     return adding
 

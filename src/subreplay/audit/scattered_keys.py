@@ -9,25 +9,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.sums import count_scattered_keys
-from subreplay.rows.groups import added_up, in_groups, whole_groups
-from subreplay.rows.sorted_blocks import grouped
+from subreplay.rows.groups import accumulate, make_groups, read_whole_groups
+from subreplay.rows.sorted_blocks import make_group_order
 
 COLUMNS: Final = ("delivered", "key", "epoch", "consumer")
 """The columns of table ``audited`` that this module reads."""
-SERVED: Final = grouped(pa.schema([("key", pa.string()), ("epoch", pa.int64()), ("consumer", pa.string())]))
+SERVED: Final = make_group_order(pa.schema([("key", pa.string()), ("epoch", pa.int64()), ("consumer", pa.string())]))
 """The consumers that received a key in an epoch."""
 COUNTS: Final = pa.schema([("scattered", pa.int64()), ("keys", pa.int64())])
 
 
 def read_served_keys(judged: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A step: rows of table ``audited`` -> ``SERVED``."""
-    for rows in added_up(_select_served(judged), _drop_duplicates):
-        yield from in_groups(rows, SERVED, ["key"])
+    for rows in accumulate(_select_served(judged), _drop_duplicates):
+        yield from make_groups(rows, SERVED, ["key"])
 
 
 def count_scattered(served: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A step: ``SERVED`` in order -> ``COUNTS``."""
-    for rows in whole_groups(served):
+    for rows in read_whole_groups(served):
         counted = count_scattered_keys(rows.append_column("delivered", pa.repeat(True, len(rows))))
         yield pa.RecordBatch.from_arrays([pa.array([count]) for count in counted], schema=COUNTS)
 

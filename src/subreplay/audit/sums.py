@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from subreplay.audit.codes import Code, Exemption, find_exemption
 from subreplay.audit.passes.loads import ACT, ADDED, ALL_TIME, REPEATED, Span
-from subreplay.rows.groups import AddingUp, in_order, with_columns
+from subreplay.rows.groups import Accumulator, sort_table, with_columns
 from subreplay.rows.model.columns import Ints, flags, ints
 
 Rows = list[dict[str, Any]]
@@ -55,19 +55,19 @@ PANES: Final = pa.schema(
 """``count_panes``."""
 
 
-def make_count_adder() -> AddingUp:
+def make_count_adder() -> Accumulator:
     """Return an accumulator of ``count_by_window`` and ``count_others_by_window``."""
     return _make_adder(COUNTS)
 
 
-def make_pane_adder() -> AddingUp:
+def make_pane_adder() -> Accumulator:
     """Return an accumulator of ``count_panes``."""
     return _make_adder(PANES)
 
 
-def _make_adder(counts: pa.Schema) -> AddingUp:
+def _make_adder(counts: pa.Schema) -> Accumulator:
     by = [name for name in counts.names if name != "count"]
-    adding = AddingUp(lambda rows: _sum_by(rows, by, ["count"]).cast(counts))
+    adding = Accumulator(lambda rows: _sum_by(rows, by, ["count"]).cast(counts))
     adding.add(counts.empty_table())
     return adding
 
@@ -83,26 +83,26 @@ def sum_totals(sums: pa.Table) -> dict[str, int]:
 def sum_consumers(sums: pa.Table) -> Rows:
     """Return the totals of each consumer: messages, bytes, keys of each topic partition, redeliveries."""
     selected = sums.filter(pc.and_(pc.equal(sums["width"], ALL_TIME.width), sums["consumer"].is_valid()))
-    return _list_rows(in_order(_sum_by(selected, ["consumer"], (*ADDED, "keys")), "consumer"))
+    return _list_rows(sort_table(_sum_by(selected, ["consumer"], (*ADDED, "keys")), "consumer"))
 
 
 def sum_lags(sums: pa.Table) -> Rows:
     """Return the lags of each consumer, counted by size (``audit.clocks.may_be_off``)."""
     selected, by = sums.filter(pc.not_equal(sums["lag"], ACT)), ["consumer", "lag", "size"]
-    return _list_rows(in_order(_sum_by(selected, by, ["messages"]), *by))
+    return _list_rows(sort_table(_sum_by(selected, by, ["messages"]), *by))
 
 
 def sum_fits(sums: pa.Table) -> Rows:
     """Return the number of deliveries at their owners under each compared selector (``audit.selectors``)."""
     selected = sums.filter(sums["selector"].is_valid())
-    return _list_rows(in_order(_sum_by(selected, ["selector"], ["outside", "at_owner"]), "selector"))
+    return _list_rows(sort_table(_sum_by(selected, ["selector"], ["outside", "at_owner"]), "selector"))
 
 
 def sum_acts(sums: pa.Table) -> Rows:
     """Return the redeliveries by acts of operators and clients (``passes.loads.ACT``), in order of time."""
     selected = sums.filter(pc.equal(sums["lag"], ACT))
     names = ("pane", "consumer", "messages", "redelivered", "begin", "end")
-    return _list_rows(in_order(selected.select(names), "pane", "consumer"))
+    return _list_rows(sort_table(selected.select(names), "pane", "consumer"))
 
 
 def sum_loads(sums: pa.Table, span: Span) -> pa.Table:
@@ -115,7 +115,7 @@ def sum_loads(sums: pa.Table, span: Span) -> pa.Table:
 
 def add_loads(loads: pa.Table) -> pa.Table:
     """Add up loads of the same window and consumer."""
-    return in_order(_sum_by(loads, ["window", "consumer"], (*ADDED, "keys")), "window", "consumer")
+    return sort_table(_sum_by(loads, ["window", "consumer"], (*ADDED, "keys")), "window", "consumer")
 
 
 def make_assignments(loads: pa.Table, intervals: Iterable[tuple[int, int, int]], width: int) -> pa.Table:
@@ -154,7 +154,7 @@ def count_panes(found: pa.Table, slide: int) -> pa.Table:
 def sum_violations(panes: pa.Table, width: int, slide: int) -> pa.Table:
     """Add up panes by window."""
     counts = _sum_by(_expand_windows(panes, width, slide), ["window", *_FAILING_COLUMNS], ["count"])
-    return _add_window_bounds(in_order(counts, "window", *_FAILING_COLUMNS), width)
+    return _add_window_bounds(sort_table(counts, "window", *_FAILING_COLUMNS), width)
 
 
 def count_by_window(rows: pa.Table, applicable: int, width: int) -> pa.Table:
@@ -212,7 +212,7 @@ def count_scattered_keys(rows: pa.Table) -> tuple[int, int]:
 
 def sort_counts(counts: pa.Table) -> pa.Table:
     """Sort finding counts."""
-    return in_order(counts, *_COUNT_COLUMNS)
+    return sort_table(counts, *_COUNT_COLUMNS)
 
 
 def widen_counts(counts: pa.Table, width: int) -> Rows:
@@ -272,7 +272,7 @@ def select_worst(found: pa.Table, per_window: int, width: int, most: int) -> Row
     rows = with_columns(rows, {"early": np.minimum(ints(rows, "at_consumer"), ints(rows, "in_window"))})
     taken = [("fails", "descending"), ("turn", "ascending"), ("early", "ascending")]
     rows = rows.take(pc.sort_indices(with_columns(rows, {"nth": np.arange(len(rows))}), [*taken, ("nth", "ascending")]))
-    rows = in_order(with_columns(rows, {"rank": _number_in_group(rows, "code")}), "rank", "code").slice(0, most)
+    rows = sort_table(with_columns(rows, {"rank": _number_in_group(rows, "code")}), "rank", "code").slice(0, most)
     columns = ("at", "window", "fails", "turn", "early", "rank")
     return _list_rows(with_columns(found.take(rows["row"]), {name: rows[name] for name in columns}))
 
@@ -295,7 +295,7 @@ def _number_turns(found: pa.Table, width: int) -> pa.Table:
             "row": np.arange(len(found)),
         },
     )
-    rows = in_order(rows, *IN_TIME)
+    rows = sort_table(rows, *IN_TIME)
     return with_columns(rows, {"turn": _number_in_group(rows, "code", "fails", "consumer", "window")})
 
 

@@ -22,12 +22,12 @@ from subreplay.audit.routing import Routing
 from subreplay.audit.rules.partitions import FIRST_MESSAGES, find_keyless_strays, find_keys_in_two_partitions
 from subreplay.audit.rules.ranges import find_range_findings
 from subreplay.audit.rules.registry import RULES
-from subreplay.rows.groups import added_up, hashes, in_groups, whole_groups, with_columns
+from subreplay.rows.groups import accumulate, hashes, make_groups, read_whole_groups, with_columns
 from subreplay.rows.model.columns import UNKNOWN, Ints, column
+from subreplay.rows.model.key_masking import KeyMasking
 from subreplay.rows.model.partitioners import Partitioners
 from subreplay.rows.model.rows import RuleStatus
-from subreplay.rows.model.words import KeyWords
-from subreplay.rows.sorted_blocks import grouped
+from subreplay.rows.sorted_blocks import make_group_order
 
 FINDINGS_AT_ONCE: Final = 10_000  # findings that are put into words at a time
 MESSAGE_COLUMNS: Final = ("topic", "partition", "ledger", "entry", "batch_index", "at", "producer", "key", "before")
@@ -35,11 +35,11 @@ MESSAGE_COLUMNS: Final = ("topic", "partition", "ledger", "entry", "batch_index"
 MOST_SPREAD: Final = 1 << 20
 """The largest number of keys in several partitions whose hashes go to the second pass. With more, it reads all keys."""
 SPREAD: Final = pa.schema([pa.field("hash", pa.int64(), nullable=False)])
-PARTITIONS: Final = grouped(
+PARTITIONS: Final = make_group_order(
     pa.schema([*SPREAD, pa.field("partition", pa.int32(), nullable=False)]), then=("partition",)
 )
 """The partitions of each key."""
-FIRSTS: Final = grouped(
+FIRSTS: Final = make_group_order(
     pa.schema(
         [
             *FIRST_MESSAGES,
@@ -114,13 +114,13 @@ class KeyPartitionReader:
             _drop_duplicates(rows.append_column("hash", pa.array(_hash_rows(rows))))
             for rows in _select_owned_messages(messages, self.keyed)
         )
-        for rows in added_up(each, _drop_duplicates):
-            yield from in_groups(rows, PARTITIONS, ["hash"])
+        for rows in accumulate(each, _drop_duplicates):
+            yield from make_groups(rows, PARTITIONS, ["hash"])
 
 
 def select_spread_hashes(sorted_rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Select from sorted ``PARTITIONS`` what is in more than one partition (``SPREAD``)."""
-    for rows in whole_groups(sorted_rows):
+    for rows in read_whole_groups(sorted_rows):
         of_each = rows.group_by(["hash"], use_threads=False).aggregate([("partition", "min"), ("partition", "max")])
         several = of_each.filter(pc.less(of_each["partition_min"], of_each["partition_max"]))
         yield from several.select(["hash"]).cast(SPREAD).to_batches()
@@ -131,13 +131,13 @@ class FirstMessageReader:
     """A step: messages -> ``FIRSTS`` of those whose hash is in the sorted ``spread``; None: of all."""
 
     keyed: bool
-    words: KeyWords
+    words: KeyMasking
     spread: Ints | None = None
 
     def __call__(self, messages: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for rows in added_up(self._read_first(messages), _keep_first_messages):
+        for rows in accumulate(self._read_first(messages), _keep_first_messages):
             named = column(rows, "whose")
-            named = self.words.words(named) if self.keyed else named.cast(pa.string())
+            named = self.words.mask_keys(named) if self.keyed else named.cast(pa.string())
             given = {"named": named, "key": named if self.keyed else pa.nulls(len(rows), pa.string())}
             given["reported"] = pa.repeat(False, len(rows))
             yield from _make_firsts(rows, given)
@@ -237,12 +237,12 @@ def _keep_first_messages(rows: pa.Table) -> pa.Table:
 
 def _make_firsts(rows: pa.Table, given: Mapping[str, pa.Array]) -> Iterator[pa.RecordBatch]:
     """Make ``FIRSTS`` of rows with additional columns."""
-    yield from in_groups(with_columns(rows, given), FIRSTS, ["topic", "named"])
+    yield from make_groups(with_columns(rows, given), FIRSTS, ["topic", "named"])
 
 
 def _select_in_several(firsts: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Select the ``FIRST_MESSAGES`` of what is in more than one partition."""
-    for rows in whole_groups(firsts):
+    for rows in read_whole_groups(firsts):
         is_message = pc.invert(rows["reported"])
         messages = rows.filter(is_message)
         first = _keep_first_messages(messages)

@@ -12,20 +12,20 @@ import pyarrow as pa
 from subreplay.audit import sums
 from subreplay.audit.explaining import FindingCounting
 from subreplay.audit.passes.loads import LOADS_OF_RUN, Span
-from subreplay.rows.groups import AddingUp, added_up, in_groups, whole_groups
-from subreplay.rows.model.columns import gathered
+from subreplay.rows.groups import Accumulator, accumulate, make_groups, read_whole_groups
+from subreplay.rows.model.columns import gather_batches
 from subreplay.rows.model.tables import VIOLATIONS
-from subreplay.rows.sorted_blocks import grouped
+from subreplay.rows.sorted_blocks import make_group_order
 
 _ANY: Final = Span(1, 1)
 LOADS: Final = sums.sum_loads(LOADS_OF_RUN.empty_table(), _ANY).schema
 """The loads of consumers by window."""
 ASSIGNMENTS: Final = sums.make_assignments(LOADS.empty_table(), [], 1).schema
 VIOLATIONS_BY_WINDOW: Final = sums.sum_violations(sums.PANES.empty_table(), 1, 1).schema
-BY_WINDOW: Final = grouped(LOADS, last=("consumer",))
-COUNTS_IN_GROUPS: Final = grouped(sums.COUNTS)
-PANES_IN_GROUPS: Final = grouped(sums.PANES, then=("pane",))
-BY_RULE: Final = grouped(VIOLATIONS)
+BY_WINDOW: Final = make_group_order(LOADS, last=("consumer",))
+COUNTS_IN_GROUPS: Final = make_group_order(sums.COUNTS)
+PANES_IN_GROUPS: Final = make_group_order(sums.PANES, then=("pane",))
+BY_RULE: Final = make_group_order(VIOLATIONS)
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,15 @@ class LoadWindows:
     span: Span
 
     def __call__(self, loads: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        each = (sums.sum_loads(rows, self.span) for rows in gathered(loads))
-        for rows in added_up(each, sums.add_loads):
+        each = (sums.sum_loads(rows, self.span) for rows in gather_batches(loads))
+        for rows in accumulate(each, sums.add_loads):
             yield from rows.combine_chunks().to_batches()
 
 
 def group_loads_by_window(loads: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A step: ``LOADS`` -> ``BY_WINDOW``."""
     for batch in loads:
-        yield from in_groups(pa.Table.from_batches([batch]), BY_WINDOW, ["window"])
+        yield from make_groups(pa.Table.from_batches([batch]), BY_WINDOW, ["window"])
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class AssignmentWindows:
     columns: tuple[str, ...]
 
     def __call__(self, loads: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for rows in whole_groups(loads):
+        for rows in read_whole_groups(loads):
             found = sums.make_assignments(sums.add_loads(rows.select(LOADS.names)), self.intervals, self.width)
             yield from found.select(self.columns).combine_chunks().to_batches()
 
@@ -64,7 +64,7 @@ class AssignmentWindows:
 def group_counts(counts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A step: ``sums.COUNTS`` -> ``COUNTS_IN_GROUPS``."""
     for batch in counts:
-        yield from in_groups(pa.Table.from_batches([batch]), COUNTS_IN_GROUPS, ["window", "consumer", "code"])
+        yield from make_groups(pa.Table.from_batches([batch]), COUNTS_IN_GROUPS, ["window", "consumer", "code"])
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class CountWindows:
 
     def __call__(self, counts: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
         coarser = sums.make_count_adder()
-        for rows in whole_groups(counts):
+        for rows in read_whole_groups(counts):
             adding = sums.make_count_adder()
             adding.add(rows.select(sums.COUNTS.names))
             found = sums.sort_counts(adding.together())
@@ -89,7 +89,7 @@ class CountWindows:
 def group_panes(panes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A step: ``sums.PANES`` -> ``PANES_IN_GROUPS``."""
     for batch in panes:
-        yield from in_groups(pa.Table.from_batches([batch]), PANES_IN_GROUPS, ["code", "consumer", "cause"])
+        yield from make_groups(pa.Table.from_batches([batch]), PANES_IN_GROUPS, ["code", "consumer", "cause"])
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class ViolationWindows:
     columns: tuple[str, ...]
 
     def __call__(self, panes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for rows in whole_groups(panes):
+        for rows in read_whole_groups(panes):
             found = sums.sum_violations(rows.select(sums.PANES.names), *self.span)
             yield from found.select(self.columns).combine_chunks().to_batches()
 
@@ -108,7 +108,7 @@ class ViolationWindows:
 def group_by_rule(found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A step: rows of table ``violations`` -> ``BY_RULE``."""
     for batch in found:
-        yield from in_groups(pa.Table.from_batches([batch]), BY_RULE, ["code"])
+        yield from make_groups(pa.Table.from_batches([batch]), BY_RULE, ["code"])
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class FirstFindings:
     counting: FindingCounting
 
     def __call__(self, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        first: AddingUp = self.counting.make_first_collector()
-        for rows in gathered(found):
+        first: Accumulator = self.counting.make_first_collector()
+        for rows in gather_batches(found):
             first.add(self.counting.first(rows.select(VIOLATIONS.names)))
         yield from first.together().combine_chunks().to_batches()

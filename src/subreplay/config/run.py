@@ -46,8 +46,8 @@ from subreplay.config.yaml_text import Lines, read_yaml
 from subreplay.errors import ConfigError
 from subreplay.hashing.producer_routing import get_default_scheme
 from subreplay.hashing.profiles import LATEST_PROFILES
+from subreplay.rows.model.key_masking import KeyMasking
 from subreplay.rows.model.subscription import InitialPosition
-from subreplay.rows.model.words import KeyWords
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 
@@ -226,10 +226,10 @@ class Keys(Model):
     secret: Secret = DEFAULT_SECRET
 
     @cached_property
-    def words(self) -> KeyWords:
+    def words(self) -> KeyMasking:
         """How keys are written in this run. Raises ``ConfigError`` or ``EnvironmentFailed`` where the secret is not at
         its place."""
-        return KeyWords.of(self.show, self.secret.value("keys.secret"))
+        return KeyMasking.from_secret(self.show, self.secret.value("keys.secret"))
 
     @property
     def guessable(self) -> bool:

@@ -16,7 +16,7 @@ from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.explaining import FindingCounting, FindingExplainer, OtherFindingCounter
 from subreplay.audit.judge import Judge
 from subreplay.audit.judging import AuditedRows, JudgeRows
-from subreplay.audit.passes.beginning import beginnings
+from subreplay.audit.passes.beginning import find_beginnings
 from subreplay.audit.passes.loads import LOADS_OF_RUN
 from subreplay.audit.rules.assignments import find_assignment_findings
 from subreplay.audit.rules.registry import Code
@@ -31,8 +31,8 @@ from subreplay.pipeline.topic_findings import keyless_strays, keys_in_two_partit
 from subreplay.pipeline.whatif import build_measured_plan
 from subreplay.pipeline.window_sums import Loads, add_up, select_first_findings, write_rows
 from subreplay.reports.figures import MAX_SHOWN_FINDINGS
-from subreplay.rows.model.columns import DAY, UNKNOWN, gathered
-from subreplay.rows.model.partitioner_words import WARNING, sentences
+from subreplay.rows.model.columns import DAY, UNKNOWN, gather_batches
+from subreplay.rows.model.partitioner_text import WARNING, sentences
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.tables import AUDITED, STATE, VIOLATIONS
 from subreplay.semantics.timelines.recorded_ownership import find_abandonment_time
@@ -69,7 +69,7 @@ def build_judge(source: Source) -> Judge:
     }
     # a night that goes on from another knows what was before it
     goes_on = source.before is not None
-    begins = {} if goes_on else beginnings(found.lowest, found.served, folded.timelines, found.group.ownership)
+    begins = {} if goes_on else find_beginnings(found.lowest, found.served, folded.timelines, found.group.ownership)
     return Judge(
         folded.policy,
         dispatchers,
@@ -209,6 +209,6 @@ def judge_again(source: Source, judge: Judge, off: Sequence[ClockShift] = ()) ->
 
 def _count_findings(applicable: int, width: int, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     counts = sums.make_count_adder()
-    for some in gathered(rows):
+    for some in gather_batches(rows):
         counts.add(sums.count_by_window(some, applicable, width))
     yield from counts.together().combine_chunks().to_batches()

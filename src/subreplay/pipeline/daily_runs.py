@@ -42,7 +42,7 @@ from subreplay.errors import ConfigError
 from subreplay.rows.conditions import Condition, field
 from subreplay.rows.model.columns import DAY, midnight
 from subreplay.rows.model.tables import OPEN_POSITIONS, STATE
-from subreplay.rows.scan.selection import of_days, of_early
+from subreplay.rows.scan.selection import select_days, select_early
 from subreplay.rows.sorted_blocks import BY_POSITION, GROUP
 
 MAX_CLOCK_AHEAD: Final = 60_000_000_000
@@ -163,8 +163,8 @@ def select_earlier_days(config: RunConfig, topic: str, since: Date) -> dict[str,
     """Which messages and deliveries of the days before its date, from one on, the run reads."""
     assert config.date is not None
     return {
-        "messages": of_days(topic, since, config.date),
-        "deliveries": of_days(topic, since, config.date, config.subscription.name),
+        "messages": select_days(topic, since, config.date),
+        "deliveries": select_days(topic, since, config.date, config.subscription.name),
     }
 
 
@@ -175,7 +175,7 @@ def select_other_days(config: RunConfig, topic: str, since: Date) -> dict[str, C
     earlier = select_earlier_days(config, topic, since)
     return {
         **earlier,
-        "messages": earlier["messages"] | of_early(topic, tomorrow, midnight(tomorrow) + MAX_CLOCK_AHEAD),
+        "messages": earlier["messages"] | select_early(topic, tomorrow, midnight(tomorrow) + MAX_CLOCK_AHEAD),
     }
 
 

@@ -22,9 +22,9 @@ from subreplay.engine.interface import Dataset, NewRows, Splitter, Step
 from subreplay.errors import ConfigError
 from subreplay.pipeline.source import WINDOWS, Source
 from subreplay.reports.figures import MAX_SHOWN_FINDINGS, DispatchFigures, Figures
-from subreplay.rows.groups import AddingUp
+from subreplay.rows.groups import Accumulator
+from subreplay.rows.model.key_masking import KeyMasking
 from subreplay.rows.model.tables import AUDITED
-from subreplay.rows.model.words import KeyWords
 from subreplay.rows.sorted_blocks import BY_POSITION
 from subreplay.simulation.pulsar.dispatcher_choice import ignores_delays
 from subreplay.simulation.pulsar.service_model import Empirical, Fixed, Service
@@ -293,12 +293,12 @@ class _SelectedOutputs:
         return ((name, batch) for name, batch in self.step(batches) if name in self.names)
 
 
-def _add_up(adding: AddingUp, rows: pa.Table) -> pa.Table:
+def _add_up(adding: Accumulator, rows: pa.Table) -> pa.Table:
     adding.add(rows)
     return adding.together()
 
 
-def _build_judge(plan: ScenarioPlan, terms: Terms, section: Dispatch | None, words: KeyWords, dates: bool) -> Judge:
+def _build_judge(plan: ScenarioPlan, terms: Terms, section: Dispatch | None, words: KeyMasking, dates: bool) -> Judge:
     dispatchers = {}
     for scope, timeline in plan.timelines.items():
         queues = (

@@ -13,7 +13,7 @@ from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Engine
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.pipeline.input_tables import Given
-from subreplay.rows.model.words import has_dates
+from subreplay.rows.model.text_format import has_dates
 from subreplay.semantics.timelines.event_text import describe_event
 from subreplay.whatif.message_assignment import ScenarioPlan
 

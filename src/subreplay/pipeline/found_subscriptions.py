@@ -13,7 +13,7 @@ from subreplay.errors import ConfigError, NoMatchingRows, SubreplayError
 from subreplay.pipeline.input_tables import Table
 from subreplay.pipeline.table_values import find_distinct_values
 from subreplay.rows.conditions import ALL
-from subreplay.rows.model.held import instead
+from subreplay.rows.model.stored_rows import suggest_names
 from subreplay.rows.scan.distinct import COUNTED, add_counts, count_rows
 
 MOST: Final = 10_000
@@ -60,7 +60,7 @@ def find_subscriptions(
         )
     if not chosen:
         what = f"no subscription matches {', '.join(only)}" if only else "no subscription matches an entry"
-        raise NoMatchingRows(f"subscriptions: {what}{instead('subscription', '', {name for name, _ in pairs})}")
+        raise NoMatchingRows(f"subscriptions: {what}{suggest_names('subscription', '', {name for name, _ in pairs})}")
     return chosen
 
 
@@ -86,6 +86,8 @@ def _missing(config: RunConfig, pairs: set[tuple[str, str]]) -> Iterator[Subscri
     """Entries that name a subscription, and of which the tables have nothing."""
     for entry in config.subscriptions or ():
         if entry.is_name and not any(entry.matches(*pair) for pair in pairs):
-            has = instead("subscription", entry.name, {name for name, _ in pairs}) if pairs else "; they are empty"
+            has = (
+                suggest_names("subscription", entry.name, {name for name, _ in pairs}) if pairs else "; they are empty"
+            )
             failure = NoMatchingRows(f"tables membership and deliveries have no subscription {entry.words!r}{has}")
             yield SubscriptionRun(entry.name, "" if entry.topic == "*" else entry.topic, entry.owner, None, failure)

@@ -23,7 +23,7 @@ from subreplay.errors import ConfigError, InputError
 from subreplay.pipeline.numbered_messages import number_by_time
 from subreplay.pipeline.sources import Read
 from subreplay.pipeline.sources import read as read_source
-from subreplay.rows.canonical import Canonical, Unread, columns_of, require_columns
+from subreplay.rows.canonical import Canonical, UnreadRows, require_columns, select_canonical_columns
 from subreplay.rows.conditions import Condition
 from subreplay.rows.conditions import field as column
 from subreplay.rows.model import tables
@@ -153,7 +153,7 @@ class Sources:
         if name == ("deliveries" if "deliveries" in read.tables else next(iter(read.tables))):
             mine = mine | ~column("table").among(*INPUTS)
         whole = pa.schema([*(f.with_nullable(True) for f in INPUTS[name]), pa.field(REJECTED, tables.REJECTED)])
-        unread = read.rejected.where(mine).map(Unread(whole), whole)  # each a row without a value
+        unread = read.rejected.where(mine).map(UnreadRows(whole), whole)  # each a row without a value
         of_source = read.told.run.get("traffic", {}).get(name, {})
 
         def select(condition: Condition) -> Dataset:
@@ -165,7 +165,7 @@ class Sources:
 
 def _of_our_columns(name: str, rows: Dataset, location: str) -> Table:
     require_columns(name, rows.schema, location)
-    columns = columns_of(name, rows.schema)
+    columns = select_canonical_columns(name, rows.schema)
 
     def select(condition: Condition) -> Dataset:
         return rows.where(condition).select(columns.names).map(Canonical(columns), columns)

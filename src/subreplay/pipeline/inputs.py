@@ -20,10 +20,10 @@ from subreplay.pipeline.table_values import find_distinct_values
 from subreplay.rows.conditions import ALL, Condition
 from subreplay.rows.conditions import field as column
 from subreplay.rows.intake import LOGGED, IngestIntake, Intake
-from subreplay.rows.model.held import instead, told
 from subreplay.rows.model.rows import Scope
+from subreplay.rows.model.stored_rows import list_names, suggest_names
 from subreplay.rows.model.tables import INPUTS
-from subreplay.rows.quarantine import REJECTED, checked
+from subreplay.rows.quarantine import REJECTED, find_valid_rows
 from subreplay.rows.scan import selection
 from subreplay.rows.scan.distinct import MOST_SCOPES
 from subreplay.rows.sorted_blocks import BY_POSITION
@@ -70,24 +70,26 @@ class Inputs:
     def names(self) -> tuple[str, ...]:
         """The tables that are looked at; dead letters are messages of another topic that name one of this topic as
         their origin, ``group`` is the membership of a Kafka group on its other topics."""
-        grouped = self.config.subscription.make_policy().serving == "polled"
+        make_group_order = self.config.subscription.make_policy().serving == "polled"
         letters = self.config.topic.dead_letter is not None
-        more = {"group": grouped, "dead_letters": letters}
+        more = {"group": make_group_order, "dead_letters": letters}
         return ("messages", "membership", "deliveries", *(name for name, asked in more.items() if asked))
 
     def asked(self, name: str) -> Condition:
         """Which rows of a table the run asks for."""
         config, topic = self.config, self.topic_asked
         if name == "messages":
-            return selection.of_topic(topic, config.date)
+            return selection.select_topic(topic, config.date)
         if name == "deliveries":
-            return selection.of_subscription(config.subscription.name, topic, config.date)
+            return selection.select_deliveries(config.subscription.name, topic, config.date)
         if name == "dead_letters":
             assert config.topic.dead_letter is not None
             letters = config.topic.dead_letter.topic or f"{self.topic}-{config.subscription.name}-DLQ"
-            return selection.of_dead_letters(letters, self.topic, config.date, config.traffic.lookback_days)
+            return selection.select_dead_letters(letters, self.topic, config.date, config.traffic.lookback_days)
         since = "since" not in self.absent["membership"]
-        return selection.of_members(config.subscription.name, topic, config.date, since=since, others=name == "group")
+        return selection.select_members(
+            config.subscription.name, topic, config.date, since=since, others=name == "group"
+        )
 
     def rows(self, name: str, condition: Condition | None = None) -> Dataset:
         """Rows of a table, those that the run asks for unless a ``condition`` selects others; valid or not."""
@@ -119,7 +121,7 @@ def table_of(name: str) -> str:
 
 def _valid(table: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        keeps = checked(table, batch)
+        keeps = find_valid_rows(table, batch)
         rows = batch.drop_columns([REJECTED]) if REJECTED in batch.schema.names else batch
         yield rows if keeps is None else rows.filter(pa.array(keeps))
 
@@ -215,7 +217,7 @@ def _topic_of(tables: Mapping[str, Table], config: RunConfig, given: Given | Non
         topics = _some(tables[table], "topic", name)
         if len(topics) > 1:
             raise InputError(
-                f"{config.traffic.location(given)}: subscription {name!r} has {told('topic', topics)}; set "
+                f"{config.traffic.location(given)}: subscription {name!r} has {list_names('topic', topics)}; set "
                 "subscription.topic to one of them"
             )
         if topics:
@@ -225,11 +227,13 @@ def _topic_of(tables: Mapping[str, Table], config: RunConfig, given: Given | Non
         return topics.pop()
     where = config.traffic.location(given)
     if len(topics) > 1:
-        raise InputError(f"{where}: the messages have {told('topic', topics)}; set subscription.topic to one of them")
+        raise InputError(
+            f"{where}: the messages have {list_names('topic', topics)}; set subscription.topic to one of them"
+        )
     known = _some(tables["membership"], "subscription") | _some(tables["deliveries"], "subscription")
     if not topics and not known:
         return NO_TOPIC
-    has = instead("subscription", name, known) if known else "; they are empty"
+    has = suggest_names("subscription", name, known) if known else "; they are empty"
     raise NoMatchingRows(f"{where}: tables membership and deliveries have no subscription {name!r}{has}")
 
 

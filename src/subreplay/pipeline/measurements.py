@@ -10,7 +10,7 @@ import pyarrow as pa
 from subreplay.audit import clock_lags, scattered_keys
 from subreplay.engine.interface import Dataset, Engine
 from subreplay.rows import hot_keys
-from subreplay.rows.groups import in_order
+from subreplay.rows.groups import sort_table
 from subreplay.rows.model.columns import ints
 from subreplay.whatif import delivery_sample
 
@@ -21,16 +21,16 @@ def measure_lags(engine: Engine, judged: Dataset) -> list[dict[str, Any]]:
     outputs = {"lags": clock_lags.LAG_ROWS, "counts": clock_lags.COUNTS}
     found = judged.select(clock_lags.COLUMNS).split(clock_lags.split_lags, outputs)
     counts = clock_lags.merge_counts(found["counts"].to_table())
-    in_order = engine.sort([found["lags"]], clock_lags.LAG_ROWS)
-    chosen = in_order.map(clock_lags.QuantilePicker(counts), clock_lags.QUANTILE_ROWS)
+    sorted_lags = engine.sort([found["lags"]], clock_lags.LAG_ROWS)
+    chosen = sorted_lags.map(clock_lags.QuantilePicker(counts), clock_lags.QUANTILE_ROWS)
     return clock_lags.group_by_consumer(counts, chosen.to_table())
 
 
 def count_scattered_keys(engine: Engine, judged: Dataset) -> tuple[int, int]:
     """Keys that reached several consumers within one epoch, and keys in all, of rows of table ``audited``."""
     served = judged.select(scattered_keys.COLUMNS).map(scattered_keys.read_served_keys, scattered_keys.SERVED.schema)
-    in_groups = engine.sort([served], scattered_keys.SERVED)
-    counted = in_groups.map(scattered_keys.count_scattered, scattered_keys.COUNTS).to_table()
+    make_groups = engine.sort([served], scattered_keys.SERVED)
+    counted = make_groups.map(scattered_keys.count_scattered, scattered_keys.COUNTS).to_table()
     return int(ints(counted, "scattered").sum()), int(ints(counted, "keys").sum())
 
 
@@ -38,7 +38,7 @@ def find_hottest_keys(engine: Engine, messages: Dataset, limit: int) -> list[tup
     """The ``limit`` keys with the most messages, and how many these are."""
     columns = [name for name in hot_keys.COLUMNS if name in messages.schema.names]
     counted = messages.select(columns).map(hot_keys.count_keys, hot_keys.COUNTED.schema)
-    hottest = hot_keys.HottestOf(limit)
+    hottest = hot_keys.HottestKeys(limit)
     found = hottest.of(engine.sort([counted], hot_keys.COUNTED).map(hottest, hot_keys.KEYS).to_table())
     return [(row["key"], row["messages"]) for row in found.to_pylist()]
 
@@ -53,6 +53,6 @@ def sample_deliveries(engine: Engine, messages: Dataset, deliveries: Dataset, mo
     for name, rows in (("messages", messages), ("deliveries", deliveries)):
         there = rows.select([column for column in columns[name] if column in rows.schema.names])
         sampled.append(there.map(delivery_sample.SampleRows(name, every), delivery_sample.SAMPLED.schema))
-    in_groups = engine.sort(sampled, delivery_sample.SAMPLED)
-    times = in_groups.map(delivery_sample.join_delivery_times, delivery_sample.TIMES).to_table()
-    return in_order(times, *delivery_sample.ORDER)
+    make_groups = engine.sort(sampled, delivery_sample.SAMPLED)
+    times = make_groups.map(delivery_sample.join_delivery_times, delivery_sample.TIMES).to_table()
+    return sort_table(times, *delivery_sample.ORDER)

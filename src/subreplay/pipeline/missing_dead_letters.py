@@ -28,8 +28,8 @@ from subreplay.audit.rules.dead_letters import EXHAUSTED, find_disorder, find_in
 from subreplay.audit.topic_findings import FindingRows
 from subreplay.engine.interface import Dataset, Engine
 from subreplay.rows.model.columns import ints
+from subreplay.rows.model.key_masking import KeyMasking
 from subreplay.rows.model.tables import VIOLATIONS
-from subreplay.rows.model.words import KeyWords
 
 
 def find_dead_letter_findings(
@@ -65,7 +65,7 @@ def build_dead_letters(letters: Dataset | None, rejected: bool) -> DeadLetters:
 
 
 def _find_exhausted(
-    engine: Engine, deliveries: Dataset, messages: Dataset, letters: Dataset, limit: int, words: KeyWords
+    engine: Engine, deliveries: Dataset, messages: Dataset, letters: Dataset, limit: int, words: KeyMasking
 ) -> Dataset:
     """``EXHAUSTED``: what reached ``limit`` redeliveries and is none of the dead letters."""
     columns = [name for name in DELIVERY_COLUMNS if name in deliveries.schema.names]

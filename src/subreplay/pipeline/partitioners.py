@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from subreplay.hashing.producer_routing import get_default_scheme, get_scheme
-from subreplay.rows.model.partitioner_words import WARNING, Statement, sentences
-from subreplay.rows.model.partitioners import SIGHTINGS, Partitioners, Sightings, detect, merged, sightings
+from subreplay.rows.model.partitioner_text import WARNING, Statement, sentences
+from subreplay.rows.model.partitioners import (
+    PLACEMENTS,
+    KeyPlacements,
+    Partitioners,
+    count_placements,
+    detect,
+    merge_placements,
+)
 from subreplay.whatif.traffic import producer_rerouting
 
 if TYPE_CHECKING:
@@ -33,8 +40,8 @@ def detect_partitioners(source: Source) -> Partitioners | None:
             found = detect(producer_rerouting.build_sightings(profile), partitions, likely)
             if found.settled or not found.keyed:
                 return found if found.keyed else None
-    rows = source.messages_with_earlier().select(_MESSAGE_COLUMNS).map(sightings, SIGHTINGS).to_table()
-    found = detect(Sightings.of(merged([rows])), partitions, likely)
+    rows = source.messages_with_earlier().select(_MESSAGE_COLUMNS).map(count_placements, PLACEMENTS).to_table()
+    found = detect(KeyPlacements.of(merge_placements([rows])), partitions, likely)
     return found if found.keyed else None
 
 

@@ -19,7 +19,7 @@ from subreplay.hashing.producer_routing import get_default_scheme
 from subreplay.hashing.profiles import LATEST_PROFILES, get_latest_profile
 from subreplay.pipeline import plans
 from subreplay.pipeline.source import Source
-from subreplay.rows.model.partitioner_words import sentences, unexplained
+from subreplay.rows.model.partitioner_text import sentences, unexplained
 from subreplay.rows.model.partitioners import Partitioners
 from subreplay.semantics.policies import make_policy
 from subreplay.simulation.pulsar.service_model import Empirical

@@ -23,9 +23,9 @@ from subreplay.errors import ConfigError, InputError
 from subreplay.rows.conditions import field
 from subreplay.rows.intake import Profiling
 from subreplay.rows.model.columns import DAY
-from subreplay.rows.model.words import KeyWords
-from subreplay.rows.scan.log_rows import nanos
-from subreplay.rows.scan.rows import Columns
+from subreplay.rows.model.key_masking import KeyMasking
+from subreplay.rows.scan.log_rows import to_nanos
+from subreplay.rows.scan.table_columns import Columns
 from subreplay.rows.sorted_blocks import Order
 from subreplay.whatif.message_assignment import TRAFFIC, MessageAssigner
 from subreplay.whatif.traffic.evaluation_counts import BLANK, COUNTS, WHERE
@@ -53,7 +53,7 @@ _DAYS: Final = pa.schema([("date", pa.date32()), ("messages", pa.int64())])
 _KINDS: Final = ["date", "secret", "version"]
 
 
-def build_profiling(words: KeyWords, topic: str | None) -> Profiling:
+def build_profiling(words: KeyMasking, topic: str | None) -> Profiling:
     """How the look at messages makes their profile; ``topic``: of that one or (None) of several."""
     return Profiling(
         partial(build_message_blocks, words, topic), COLUMNS if topic is None else COLUMNS_OF_TOPIC, BLOCK, BLOCKS
@@ -61,7 +61,7 @@ def build_profiling(words: KeyWords, topic: str | None) -> Profiling:
 
 
 def build_message_blocks(
-    words: KeyWords, topic: str | None, batches: Iterable[pa.RecordBatch]
+    words: KeyMasking, topic: str | None, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """``BLOCKS`` of messages in columns of the log."""
     return build_blocks(ProfileBuilder(words, topic).build_profiles(batches))
@@ -136,7 +136,7 @@ def _count_by_day(rows: Dataset) -> list[dict[str, Any]]:
 
 def _count_batches_by_day(messages: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in messages:
-        days = pc.divide(nanos(Columns("messages", batch), "publish_time"), DAY).cast(pa.int32()).cast(pa.date32())
+        days = pc.divide(to_nanos(Columns("messages", batch), "publish_time"), DAY).cast(pa.int32()).cast(pa.date32())
         counts = pc.value_counts(days)
         yield pa.RecordBatch.from_arrays([counts.field("values"), counts.field("counts")], schema=_DAYS)
 

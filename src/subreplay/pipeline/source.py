@@ -32,12 +32,12 @@ from subreplay.pipeline.table_values import find_stored_values
 from subreplay.rows import rejects
 from subreplay.rows.conditions import ALL
 from subreplay.rows.model.columns import DAY, NEVER, UNKNOWN, midnight
-from subreplay.rows.model.held import Stored
 from subreplay.rows.model.partitioners import Partitioners
 from subreplay.rows.model.rows import MembershipEvent, Scope
+from subreplay.rows.model.stored_rows import Stored
 from subreplay.rows.model.tables import LOG, QUARANTINE
-from subreplay.rows.model.words import has_dates
-from subreplay.rows.scan.log_rows import as_log
+from subreplay.rows.model.text_format import has_dates
+from subreplay.rows.scan.log_rows import make_log_rows
 from subreplay.rows.sorted_blocks import BY_POSITION
 
 WINDOWS = 240  # at most so many windows come back to the driver and stand in a report
@@ -231,7 +231,7 @@ class Source:
 
 def to_log_rows(table: str, batches: Any) -> Any:
     """Valid rows of messages or deliveries as rows of the log."""
-    return (as_log(table, batch) for batch in batches)
+    return (make_log_rows(table, batch) for batch in batches)
 
 
 def _mark_before(batches: Any) -> Any:
@@ -312,7 +312,7 @@ def _require_valid_rows(look: Look, found: InputStatistics, config: RunConfig) -
 def count_reasons(look: Look, names: Sequence[str]) -> list[dict[str, Any]]:
     """Why rows of some tables are in quarantine, counted."""
     parts = [look.ingest if name == INGEST_TABLE else look.of_tables.get(name, {}) for name in names]
-    return rejects.reason_rows([part["reasons"].to_table() for part in parts if part])
+    return rejects.list_reasons([part["reasons"].to_table() for part in parts if part])
 
 
 def _collect_rejects(look: Look) -> RejectedRows:

@@ -34,7 +34,7 @@ from subreplay.reports.overview_data import Overview, OverviewRow, overview
 from subreplay.rows.chunks import BY_TOPIC, CHUNKS, TopicChunks
 from subreplay.rows.conditions import ALL, Condition, field
 from subreplay.rows.model.tables import AUDITED, INPUTS, QUARANTINE, RETRACTED_FINDINGS, STATE, VIOLATIONS
-from subreplay.rows.scan.selection import of_run_days
+from subreplay.rows.scan.selection import select_run_days
 from subreplay.semantics.policies.kafka.assignor import is_group
 from subreplay.whatif.dispatch_replay import PREDICTED
 
@@ -179,7 +179,7 @@ def _of_days(name: str, earlier: EarlierRuns, config: RunConfig) -> Condition:
     """The rows of an input table that the run of a date may read: of a membership those of all days before it."""
     if config.date is None or name == INGEST_TABLE:
         return ALL
-    return of_run_days(None if name == "membership" else earlier.since, config.date)
+    return select_run_days(None if name == "membership" else earlier.since, config.date)
 
 
 def _among(column: str, values: Iterable[str]) -> Condition:

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from subreplay.engine.interface import Dataset
-from subreplay.rows.model.held import Stored
-from subreplay.rows.scan.distinct import MOST_NAMES, STORED, Distinct, stored, stored_days
+from subreplay.rows.model.stored_rows import Stored
+from subreplay.rows.scan.distinct import MOST_NAMES, STORED, Distinct, find_stored_days, stored
 
 
 def find_distinct_values(rows: Dataset, columns: Sequence[str], most: int = MOST_NAMES) -> list[tuple[Any, ...]]:
@@ -24,5 +24,5 @@ def find_stored_values(tables: Mapping[str, Dataset]) -> tuple[Stored, ...]:
     found: list[Stored] = []
     for name, rows in tables.items():
         columns = [column for column in STORED.names[:2] if column in rows.schema.names]
-        found += stored(name, rows.select([*columns, "date"]).map(stored_days, STORED).to_table())
+        found += stored(name, rows.select([*columns, "date"]).map(find_stored_days, STORED).to_table())
     return tuple(found)

@@ -32,7 +32,7 @@ from subreplay.reports.overview_data import FAILED, OverviewRow, overview_row
 from subreplay.reports.page.html import to_html
 from subreplay.rows.chunks import opened
 from subreplay.rows.conditions import field as column
-from subreplay.rows.model.columns import batch_bytes
+from subreplay.rows.model.columns import measure_batch
 from subreplay.rows.model.rows import Verdict
 
 EXIT: Final = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 3}
@@ -143,7 +143,7 @@ class _Rows:
 
     def add(self, rows: pa.RecordBatch) -> None:
         self._in_memory.append(rows)
-        self._bytes += batch_bytes(rows)
+        self._bytes += measure_batch(rows)
         if self._bytes >= _MOST_IN_MEMORY:
             path = self._folder / f"{self.table.name}-{len(self._spilled)}"
             with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, self.table.schema) as writer:

@@ -19,9 +19,9 @@ from subreplay.audit.topic_findings import (
 )
 from subreplay.engine.interface import Dataset, Engine
 from subreplay.rows.model.columns import ints
+from subreplay.rows.model.key_masking import KeyMasking
 from subreplay.rows.model.partitioners import Partitioners
 from subreplay.rows.model.tables import VIOLATIONS
-from subreplay.rows.model.words import KeyWords
 
 
 def keys_in_two_partitions(
@@ -50,7 +50,7 @@ def keyless_strays(engine: Engine, messages: Dataset, judge: Judge, subscription
 
 
 def _find_first_messages(
-    engine: Engine, messages: Dataset, keyed: bool, words: KeyWords, reported: list[Dataset] | None = None
+    engine: Engine, messages: Dataset, keyed: bool, words: KeyMasking, reported: list[Dataset] | None = None
 ) -> Dataset | None:
     """``FIRSTS`` in order, with those that were ``reported``; None where nothing is in two partitions."""
     messages = messages.select(MESSAGE_COLUMNS)

@@ -51,7 +51,7 @@ from subreplay.pipeline.source import Source, read_source
 from subreplay.pipeline.topic_findings import keys_in_two_partitions
 from subreplay.rows.conditions import ALL, Condition, field
 from subreplay.rows.model.entry_keys import own_keys
-from subreplay.rows.model.held import nothing_of
+from subreplay.rows.model.stored_rows import explain_nothing_found
 from subreplay.rows.model.tables import AUDITED, JUDGED, LOG
 from subreplay.rows.sorted_blocks import BY_POSITION
 
@@ -102,11 +102,11 @@ def trace_key(
     """The life of a key, line by line, ``written`` and ``given`` as above; one line where no message has it."""
     data = os.fsencode(key)
     evidence = _Evidence.of(engine, run, written, given)
-    word, source = run.keys.words.word(data), evidence.source
+    word, source = run.keys.words.mask_key(data), evidence.source
     lines = [*evidence.format_lines(evidence.select_key_rows(data), f"messages of key {word}", last)]
     if not source.extent["deliveries"]:
         run_condition = run.subscription.name, source.inputs.topic, run.date
-        yield f"mind: {nothing_of(source.held, 'deliveries', *run_condition)}"
+        yield f"mind: {explain_nothing_found(source.held, 'deliveries', *run_condition)}"
     day = f" on {run.date}" if run.date else ""
     yield from lines or [f"no message of this key{day} in {run.traffic.location(given)}"]
 
@@ -141,7 +141,7 @@ class _Evidence:
         if self.audited is None and self.source.config.date is None:  # a date judges messages of earlier ones, too
             found = self.source.log["messages"].map(KeyPartitionFinder(key), PARTITIONS).to_table()
             partitions = sorted({*found["partition"].to_pylist()})
-        return self._select_rows(field("key") == self.source.config.keys.words.word(key), partitions)
+        return self._select_rows(field("key") == self.source.config.keys.words.mask_key(key), partitions)
 
     def _select_rows(self, mine: Condition, partitions: Sequence[int] | None) -> Dataset:
         """Judged rows for which a condition is true, of some partitions or all, without the commits of a Kafka
@@ -208,7 +208,7 @@ class _Evidence:
             return
         messages = source.log["messages"].map(KeyMessageFilter(tuple(keys)), LOG)
         found = keys_in_two_partitions(source.engine, messages, self.judge, config.subscription.name).to_table()
-        words = pa.array([config.keys.words.word(key) for key in keys])
+        words = pa.array([config.keys.words.mask_key(key) for key in keys])
         found = found.filter(pc.is_in(found["key"], words))
         order = [(name, "ascending") for name in ("key", "moment", "partition")]
         for row in found.take(pc.sort_indices(found.select(["key", "moment", "partition"]), order)).to_pylist():

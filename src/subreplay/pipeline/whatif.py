@@ -17,7 +17,7 @@ from subreplay.pipeline.measurements import find_hottest_keys
 from subreplay.pipeline.partitioners import describe_producers
 from subreplay.pipeline.source import Events, Source
 from subreplay.reports.figures import Figures
-from subreplay.rows.model.partitioner_words import unexplained
+from subreplay.rows.model.partitioner_text import unexplained
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies.base import Policy, is_load_measuring
 from subreplay.semantics.timelines.group_timeline import drop_unused_rebalance_delay
@@ -71,7 +71,7 @@ def _find_shown_keys(source: Source, limit: int) -> list[HottestKey]:
     """The hottest keys where they are shown, which a profile cannot tell."""
     words = source.config.keys.words
     rows = find_hottest_keys(source.engine, source.messages, limit)
-    return [HottestKey(str(words.word(key)), murmur3_32(key), messages) for key, messages in rows]
+    return [HottestKey(str(words.mask_key(key)), murmur3_32(key), messages) for key, messages in rows]
 
 
 def build_measured_plan(

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from subreplay.audit import sums, window_sums
 from subreplay.audit.explaining import FindingCounting
-from subreplay.audit.passes.loads import ALL_TIME, NO_TIME, Span, adding_loads
+from subreplay.audit.passes.loads import ALL_TIME, NO_TIME, Span, make_load_adder
 from subreplay.engine.interface import Dataset, Engine, NewRows, Step
 from subreplay.rows.conditions import field
-from subreplay.rows.groups import AddingUp
+from subreplay.rows.groups import Accumulator
 from subreplay.rows.model.tables import VIOLATIONS
 from subreplay.rows.sorted_blocks import Order
 
@@ -36,7 +36,7 @@ def collect_small(datasets: Sequence[Dataset], most: int | None = None) -> list[
     return found
 
 
-def add_up(adding: AddingUp, rows: pa.Table) -> pa.Table:
+def add_up(adding: Accumulator, rows: pa.Table) -> pa.Table:
     """What tasks have added up, together."""
     for batch in rows.to_batches():
         adding.add(pa.Table.from_batches([batch]))
@@ -55,13 +55,15 @@ class Loads:
     def of(cls, rows: Dataset) -> Loads:
         """With ``collected`` where the rows are."""
         collected = collect_small([rows])
-        return cls(rows, None if collected is None else add_up(adding_loads(), *collected))
+        return cls(rows, None if collected is None else add_up(make_load_adder(), *collected))
 
     def overall(self) -> pa.Table:
         """Those of all time, with what is counted of no time."""
         if self.collected is not None:
             return self.collected
-        return add_up(adding_loads(), self.rows.where(field("width").among(ALL_TIME.width, NO_TIME.width)).to_table())
+        return add_up(
+            make_load_adder(), self.rows.where(field("width").among(ALL_TIME.width, NO_TIME.width)).to_table()
+        )
 
     def by_window(self, span: Span) -> pa.Table:
         """What each consumer was given in each window of a span, which are few."""

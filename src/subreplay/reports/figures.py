@@ -15,9 +15,9 @@ from subreplay.audit.needs import Need
 from subreplay.audit.rules.registry import find_rule_statuses
 from subreplay.audit.selectors import OwnerFit
 from subreplay.audit.terms import Terms
-from subreplay.rows.model.held import Stored
-from subreplay.rows.model.partitioner_words import Statement
+from subreplay.rows.model.partitioner_text import Statement
 from subreplay.rows.model.rows import RuleStatus
+from subreplay.rows.model.stored_rows import Stored
 from subreplay.whatif.fair_share import ConnectedInterval
 from subreplay.whatif.message_assignment import ScenarioPlan
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.rows.encoded import as_bytes
-from subreplay.rows.model.columns import as_schema, column, gathered
-from subreplay.rows.sorted_blocks import RUN, Order
+from subreplay.rows.model.columns import as_schema, column, gather_batches
+from subreplay.rows.sorted_blocks import SORT_ROWS, Order
 
 CHUNKS: Final = "chunks"
 """The name of the output."""
@@ -54,10 +54,10 @@ class TopicChunks:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
         count = itertools.count()
-        for rows in gathered(batches, RUN):
-            for topic, mine in self._of_raw(rows) if self.anywhere else self._of_topics(rows):
-                if len(mine):
-                    yield CHUNKS, self._chunk(topic, next(count), mine)
+        for rows in gather_batches(batches, SORT_ROWS):
+            for topic, selected in self._of_raw(rows) if self.anywhere else self._of_topics(rows):
+                if len(selected):
+                    yield CHUNKS, self._chunk(topic, next(count), selected)
 
     def _chunk(self, topic: int, nth: int, rows: pa.Table) -> pa.RecordBatch:
         there = [name for name in rows.column_names if rows[name].null_count < len(rows)]
@@ -85,8 +85,8 @@ class TopicChunks:
             yield from _by_code(rows, np.where(origin == own, -1, origin))
         for topic, groups in self.groups.items():
             number = self.topics.index(topic)
-            mine = pc.is_in(rows["subscription"], pa.array(groups, pa.string()))
-            others = pc.and_(mine, pa.array(own != number))
+            selected = pc.is_in(rows["subscription"], pa.array(groups, pa.string()))
+            others = pc.and_(selected, pa.array(own != number))
             yield number, rows.filter(pc.and_(others, pc.invert(nowhere)))
 
     def _of_raw(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -111,10 +111,10 @@ def _by_code(rows: pa.Table, codes: np.ndarray) -> Iterator[tuple[int, pa.Table]
         return
     order = np.argsort(codes, kind="stable")
     order = order[np.searchsorted(codes[order], 0) :]
-    mine, codes = rows.take(pa.array(order)), codes[order]
+    selected, codes = rows.take(pa.array(order)), codes[order]
     cuts = [*np.flatnonzero(np.diff(codes, prepend=-1)).tolist(), len(codes)]
     for begin, end in itertools.pairwise(cuts):
-        yield int(codes[begin]), mine.slice(begin, end - begin)
+        yield int(codes[begin]), selected.slice(begin, end - begin)
 
 
 def _value(content: pa.Buffer) -> pa.Array:

@@ -1,7 +1,7 @@
-"""Conditions on the rows of a table, which each engine puts into its own words: Arrow's expressions, Spark's columns.
+"""Conditions on the rows of a table, which each engine translates: to Arrow expressions or to Spark columns.
 
-``field("date") == day`` and its like make conditions, ``&``, ``|`` and ``~`` combine them. A row is selected where its
-condition is true: not where it is false or, as of a null, unknown.
+``field("date") == day`` and similar expressions make conditions; ``&``, ``|`` and ``~`` combine them. A condition
+selects the rows for which it is true, not those for which it is false or, because of a null, unknown.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ _COMPARE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """``how`` its ``parts``, which are conditions, or the name of a column and a value, hang together: ``and``, ``or``,
-    ``not``, ``all`` (no part: every row), ``null`` (a column), a comparison, or ``in`` (a column and several values). A
-    value is a text, an integer, a truth value, a date, or an aware time."""
+    """A condition: ``how`` combines its ``parts``, which are conditions, or the name of a column and a value.
+
+    ``how`` is ``and``, ``or``, ``not``, ``all`` (no part: every row), ``null`` (a column), a comparison, or ``in`` (a
+    column and several values). A value is a text, an integer, a truth value, a date, or an aware time.
+    """
 
     how: str
     parts: tuple[Any, ...] = ()
@@ -40,38 +42,41 @@ class Condition:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns that it looks at; a field of a struct is named with its column, ``origin.topic``."""
+        """The columns that it reads. A field of a struct is named with its column, ``origin.topic``."""
         if self.how in ("and", "or", "not"):
             return frozenset().union(*(part.columns for part in self.parts))
         return frozenset(self.parts[:1])
 
-    def translated(
+    def translate(
         self, column: Callable[[str], Any], value: Callable[[Any], Any], null: Callable[[Any], Any],
         among: Callable[[Any, tuple[Any, ...]], Any],
     ) -> Any:  # fmt: skip
-        """The same in the words of an engine, whose columns and literals can be compared and combined as these: what a
-        column is by its name, a value as a literal, whether a column is null, whether it is among values."""
+        """Translate it for an engine whose columns and literals support the same operators.
+
+        The arguments make a column from its name, a literal from a value, the test for null, and the test for
+        membership in values.
+        """
         if self.how == "all":
             return value(True)
         if self.how in ("and", "or", "not"):
-            parts = [part.translated(column, value, null, among) for part in self.parts]
+            parts = [part.translate(column, value, null, among) for part in self.parts]
             if self.how == "not":
                 return ~parts[0]
             return reduce(operator.and_ if self.how == "and" else operator.or_, parts)
-        mine = column(self.parts[0])
+        selected = column(self.parts[0])
         if self.how == "null":
-            return null(mine)
+            return null(selected)
         if self.how == "in":
-            return among(mine, self.parts[1])
-        return _COMPARE[self.how](mine, value(self.parts[1]))
+            return among(selected, self.parts[1])
+        return _COMPARE[self.how](selected, value(self.parts[1]))
 
     @property
     def expression(self) -> pc.Expression:
-        """The same as Arrow has it."""
-        return self.translated(_arrow_column, pc.scalar, pc.Expression.is_null, _among)
+        """The same as an Arrow expression."""
+        return self.translate(_arrow_column, pc.scalar, pc.Expression.is_null, _among)
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch for which it is true."""
+        """Select the rows of a batch for which it is true."""
         if self == ALL or not batch.num_rows:
             return batch
         return batch.filter(self.expression)
@@ -83,7 +88,7 @@ ALL: Final = Condition("all")
 
 @dataclass(frozen=True, eq=False)
 class field:
-    """A column of which conditions are made."""
+    """A column in a condition."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""Find the keys with the most messages: exact counts, by an exchange of what tasks have counted."""
+"""Find the keys with the most messages: exact counts, by an exchange of the counts of tasks."""
 
 from __future__ import annotations
 
@@ -9,48 +9,50 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.rows.groups import AddingUp, added_up, in_groups, whole_groups
-from subreplay.rows.sorted_blocks import grouped
+from subreplay.rows.groups import Accumulator, accumulate, make_groups, read_whole_groups
+from subreplay.rows.sorted_blocks import make_group_order
 
 COLUMNS: Final = ("key", "ordering_key")
-"""Columns of ``messages``."""
+"""The columns of ``messages`` that this module reads."""
 KEYS: Final = pa.schema([pa.field("key", pa.binary()), pa.field("messages", pa.int64(), nullable=False)])
-COUNTED: Final = grouped(KEYS)
-"""Keys as applications meant them (a batch may be sent by another), with the messages that a task has seen of each."""
+COUNTED: Final = make_group_order(KEYS)
+"""Keys as applications set them (a batch may use another), with their number of messages in a task."""
 
 
 def count_keys(messages: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A step: messages -> ``COUNTED``."""
-    for rows in added_up(_keyed(messages), _counted):
-        yield from in_groups(rows, COUNTED, ["key"])
+    for rows in accumulate(_count_batch_keys(messages), _sum_counts):
+        yield from make_groups(rows, COUNTED, ["key"])
 
 
 @dataclass(frozen=True)
-class HottestOf:
-    """A step: ``COUNTED`` in order -> ``KEYS``, the ``few`` with the most messages; of as many the first in order."""
+class HottestKeys:
+    """A step: sorted ``COUNTED`` -> ``KEYS``, the ``most`` keys with the most messages; ties by key order."""
 
-    few: int
+    most: int
 
     def __call__(self, counted: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        hottest = AddingUp(self.of)
+        hottest = Accumulator(self.of)
         hottest.add(KEYS.empty_table())
-        for rows in whole_groups(counted):
-            hottest.add(self.of(_counted(rows.select(KEYS.names))))
+        for rows in read_whole_groups(counted):
+            hottest.add(self.of(_sum_counts(rows.select(KEYS.names))))
         yield from hottest.together().to_batches()
 
     def of(self, counted: pa.Table) -> pa.Table:
-        """The hottest of whole counts."""
+        """Select the hottest keys of complete counts."""
         order = pc.sort_indices(counted, [("messages", "descending"), ("key", "ascending")])
-        return counted.take(order[: self.few]).combine_chunks()
+        return counted.take(order[: self.most]).combine_chunks()
 
 
-def _keyed(messages: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _count_batch_keys(messages: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Count the keys of each batch."""
     for batch in messages:
-        there = [batch[name] for name in reversed(COLUMNS) if name in batch.schema.names]
-        keys = pc.coalesce(*there).drop_null()
-        yield _counted(pa.table({"key": keys, "messages": pa.repeat(1, len(keys))}))
+        present = [batch[name] for name in reversed(COLUMNS) if name in batch.schema.names]
+        keys = pc.coalesce(*present).drop_null()
+        yield _sum_counts(pa.table({"key": keys, "messages": pa.repeat(1, len(keys))}))
 
 
-def _counted(rows: pa.Table) -> pa.Table:
+def _sum_counts(rows: pa.Table) -> pa.Table:
+    """Add up the counts of each key."""
     counted = rows.group_by(["key"], use_threads=False).aggregate([("messages", "sum")])
     return counted.rename_columns(KEYS.names).cast(KEYS)

@@ -1,4 +1,4 @@
-"""The intake of an input table: one scan checks its rows, and makes of them all that a run needs before it judges."""
+"""Read an input table: one scan checks its rows and computes everything that a run needs before it judges."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import pyarrow as pa
 
 from subreplay.rows import rejects
 from subreplay.rows.encoded import Mask
-from subreplay.rows.model.columns import MOST_BYTES, gathered
+from subreplay.rows.model.columns import MOST_BYTES, gather_batches
 from subreplay.rows.model.tables import INPUTS, LOG, QUARANTINE
-from subreplay.rows.quarantine import REJECTED, checked, quarantined
+from subreplay.rows.quarantine import REJECTED, find_valid_rows, make_quarantine
 from subreplay.rows.scan import counts
-from subreplay.rows.scan.log_rows import as_log, some_columns
-from subreplay.rows.scan.rows import Columns
-from subreplay.rows.scan.selection import OfIngest
+from subreplay.rows.scan.log_rows import make_log_rows, select_log_columns
+from subreplay.rows.scan.selection import IngestSelection
+from subreplay.rows.scan.table_columns import Columns
 
 LOGGED: Final = ("messages", "deliveries")
-"""Tables whose rows make the log."""
+"""The tables whose rows form the log."""
 NUMBERS: Final = pa.schema([pa.field("valid", pa.bool_()), pa.field("count", pa.int64())])
-"""The counts of other tables: of valid rows, and of others."""
-_HELD: Final = 1 << 16  # rows of small tables that are added up at a time
+"""The counts of other tables: valid rows, and others."""
+_MOST_PENDING: Final = 1 << 16  # rows of small tables that are added up at a time
 
 
 @dataclass(frozen=True)
 class Profiling:
-    """How messages are profiled: ``make`` makes ``schema`` of batches of their ``columns`` of the log, of at most
+    """How messages are profiled: ``make`` makes ``schema`` from batches with ``columns`` of the log, of at most
     ``rows`` messages at a time."""
 
     make: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -75,24 +75,24 @@ class Intake:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
         sums = {
-            "counts": _Sum(self._added),
+            "counts": _Sum(self._add_counts),
             "rejects": _Sum(rejects.added),
-            "reasons": _Sum(rejects.added_reasons),
+            "reasons": _Sum(rejects.add_reasons),
         }
         profile = None if self.profiling is None else _Profile(self.profiling)
-        for rows in gathered(batches):
+        for rows in gather_batches(batches):
             (batch,) = rows.to_batches()
-            keeps = checked(self.table, batch)
+            keeps = find_valid_rows(self.table, batch)
             canonical = batch.drop_columns([REJECTED]) if REJECTED in batch.schema.names else batch
-            sums["counts"].add(self._counted(canonical, keeps))
+            sums["counts"].add(self._count_rows(canonical, keeps))
             if keeps is not None:
-                lost = quarantined(self.table, batch, keeps)
+                lost = make_quarantine(self.table, batch, keeps)
                 yield "quarantine", lost
                 sums["rejects"].add(rejects.rejects(self.table, canonical, keeps))
                 sums["reasons"].add(rejects.reasons(lost))
                 canonical = canonical.filter(pa.array(keeps))
             if canonical.num_rows:
-                yield from self._valid(canonical)
+                yield from self._emit_valid(canonical)
                 if profile is not None:
                     yield from profile.add(canonical)
         if profile is not None:
@@ -100,27 +100,30 @@ class Intake:
         for name, of in sums.items():
             yield from ((name, batch) for batch in of.total().to_batches())
 
-    def _valid(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def _emit_valid(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the outputs of valid rows."""
         if self.log:
-            yield "log", as_log(self.table, batch)
+            yield "log", make_log_rows(self.table, batch)
         if self.valid:
             columns = Columns(self.table, batch)
             schema = self.outputs["valid"]
             yield "valid", pa.RecordBatch.from_arrays([columns[f.name].cast(f.type) for f in schema], schema=schema)
 
-    def _counted(self, batch: pa.RecordBatch, keeps: Mask | None) -> pa.Table:
+    def _count_rows(self, batch: pa.RecordBatch, keeps: Mask | None) -> pa.Table:
+        """Count the rows of a batch."""
         if self.by_ledger:
             return counts.counted(self.table, batch, keeps)
         valid = batch.num_rows if keeps is None else int(np.count_nonzero(keeps))
-        return _numbers({True: valid, False: batch.num_rows - valid})
+        return _make_numbers({True: valid, False: batch.num_rows - valid})
 
-    def _added(self, parts: Iterable[pa.Table]) -> pa.Table:
-        return counts.together(self.table, parts) if self.by_ledger else added_numbers(parts)
+    def _add_counts(self, parts: Iterable[pa.Table]) -> pa.Table:
+        """Add up counts."""
+        return counts.together(self.table, parts) if self.by_ledger else add_numbers(parts)
 
 
 @dataclass(frozen=True)
 class IngestIntake:
-    """Splits the rows of table ``quarantine`` that an ingest left, as far as they may belong to a topic, into outputs
+    """Splits the rows of table ``quarantine`` that an ingest wrote, if they may belong to a topic, into outputs
     ``counts`` (``NUMBERS``), ``rejects`` and ``reasons``."""
 
     topic: str
@@ -131,64 +134,65 @@ class IngestIntake:
         return {"counts": NUMBERS, "rejects": rejects.REJECTS, "reasons": rejects.REASONS}
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        sums = {"counts": _Sum(added_numbers), "rejects": _Sum(rejects.added), "reasons": _Sum(rejects.added_reasons)}
-        of_topic = OfIngest(self.topic)
-        for rows in gathered(batches):
+        sums = {"counts": _Sum(add_numbers), "rejects": _Sum(rejects.added), "reasons": _Sum(rejects.add_reasons)}
+        of_topic = IngestSelection(self.topic)
+        for rows in gather_batches(batches):
             lost = of_topic.of(rows.to_batches()[0])
-            sums["counts"].add(_numbers({False: lost.num_rows}))
-            sums["rejects"].add(rejects.rejects_of_ingest(lost))
+            sums["counts"].add(_make_numbers({False: lost.num_rows}))
+            sums["rejects"].add(rejects.make_ingest_rejects(lost))
             sums["reasons"].add(rejects.reasons(lost, "ingest: "))
         for name, of in sums.items():
             yield from ((name, batch) for batch in of.total().to_batches())
 
 
-def added_numbers(parts: Iterable[pa.Table]) -> pa.Table:
-    """``NUMBERS`` together."""
+def add_numbers(parts: Iterable[pa.Table]) -> pa.Table:
+    """Add up ``NUMBERS``."""
     rows = pa.concat_tables([NUMBERS.empty_table(), *parts])
     sums = rows.group_by("valid", use_threads=False).aggregate([("count", "sum")])
     return sums.select(["valid", "count_sum"]).rename_columns(NUMBERS.names).sort_by("valid").cast(NUMBERS)
 
 
-def _numbers(found: Mapping[bool, int]) -> pa.Table:
+def _make_numbers(found: Mapping[bool, int]) -> pa.Table:
+    """Make ``NUMBERS``."""
     return pa.Table.from_pylist([{"valid": valid, "count": n} for valid, n in found.items() if n], NUMBERS)
 
 
 class _Sum:
-    """Small tables that are added up as they come, some at a time."""
+    """Adds up small tables as they arrive, some at a time."""
 
     def __init__(self, add: Callable[[Iterable[pa.Table]], pa.Table]) -> None:
         self._add = add
-        self._held: list[pa.Table] = []
-        self._rows, self._enough = 0, _HELD
+        self._pending: list[pa.Table] = []
+        self._rows, self._enough = 0, _MOST_PENDING
 
     def add(self, part: pa.Table) -> None:
-        self._held.append(part)
+        self._pending.append(part)
         self._rows += len(part)
         if self._rows >= self._enough:
-            self._held = [self.total()]
-            self._rows = len(self._held[0])
-            self._enough = max(_HELD, 2 * self._rows)
+            self._pending = [self.total()]
+            self._rows = len(self._pending[0])
+            self._enough = max(_MOST_PENDING, 2 * self._rows)
 
     def total(self) -> pa.Table:
-        return self._add(self._held)
+        return self._add(self._pending)
 
 
 class _Profile:
-    """Messages that wait to be profiled together."""
+    """Collects messages that are profiled together."""
 
     def __init__(self, profiling: Profiling) -> None:
         self._profiling = profiling
-        self._held: list[pa.RecordBatch] = []
+        self._pending: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
     def add(self, messages: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        self._held.append(some_columns(messages, self._profiling.columns))
-        self._rows, self._bytes = self._rows + messages.num_rows, self._bytes + self._held[-1].nbytes
+        self._pending.append(select_log_columns(messages, self._profiling.columns))
+        self._rows, self._bytes = self._rows + messages.num_rows, self._bytes + self._pending[-1].nbytes
         if self._rows >= self._profiling.rows or self._bytes >= MOST_BYTES:
             yield from self.finish()
 
     def finish(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        if self._held:
-            yield from (("profile", block) for block in self._profiling.make(self._held))
-        self._held = []
+        if self._pending:
+            yield from (("profile", block) for block in self._profiling.make(self._pending))
+        self._pending = []
         self._rows = self._bytes = 0

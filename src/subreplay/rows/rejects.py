@@ -1,5 +1,7 @@
-"""Rejected rows of the input tables: why they were rejected, and what they could be about. Both are small: each task
-makes them of its rows, and the driver adds them up."""
+"""Summarize the rejected rows of the input tables: the reasons, and what the rows may be about.
+
+Both are small. Each task summarizes its rows, and the driver adds them up.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.rows.check import breaches
+from subreplay.rows.check import find_breaches
 from subreplay.rows.encoded import Mask, without
 from subreplay.rows.model.contracts import KEYS
 from subreplay.rows.model.tables import INPUTS
-from subreplay.rows.scan.rows import Columns
+from subreplay.rows.scan.table_columns import Columns
 
 REJECTS: Final = pa.schema(
     [
@@ -28,7 +30,7 @@ REJECTS: Final = pa.schema(
         pa.field("whole", pa.bool_(), nullable=False),  # false: only its topic partition is kept
     ]
 )
-"""What rejected rows could be about, as far as they can be read: null may be anything."""
+"""What rejected rows may be about, as far as they can be read. Null may be any value."""
 REASONS: Final = pa.schema(
     [
         pa.field("table", pa.string()),
@@ -39,13 +41,13 @@ REASONS: Final = pa.schema(
         pa.field("example", pa.string()),
     ]
 )
-"""Reasons with how many rows have them, and the least value that has; of keys none."""
+"""Reasons with their number of rows and the smallest value; no value for keys."""
 MOST_REJECTS: Final = 10_000  # of a table: where rejected rows name more, only their topic partitions are told apart
 MOST_REASONS: Final = 200  # that are shown
 _MOST_KINDS: Final = 10_000  # of reasons that a task keeps, the most frequent ones
-_NARROW: Final = {"messages": ("partition",), "deliveries": ("partition", "ledger", "entry"),
+_DISTINGUISHING: Final = {"messages": ("partition",), "deliveries": ("partition", "ledger", "entry"),
                   "membership": ("partition", "consumer", "event", "at")}  # fmt: skip
-"""What tells apart the rejected rows of a table, in the order in which they are sorted."""
+"""The columns that distinguish the rejected rows of a table, in sort order."""
 # What the tables are made of that an ingest reads from its files
 _MADE_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "messages": ("messages",),
@@ -57,56 +59,57 @@ _BY: Final = ("table", "column", "rule", "remedy")
 
 
 def rejects(table: str, batch: pa.RecordBatch, keeps: Mask) -> pa.Table:
-    """``REJECTS`` of the rows of an input table that are not valid."""
+    """Return the ``REJECTS`` of the invalid rows of an input table."""
     lost = batch.filter(pa.array(~keeps))
     columns = Columns(table, lost)
     broken: dict[str, Mask] = {}
     lacks = {f.name for f in INPUTS[table] if f.nullable and f.name not in batch.schema.names}
-    for breach in breaches(table, columns, lacks, unknown=True):
+    for breach in find_breaches(table, columns, lacks, unknown=True):
         name = f"{breach.column}.{breach.part}" if breach.part else breach.column
         broken[name] = broken.get(name, np.zeros(lost.num_rows, np.bool_)) | breach.rows
 
     def readable(name: str) -> pa.Array:
         return without(columns[name], broken[name]) if name in broken else columns[name]
 
-    found = {name: readable(name) for name in _NARROW[table] if name != "at"}
+    found = {name: readable(name) for name in _DISTINGUISHING[table] if name != "at"}
     if table == "membership":
-        found["at"] = _requested(readable("at"), readable("since"), columns["since"])
-    return added([_table(lost.num_rows, {"table": pa.repeat(table, lost.num_rows)} | found)])
+        found["at"] = _find_request_time(readable("at"), readable("since"), columns["since"])
+    return added([_make_table(lost.num_rows, {"table": pa.repeat(table, lost.num_rows)} | found)])
 
 
-def rejects_of_ingest(rows: pa.RecordBatch) -> pa.Table:
-    """``REJECTS`` of table ``quarantine`` of an ingest: of the tables that it would have made of its rows."""
+def make_ingest_rejects(rows: pa.RecordBatch) -> pa.Table:
+    """Return the ``REJECTS`` of table ``quarantine`` of an ingest: one for each table that it would have made of its
+    rows."""
     made = [table for file in sorted(set(rows.column("table").to_pylist())) for table in _MADE_OF.get(file, ())]
-    return added([_table(len(made), {"table": pa.array(made, pa.string())})])
+    return added([_make_table(len(made), {"table": pa.array(made, pa.string())})])
 
 
 def added(parts: Iterable[pa.Table]) -> pa.Table:
-    """``REJECTS`` together, each once, in order; of a table at most ``MOST_REJECTS``."""
+    """Merge ``REJECTS`` without duplicates, in order; at most ``MOST_REJECTS`` for a table."""
     rows = pa.concat_tables([REJECTS.empty_table(), *parts])
     found = [REJECTS.empty_table()]
     for table in INPUTS:
-        mine = rows.filter(pc.equal(rows["table"], table))
-        if pc.all(mine["whole"]).as_py() is False or len(mine := _distinct(mine)) > MOST_REJECTS:
-            narrow = {"table": mine["table"], "partition": mine["partition"]}
-            mine = _distinct(_table(len(mine), narrow, whole=False)).slice(0, MOST_REJECTS)
-        found.append(mine)
+        selected = rows.filter(pc.equal(rows["table"], table))
+        if pc.all(selected["whole"]).as_py() is False or len(selected := _drop_duplicates(selected)) > MOST_REJECTS:
+            narrow = {"table": selected["table"], "partition": selected["partition"]}
+            selected = _drop_duplicates(_make_table(len(selected), narrow, whole=False)).slice(0, MOST_REJECTS)
+        found.append(selected)
     return pa.concat_tables(found).combine_chunks()
 
 
 def reasons(rejected: pa.RecordBatch, prefix: str = "") -> pa.Table:
-    """``REASONS`` of rows of table ``quarantine``, whose tables are called ``prefix`` and their name."""
+    """Return the ``REASONS`` of rows of table ``quarantine``, with ``prefix`` before the names of their tables."""
     lists = rejected.column("reasons")
     why = pc.list_flatten(lists)
     column, value, rule, remedy = (pc.struct_field(why, name) for name in ("column", "value", "rule", "remedy"))
     table = rejected.column("table").take(pc.list_parent_indices(lists))
     table = pc.binary_join_element_wise(prefix, table, "") if prefix else table
     example = pc.if_else(pc.is_in(column, pa.array(KEYS)), pa.scalar(None, pa.string()), value)
-    return added_reasons([pa.table([table, column, rule, remedy, pa.repeat(1, len(why)), example], schema=REASONS)])
+    return add_reasons([pa.table([table, column, rule, remedy, pa.repeat(1, len(why)), example], schema=REASONS)])
 
 
-def added_reasons(parts: Iterable[pa.Table]) -> pa.Table:
-    """``REASONS`` together, the most frequent first."""
+def add_reasons(parts: Iterable[pa.Table]) -> pa.Table:
+    """Merge ``REASONS``, the most frequent first."""
     rows = pa.concat_tables([REASONS.empty_table(), *parts])
     sums = rows.group_by([*_BY], use_threads=False).aggregate([("count", "sum"), ("example", "min")])
     sums = sums.select([*_BY, "count_sum", "example_min"]).rename_columns(REASONS.names).cast(REASONS)
@@ -114,27 +117,27 @@ def added_reasons(parts: Iterable[pa.Table]) -> pa.Table:
     return sums.sort_by(order).slice(0, _MOST_KINDS)
 
 
-def reason_rows(parts: Iterable[pa.Table]) -> list[dict[str, Any]]:
-    """The reasons that are shown."""
-    rows: list[dict[str, Any]] = added_reasons(parts).slice(0, MOST_REASONS).to_pylist()
+def list_reasons(parts: Iterable[pa.Table]) -> list[dict[str, Any]]:
+    """Return the reasons that are shown."""
+    rows: list[dict[str, Any]] = add_reasons(parts).slice(0, MOST_REASONS).to_pylist()
     return rows
 
 
-def _requested(at: pa.Array, since: pa.Array, given: pa.Array) -> pa.Array:
-    """When membership events were requested, or complete, whichever is known to be earlier (ns); null where ``since``
-    is ``given`` and cannot be read."""
+def _find_request_time(at: pa.Array, since: pa.Array, given: pa.Array) -> pa.Array:
+    """Return when membership events were requested, or complete, whichever is earlier (ns); null if ``since`` cannot be
+    read although it was ``given``."""
     earlier = pc.min_element_wise(at.cast(pa.int64()), since.cast(pa.int64()))
     unread = pc.and_(given.is_valid(), since.is_null())
     return pc.multiply(pc.if_else(unread, pa.scalar(None, pa.int64()), earlier), 1_000)
 
 
-def _table(rows: int, columns: Mapping[str, pa.Array], whole: bool = True) -> pa.Table:
+def _make_table(rows: int, columns: Mapping[str, pa.Array], whole: bool = True) -> pa.Table:
     given = {"whole": pa.repeat(whole, rows), **columns}
     return pa.table([given.get(f.name, pa.nulls(rows, f.type)) for f in REJECTS], schema=REJECTS)
 
 
-def _distinct(rows: pa.Table) -> pa.Table:
-    """Each row once, in order; null comes first."""
+def _drop_duplicates(rows: pa.Table) -> pa.Table:
+    """Drop duplicate rows, and sort them; null comes first."""
     once = rows.group_by(REJECTS.names, use_threads=False).aggregate([])
     by = ("partition", "ledger", "entry", "consumer", "event", "at")
     keys = pa.table(

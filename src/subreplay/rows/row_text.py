@@ -1,6 +1,6 @@
-"""Values and rows as text, for people: as SQL casts them to text, and as JSON. Times are in UTC.
+"""Format values and rows for people: as SQL casts them to text, and as JSON. Times are in UTC.
 
-Nothing here is vectorised: only rows in quarantine are written so.
+Nothing here is vectorized, because only quarantined rows are formatted.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ _CONTROL: Final = re.compile(r"\\u00[01][0-9a-f]")
 
 
 def plain(values: pa.Array) -> list[Any]:
-    """Values as Python has them, but dates in days and times in µs since 1970: Python has no others than of the years
-    1 to 9999. Bytes that are no UTF-8 become the replacement character."""
+    """Convert values to Python objects, but dates to days and times to µs since 1970, because Python supports only the
+    years 1 to 9999.
+
+    Bytes that are not UTF-8 become the replacement character.
+    """
     kind = values.type
     if pa.types.is_struct(kind):
         fields = {field.name: plain(pc.struct_field(values, field.name)) for field in kind}
@@ -40,63 +43,63 @@ def plain(values: pa.Array) -> list[Any]:
     return found
 
 
-def as_sql(value: Any, kind: pa.DataType) -> str:
-    """A value of ``plain`` as SQL casts it to text.
+def format_sql(value: Any, kind: pa.DataType) -> str:
+    """Format a value of ``plain`` as SQL casts it to text.
 
-    >>> as_sql(1_500_000, pa.timestamp("us", "UTC")), as_sql([1, None], pa.list_(pa.int64()))
+    >>> format_sql(1_500_000, pa.timestamp("us", "UTC")), format_sql([1, None], pa.list_(pa.int64()))
     ('1970-01-01 00:00:01.5', '[1, null]')
     """
     if value is None:
         return "null"
     if pa.types.is_struct(kind):
-        return "{" + ", ".join(as_sql(value[field.name], field.type) for field in kind) + "}"
+        return "{" + ", ".join(format_sql(value[field.name], field.type) for field in kind) + "}"
     if pa.types.is_list(kind):
-        return "[" + ", ".join(as_sql(each, kind.value_type) for each in value) + "]"
+        return "[" + ", ".join(format_sql(each, kind.value_type) for each in value) + "]"
     if pa.types.is_date32(kind):
-        return _date(value)
+        return _format_date(value)
     if pa.types.is_timestamp(kind):
         days, rest = divmod(value, _DAY)
         fraction = f".{rest % 1_000_000:06}".rstrip("0").rstrip(".")
-        return f"{_date(days)} {_clock(rest)}{fraction}"
+        return f"{_format_date(days)} {_format_clock(rest)}{fraction}"
     return str(value).lower() if pa.types.is_boolean(kind) else str(value)
 
 
-def as_json(row: dict[str, Any], kinds: dict[str, pa.DataType]) -> str:
-    """A row of values of ``plain`` as JSON; fields that are null are left out, and times have milliseconds.
+def format_json(row: dict[str, Any], kinds: dict[str, pa.DataType]) -> str:
+    """Format a row of values of ``plain`` as JSON, without null fields. Times have milliseconds.
 
-    >>> as_json({"at": 1_500_000, "size": None}, {"at": pa.timestamp("us", "UTC"), "size": pa.int64()})
+    >>> format_json({"at": 1_500_000, "size": None}, {"at": pa.timestamp("us", "UTC"), "size": pa.int64()})
     '{"at":"1970-01-01T00:00:01.500Z"}'
     """
-    text = json.dumps(_fields(row, kinds), ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(_format_fields(row, kinds), ensure_ascii=False, separators=(",", ":"))
     return _CONTROL.sub(lambda found: "\\u" + found[0][2:].upper(), text) if "\\u00" in text else text
 
 
-def _fields(row: dict[str, Any], kinds: dict[str, pa.DataType]) -> dict[str, Any]:
-    return {name: _json(value, kinds[name]) for name, value in row.items() if value is not None}
+def _format_fields(row: dict[str, Any], kinds: dict[str, pa.DataType]) -> dict[str, Any]:
+    return {name: _format_value(value, kinds[name]) for name, value in row.items() if value is not None}
 
 
-def _json(value: Any, kind: pa.DataType) -> Any:
+def _format_value(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_struct(kind):
-        return _fields(value, {field.name: field.type for field in kind})
+        return _format_fields(value, {field.name: field.type for field in kind})
     if pa.types.is_list(kind):
-        return [_json(each, kind.value_type) for each in value]
+        return [_format_value(each, kind.value_type) for each in value]
     if pa.types.is_date32(kind):
-        return _date(value)
+        return _format_date(value)
     if pa.types.is_timestamp(kind):
         days, rest = divmod(value, _DAY)
-        return f"{_date(days)}T{_clock(rest)}.{rest % 1_000_000 // 1_000:03}Z"
+        return f"{_format_date(days)}T{_format_clock(rest)}.{rest % 1_000_000 // 1_000:03}Z"
     return value
 
 
-def _clock(micros: int) -> str:
+def _format_clock(micros: int) -> str:
     seconds = micros // 1_000_000
     return f"{seconds // 3_600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
-def _date(days: int) -> str:
-    """A day of the proleptic Gregorian calendar, whatever its year (Howard Hinnant, ``civil_from_days``)."""
+def _format_date(days: int) -> str:
+    """Format a day of the proleptic Gregorian calendar, whatever its year (Howard Hinnant, ``civil_from_days``)."""
     era, day = divmod(days + 719_468, 146_097)
     of_era = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
     of_year = day - (365 * of_era + of_era // 4 - of_era // 100)

@@ -23,12 +23,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.hashing.key_identity import compute_key_identities
-from subreplay.rows.model.columns import MOST_BYTES, ROWS, UNKNOWN, Ints, batch_bytes, column, gathered, ints
+from subreplay.rows.model.columns import MOST_BYTES, ROWS, UNKNOWN, Ints, column, gather_batches, ints, measure_batch
 from subreplay.rows.model.tables import FACTS, LOG
 
-RUN: Final = 1 << 17  # rows sorted at a time
-BLOCK: Final = 1 << 16  # bytes of a block that goes to Spark, if rows are of a size
-WAITING_BLOCK: Final = 1 << 18  # of one that only waits
+SORT_ROWS: Final = 1 << 17  # rows sorted at a time
+BLOCK_BYTES: Final = 1 << 16  # bytes of a block that goes to Spark, if rows are of a size
+SPILL_BLOCK_BYTES: Final = 1 << 18  # of one that only waits
 KEY_COLUMNS: Final = 4  # columns of an order that make a key
 
 _SCOPE: Final = ("topic", "partition")
@@ -50,21 +50,21 @@ GROUP: Final = "(group)"
 BUCKETS: Final = 64  # of groups; a task has several
 
 
-def grouped(schema: pa.Schema, then: tuple[str, ...] = (), last: tuple[str, ...] = ()) -> Order:
-    """Rows of ``schema``, of any scope, with ``GROUP`` (``with_groups``): those of one group together, in order of
+def make_group_order(schema: pa.Schema, then: tuple[str, ...] = (), last: tuple[str, ...] = ()) -> Order:
+    """Rows of ``schema``, of any scope, with ``GROUP`` (``add_groups``): those of one group together, in order of
     ``then`` and ``last``."""
     scope = [pa.field(_BUCKET[0], pa.string(), nullable=False), pa.field(_BUCKET[1], pa.int32(), nullable=False)]
     fields = [*scope, pa.field(GROUP, pa.int64(), nullable=False), *schema]
     return Order(pa.schema(fields), (GROUP, *then), last, _BUCKET)
 
 
-def with_groups(rows: pa.Table, by: Sequence[str]) -> pa.Table:
-    """Rows with the columns that ``grouped`` adds: rows alike in columns ``by``, which are whole numbers, texts or
-    bytes, are of one group. Groups of several values may have the same hash, if hardly ever: who is given a group looks
-    at the values once more (or adds them to ``last``)."""
+def add_groups(rows: pa.Table, by: Sequence[str]) -> pa.Table:
+    """Rows with the columns that ``make_group_order`` adds: rows alike in columns ``by``, which are whole numbers,
+    texts or bytes, are of one group. Groups of several values may have the same hash, if hardly ever: who is given a
+    group looks at the values once more (or adds them to ``last``)."""
     found = np.zeros(len(rows), np.uint64)
     for name in by:
-        found = _mixed(found * np.uint64(0x9E3779B97F4A7C15) + _hashes(rows, name).view(np.uint64))
+        found = _mix_bits(found * np.uint64(0x9E3779B97F4A7C15) + _hash_values(rows, name).view(np.uint64))
     buckets = pa.array((found % np.uint64(BUCKETS)).astype(np.int32))
     given = {_BUCKET[0]: pa.repeat("", len(rows)), _BUCKET[1]: buckets, GROUP: pa.array(found.view(np.int64))}
     for name, values in reversed(given.items()):
@@ -72,7 +72,7 @@ def with_groups(rows: pa.Table, by: Sequence[str]) -> pa.Table:
     return rows
 
 
-def _hashes(rows: pa.Table, name: str) -> Ints:
+def _hash_values(rows: pa.Table, name: str) -> Ints:
     """A whole number for each value: itself, or a hash of a text or of bytes."""
     values = column(rows, name)
     if pa.types.is_integer(values.type):
@@ -80,7 +80,7 @@ def _hashes(rows: pa.Table, name: str) -> Ints:
     return np.where(np.asarray(values.is_valid()), compute_key_identities(values), np.int64(0))
 
 
-def _mixed(values: np.ndarray) -> np.ndarray:
+def _mix_bits(values: np.ndarray) -> np.ndarray:
     """Each 64 bits as others, all of which depend on all (the finalizer of SplitMix64, a bijection)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -101,38 +101,38 @@ class ShuffleBlock(NamedTuple):
     rows: bytes | pa.Buffer
 
 
-def shuffle_blocks(batches: Iterable[pa.RecordBatch], order: Order, block: int = BLOCK) -> Iterator[ShuffleBlock]:
+def shuffle_blocks(batches: Iterable[pa.RecordBatch], order: Order, block: int = BLOCK_BYTES) -> Iterator[ShuffleBlock]:
     """Rows in any order as sorted runs, in blocks of ``block`` bytes; columns that may be null may be missing."""
-    for run in gathered(batches, RUN):
+    for run in gather_batches(batches, SORT_ROWS):
         yield from _blocks(run, order, block)
 
 
 def sorted_rows(batches: Iterable[pa.RecordBatch], order: Order, folder: str | None = None) -> Iterator[pa.RecordBatch]:
     """Rows in any order within their topic partition, those of one together -> the same rows in order. They are sorted
-    ``RUN`` at a time; of a topic partition that has more, sorted blocks wait in a file in ``folder``."""
-    held: list[pa.RecordBatch] = []
+    ``SORT_ROWS`` at a time; of a topic partition that has more, sorted blocks wait in a file in ``folder``."""
+    pending: list[pa.RecordBatch] = []
     number = size = 0
-    with _Spilled(order, folder) as spilled:
+    with _TopicSpill(order, folder) as spilled:
         for batch in batches:
-            held.append(batch)
-            number, size = number + batch.num_rows, size + batch_bytes(batch)
-            if number >= RUN or size >= MOST_BYTES:
-                rows = pa.Table.from_batches(held).combine_chunks()
-                last = int(_scope_starts(rows, order)[-1])
-                if last or not spilled.takes(rows):
-                    yield from spilled.merged_with(rows.slice(0, last))
+            pending.append(batch)
+            number, size = number + batch.num_rows, size + measure_batch(batch)
+            if number >= SORT_ROWS or size >= MOST_BYTES:
+                rows = pa.Table.from_batches(pending).combine_chunks()
+                last = int(_find_scope_starts(rows, order)[-1])
+                if last or not spilled.accepts(rows):
+                    yield from spilled.merge_with(rows.slice(0, last))
                     rows = rows.slice(last)
-                if last == 0 or len(rows) >= RUN or rows.nbytes >= MOST_BYTES:
+                if last == 0 or len(rows) >= SORT_ROWS or rows.nbytes >= MOST_BYTES:
                     spilled.add(rows)
                     rows = rows.slice(len(rows))
-                held = rows.to_batches()
-                number, size = len(rows), sum(map(batch_bytes, held))
+                pending = rows.to_batches()
+                number, size = len(rows), sum(map(measure_batch, pending))
         if number or spilled.scope is not None:
-            rows = pa.Table.from_batches(held, order.schema) if held else order.schema.empty_table()
-            yield from spilled.merged_with(rows.combine_chunks())
+            rows = pa.Table.from_batches(pending, order.schema) if pending else order.schema.empty_table()
+            yield from spilled.merge_with(rows.combine_chunks())
 
 
-class _Spilled:
+class _TopicSpill:
     """Sorted blocks of one topic partition (``scope``), which wait in a file."""
 
     def __init__(self, order: Order, folder: str | None) -> None:
@@ -140,14 +140,14 @@ class _Spilled:
         self._places: list[tuple[Sequence[int], int, int, int, int]] = []
         self.scope: tuple[str, int] | None = None
 
-    def __enter__(self) -> _Spilled:
+    def __enter__(self) -> _TopicSpill:
         self._open = ExitStack()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._open.close()
 
-    def takes(self, rows: pa.Table) -> bool:
+    def accepts(self, rows: pa.Table) -> bool:
         """Whether rows begin with the topic partition that waits, or none waits."""
         return self.scope in (None, tuple(rows[name][0].as_py() for name in self._order.scope))
 
@@ -155,24 +155,26 @@ class _Spilled:
         """Let rows of the topic partition wait."""
         if self.scope is None:
             self._file = self._open.enter_context(TemporaryFile(dir=self._folder))  # noqa: SIM115
-        for block in _blocks(rows, self._order, WAITING_BLOCK):
+        for block in _blocks(rows, self._order, SPILL_BLOCK_BYTES):
             self.scope = block.scope
             place = block.first_key, len(self._places), block.columns, self._file.tell(), len(block.rows)
             self._places.append(place)
             self._file.write(block.rows)
 
-    def merged_with(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    def merge_with(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         """What waits, and whole topic partitions after it, of which the first may be the same one, in order."""
         if self.scope is not None:
-            if len(rows) and self.takes(rows):
-                end = [*_scope_starts(rows, self._order).tolist(), len(rows)][1]
+            if len(rows) and self.accepts(rows):
+                end = [*_find_scope_starts(rows, self._order).tolist(), len(rows)][1]
                 self.add(rows.slice(0, end))
                 rows = rows.slice(end)
             yield from external_merge(self._blocks(self.scope), self._order)
             self._open.close()
             self._places, self.scope = [], None
         if len(rows):
-            yield from _at(rows, _sorted_positions(rows, self._order, *_scopes(rows, self._order))).to_batches()
+            yield from _take_rows(
+                rows, _sort_positions(rows, self._order, *_rank_scopes(rows, self._order))
+            ).to_batches()
 
     def _blocks(self, scope: tuple[str, int]) -> Iterator[ShuffleBlock]:
         for first_key, _, columns, begin, size in sorted(self._places):
@@ -184,7 +186,7 @@ def external_merge(blocks: Iterable[ShuffleBlock], order: Order) -> Iterator[pa.
     """Blocks sorted by topic, partition and first key -> their rows, in order: ``ROWS`` or more of them together, or
     ``MOST_BYTES``, of however many topic partitions these are."""
     scopes: list[tuple[str, int]] = []
-    held: list[pa.Table] = []
+    pending: list[pa.Table] = []
     numbers: list[Ints] = []  # of the scopes of rows
     rows, enough = 0, ROWS
     size, most = 0, MOST_BYTES
@@ -192,33 +194,33 @@ def external_merge(blocks: Iterable[ShuffleBlock], order: Order) -> Iterator[pa.
         if not scopes or scopes[-1] != block.scope:
             scopes.append(block.scope)
         if rows >= enough or size >= most:
-            together, of_each = _together(held, numbers, order)
-            complete = _before(together, of_each, len(scopes) - 1, block.first_key, order)
-            yield from _whole(together.slice(0, complete), of_each[:complete], scopes, order)
-            held, numbers, rows = [together.slice(complete)], [of_each[complete:]], rows - complete
+            together, of_each = _sort_together(pending, numbers, order)
+            complete = _count_before(together, of_each, len(scopes) - 1, block.first_key, order)
+            yield from _restore_columns(together.slice(0, complete), of_each[:complete], scopes, order)
+            pending, numbers, rows = [together.slice(complete)], [of_each[complete:]], rows - complete
             enough = ROWS + 2 * rows  # what stays is sorted again when as much has come
-            size = held[0].nbytes
+            size = pending[0].nbytes
             most = MOST_BYTES + 2 * size
-        held.append(_opened(block, order))
-        numbers.append(np.full(held[-1].num_rows, len(scopes) - 1))
-        rows, size = rows + held[-1].num_rows, size + len(block.rows)
-    if held:
-        together, of_each = _together(held, numbers, order)
-        yield from _whole(together, of_each, scopes, order)
+        pending.append(_read_block(block, order))
+        numbers.append(np.full(pending[-1].num_rows, len(scopes) - 1))
+        rows, size = rows + pending[-1].num_rows, size + len(block.rows)
+    if pending:
+        together, of_each = _sort_together(pending, numbers, order)
+        yield from _restore_columns(together, of_each, scopes, order)
 
 
 def _blocks(rows: pa.Table, order: Order, block: int) -> Iterator[ShuffleBlock]:
-    there = [f.name for f in order.schema if f.name in rows.column_names and rows[f.name].null_count < len(rows)]
-    rows = _at(rows.select(there), _sorted_positions(rows, order, *_scopes(rows, order)))
+    present = [f.name for f in order.schema if f.name in rows.column_names and rows[f.name].null_count < len(rows)]
+    rows = _take_rows(rows.select(present), _sort_positions(rows, order, *_rank_scopes(rows, order)))
     of_text, of_number = order.scope
     partitions = rows[of_number].to_numpy()
     content = rows.drop_columns(list(order.scope))
     columns = sum(1 << order.schema.get_field_index(name) for name in content.column_names)
     size = max(1, block * len(rows) // max(1, content.nbytes))
-    begins = np.union1d(np.arange(0, len(rows), size), _scope_starts(rows, order))
+    begins = np.union1d(np.arange(0, len(rows), size), _find_scope_starts(rows, order))
     begin_at = np.zeros((len(begins), KEY_COLUMNS), np.int64)
     for number, name in enumerate(order.columns[:KEY_COLUMNS]):
-        begin_at[:, number] = _numbers(rows, name)[begins]
+        begin_at[:, number] = _to_numbers(rows, name)[begins]
     of = zip(column(rows, of_text).take(pa.array(begins)).to_pylist(), partitions[begins].tolist(), strict=True)
     (batch,) = content.to_batches()
     cuts = itertools.pairwise([*begins.tolist(), len(rows)])
@@ -226,41 +228,48 @@ def _blocks(rows: pa.Table, order: Order, block: int) -> Iterator[ShuffleBlock]:
         yield ShuffleBlock(scope, first_key, columns, batch.slice(begin, end - begin).serialize())
 
 
-def _opened(block: ShuffleBlock, order: Order) -> pa.Table:
-    return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(block.rows), _schema(block.columns, order))])
+def _read_block(block: ShuffleBlock, order: Order) -> pa.Table:
+    return pa.Table.from_batches(
+        [pa.ipc.read_record_batch(pa.py_buffer(block.rows), _select_schema(block.columns, order))]
+    )
 
 
-def _together(held: list[pa.Table], scopes: list[Ints], order: Order) -> tuple[pa.Table, Ints]:
+def _sort_together(pending: list[pa.Table], scopes: list[Ints], order: Order) -> tuple[pa.Table, Ints]:
     """Rows in order, and the numbers of their scopes."""
-    rows, numbers = pa.concat_tables(held, promote_options="default").combine_chunks(), np.concatenate(scopes)
-    positions = _sorted_positions(rows, order, numbers)
-    return _at(rows, positions), numbers[positions]
+    rows, numbers = pa.concat_tables(pending, promote_options="default").combine_chunks(), np.concatenate(scopes)
+    positions = _sort_positions(rows, order, numbers)
+    return _take_rows(rows, positions), numbers[positions]
 
 
-def _scopes(rows: pa.Table, order: Order) -> tuple[Ints, Ints]:
+def _rank_scopes(rows: pa.Table, order: Order) -> tuple[Ints, Ints]:
     """What tells the topic partition, as integers of the same order."""
     of_text, of_number = order.scope
-    return _ranks(rows, of_text), rows[of_number].to_numpy()
+    return _rank_words(rows, of_text), rows[of_number].to_numpy()
 
 
-def _scope_starts(rows: pa.Table, order: Order) -> Ints:
+def _find_scope_starts(rows: pa.Table, order: Order) -> Ints:
     """Where rows of a topic partition begin."""
-    words, partitions = _scopes(rows, order)
+    words, partitions = _rank_scopes(rows, order)
     return np.flatnonzero(np.append(len(rows) > 0, (np.diff(words) != 0) | (np.diff(partitions) != 0)))
 
 
 @cache
-def _schema(columns: int, order: Order) -> pa.Schema:
+def _select_schema(columns: int, order: Order) -> pa.Schema:
     return pa.schema([field for index, field in enumerate(order.schema) if columns >> index & 1])
 
 
-def _whole(rows: pa.Table, numbers: Ints, scopes: list[tuple[str, int]], order: Order) -> Iterator[pa.RecordBatch]:
+def _restore_columns(
+    rows: pa.Table, numbers: Ints, scopes: list[tuple[str, int]], order: Order
+) -> Iterator[pa.RecordBatch]:
     """Rows with all columns; ``numbers`` say of which of the ``scopes`` each is."""
     n = len(rows)
     distinct, which = np.unique(numbers, return_inverse=True)
-    mine = [scopes[number] for number in distinct.tolist()]
-    whose = pa.array([text for text, _ in mine], pa.string()), pa.array([part for _, part in mine], pa.int32())
-    given = {name: values.take(pa.array(which)) for name, values in zip(order.scope, whose, strict=True)}
+    selected = [scopes[number] for number in distinct.tolist()]
+    scope_columns = (
+        pa.array([text for text, _ in selected], pa.string()),
+        pa.array([part for _, part in selected], pa.int32()),
+    )
+    given = {name: values.take(pa.array(which)) for name, values in zip(order.scope, scope_columns, strict=True)}
     columns = [
         given[f.name]
         if f.name in given
@@ -273,35 +282,35 @@ def _whole(rows: pa.Table, numbers: Ints, scopes: list[tuple[str, int]], order: 
         yield pa.RecordBatch.from_arrays(columns, schema=order.schema)
 
 
-def _before(rows: pa.Table, numbers: Ints, scope: int, first_key: Sequence[int], order: Order) -> int:
+def _count_before(rows: pa.Table, numbers: Ints, scope: int, first_key: Sequence[int], order: Order) -> int:
     """How many of sorted rows come before a key of a scope."""
     begin, end = (int(np.searchsorted(numbers, scope, side)) for side in ("left", "right"))
     for name, value in zip(order.columns, first_key, strict=False):
-        here = _numbers(rows, name)[begin:end]
+        here = _to_numbers(rows, name)[begin:end]
         begin, end = (begin + int(np.searchsorted(here, value, side)) for side in ("left", "right"))
     return begin
 
 
-def _at(rows: pa.Table, positions: Ints) -> pa.Table:
+def _take_rows(rows: pa.Table, positions: Ints) -> pa.Table:
     """The rows at those positions; as they are where they stand so already."""
     return rows if (positions[1:] > positions[:-1]).all() else rows.take(pa.array(positions))
 
 
-def _sorted_positions(rows: pa.Table, order: Order, *scope: np.ndarray) -> Ints:
+def _sort_positions(rows: pa.Table, order: Order, *scope: np.ndarray) -> Ints:
     """The positions of rows in order: of columns that tell the topic partition, and then their own."""
-    columns = [*scope, *(_numbers(rows, name) for name in order.columns)]
+    columns = [*scope, *(_to_numbers(rows, name) for name in order.columns)]
     if not columns:
         return np.arange(len(rows))
-    condensed = _condensed(columns)
+    condensed = _condense(columns)
     positions = np.lexsort(condensed[::-1])
     alike = np.logical_and.reduce([np.diff(values[positions]) == 0 for values in condensed])
     words = [name for name in order.last if name in rows.column_names]
     if words and alike.any():
-        positions = np.lexsort([*(_ranks(rows, name) for name in reversed(words)), *condensed[::-1]])
+        positions = np.lexsort([*(_rank_words(rows, name) for name in reversed(words)), *condensed[::-1]])
     return positions
 
 
-def _numbers(rows: pa.Table, name: str) -> np.ndarray:
+def _to_numbers(rows: pa.Table, name: str) -> np.ndarray:
     """A column of integers; null is the least, and so is a column that is missing."""
     if name not in rows.column_names:
         return np.full(len(rows), UNKNOWN)
@@ -309,25 +318,25 @@ def _numbers(rows: pa.Table, name: str) -> np.ndarray:
     return ints(rows, name) if values.null_count else values.to_numpy()
 
 
-def _condensed(columns: Sequence[np.ndarray]) -> list[Ints]:
+def _condense(columns: Sequence[np.ndarray]) -> list[Ints]:
     """As few integer columns as possible, at least one, by which rows are in the same order."""
     condensed = [np.zeros(len(columns[0]), np.int64)]
-    room = 1
+    combined = 1
     for values in columns:
         values = values.astype(np.int64, copy=False)
         least, span = int(values.min()), int(values.max()) - int(values.min()) + 1
         if span == 1:
             continue
-        if room * span < 1 << 63:
+        if combined * span < 1 << 63:
             condensed[-1] = condensed[-1] * span + (values - least)
-            room *= span
+            combined *= span
         else:
             condensed.append(values - least if span < 1 << 63 else values)
-            room = span
+            combined = span
     return condensed
 
 
-def _ranks(rows: pa.Table, name: str) -> Ints:
+def _rank_words(rows: pa.Table, name: str) -> Ints:
     """Words as integers of the same order; null is the least."""
     words = column(rows, name)
     if not words.null_count and pc.all(pc.equal(words, words[0])).as_py():  # as topics mostly are

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.rows.groups import hashes, in_groups, whole_groups
-from subreplay.rows.scan.log_rows import nanos
-from subreplay.rows.scan.rows import Columns
-from subreplay.rows.sorted_blocks import grouped
+from subreplay.rows.groups import hashes, make_groups, read_whole_groups
+from subreplay.rows.scan.log_rows import to_nanos
+from subreplay.rows.scan.table_columns import Columns
+from subreplay.rows.sorted_blocks import make_group_order
 
 ORDER: Final = ("received_at", "acked_at", "consumer", "size")
 """The columns that ``TIMES`` rows are sorted by, on every engine."""
@@ -24,7 +24,7 @@ TIMES: Final = pa.schema(
     [("consumer", pa.string()), ("received_at", pa.int64()), ("acked_at", pa.int64()), ("size", pa.int64())]
 )
 """Delivery times in ns (null if not recorded) and the message size in bytes."""
-SAMPLED: Final = grouped(
+SAMPLED: Final = make_group_order(
     pa.schema(
         [
             pa.field("delivery", pa.bool_(), nullable=False),  # false: a message
@@ -67,12 +67,12 @@ class SampleRows:
                     32
                 )  # the lower bits choose the task
                 rows = rows.filter(pa.array(sample_hashes % np.uint64(self.interval) == 0))
-            yield from in_groups(rows, SAMPLED, POSITION)
+            yield from make_groups(rows, SAMPLED, POSITION)
 
 
 def join_delivery_times(sampled: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Turn ordered ``SAMPLED`` rows into ``TIMES`` rows, as an engine step."""
-    for rows in whole_groups(sampled):
+    for rows in read_whole_groups(sampled):
         deliveries, messages = rows.filter(rows["delivery"]), rows.filter(pc.invert(rows["delivery"]))
         sizes = messages.select([*POSITION, "size"])
         joined = deliveries.drop_columns(["size"]).join(sizes, [*POSITION], use_threads=False)
@@ -80,5 +80,5 @@ def join_delivery_times(sampled: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
 
 
 def _read_delivery_times(columns: Columns) -> dict[str, pa.Array]:
-    acked = nanos(columns, "acked_at", "acked_nanos")
-    return {"consumer": columns["consumer"], "received_at": nanos(columns, "received_at"), "acked_at": acked}
+    acked = to_nanos(columns, "acked_at", "acked_nanos")
+    return {"consumer": columns["consumer"], "received_at": to_nanos(columns, "received_at"), "acked_at": acked}

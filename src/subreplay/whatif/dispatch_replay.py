@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from subreplay.rows.model.columns import column, gathered, ints
+from subreplay.rows.model.columns import column, gather_batches, ints
+from subreplay.rows.model.key_masking import IN_THE_CLEAR, KeyMasking
 from subreplay.rows.model.rows import Scope
-from subreplay.rows.model.words import IN_THE_CLEAR, KeyWords
 from subreplay.simulation.pulsar.broker.broker_records import Records
 from subreplay.simulation.pulsar.broker.dispatch_rules import DispatchSettings
 from subreplay.simulation.pulsar.clients.client_state import WAIT, DeliveryOutcome
@@ -78,7 +78,7 @@ class DispatchPredictor:
     """Replays the dispatch of every scenario. Instances are picklable."""
 
     scenarios: Mapping[str, DispatchScenario]
-    words: KeyWords = IN_THE_CLEAR
+    words: KeyMasking = IN_THE_CLEAR
 
     def predict(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Turn messages into ``PREDICTED`` rows.
@@ -95,7 +95,9 @@ class DispatchPredictor:
 class _DispatcherReplay:
     """The replay of one dispatcher, with consumer names and message ids in its rows."""
 
-    def __init__(self, simulation: DispatchScenario, scope: Scope, tables: Iterator[pa.Table], words: KeyWords) -> None:
+    def __init__(
+        self, simulation: DispatchScenario, scope: Scope, tables: Iterator[pa.Table], words: KeyMasking
+    ) -> None:
         self.plan, self.scope = simulation.plan, scope
         self.timeline = simulation.plan.timelines[scope]
         self.entries = EntryStream(simulation.plan.policy, tables)
@@ -144,7 +146,7 @@ class _DispatcherReplay:
             "batch_index": pa.array(batch_index),
             "due": pa.array(due),
             "size": pa.array(size),
-            "slot": pa.array(self.words.slots(slot, self.plan.policy.space)),
+            "slot": pa.array(self.words.mask_slots(slot, self.plan.policy.space)),
             "consumer": self._name_consumers(rows.consumer),
             "redelivery_count": pa.array(np.array(rows.redeliveries)),
             "retries": pa.array(np.array(rows.retries)),
@@ -182,7 +184,7 @@ def _group_streams(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Stream, 
 
     Rows are sorted by these; read each group before the next.
     """
-    parts = chain.from_iterable(map(_split_streams, gathered(batches)))
+    parts = chain.from_iterable(map(_split_streams, gather_batches(batches)))
     next_part = next(parts, None)
 
     def group(stream: Stream) -> Iterator[pa.Table]:

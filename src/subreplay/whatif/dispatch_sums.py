@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.rows.groups import AddingUp, in_order
-from subreplay.rows.model.columns import NEVER, column, flags, gathered, ints
+from subreplay.rows.groups import Accumulator, sort_table
+from subreplay.rows.model.columns import NEVER, column, flags, gather_batches, ints
 from subreplay.rows.sorted_blocks import Order
 from subreplay.whatif.dispatch_replay import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED
 from subreplay.whatif.grouped_sums import GroupedSum, Rows, find_run_starts, iterate_whole_runs, name_batches, sort_rows
@@ -150,7 +150,7 @@ class SumReplay:
 
     def __call__(self, predicted: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
         adding = {name: summed.start_adding() for name, summed in SUMS.items()} | {"slots": _BY_SLOT.start_adding()}
-        for rows in gathered(predicted):
+        for rows in gather_batches(predicted):
             yield from name_batches("predicted", rows)
             kinds = ints(rows, "kind")
             rows_by_kind = {kind: _filter_rows(rows, kinds == kind) for kind in np.unique(kinds).tolist()}
@@ -334,7 +334,7 @@ class SumReceived:
 
     def __call__(self, received: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         adding = LATENCIES.start_adding()
-        for rows in iterate_whole_runs(gathered(received), _POSITION):
+        for rows in iterate_whole_runs(gather_batches(received), _POSITION):
             adding.add(count_latencies(self._reduce_by_message(rows), "received", self.ticks))
         yield from adding.together().to_batches()
 
@@ -360,7 +360,7 @@ class WidenWindows:
         adding = TAKEN.start_adding()
         names = tuple(self.widths)
         widths = np.array([self.widths[name] for name in names], np.int64)
-        for rows in gathered(taken):
+        for rows in gather_batches(taken):
             width = widths[np.asarray(pc.index_in(column(rows, "scenario"), pa.array(names, pa.string())), np.int64)]
             window = ints(rows, "window")
             adding.add(_add_up_by(TAKEN, rows, {"window": pa.array(window - window % width), "width": pa.array(width)}))
@@ -384,9 +384,9 @@ def build_taken_rows(*parts: pa.Table) -> Rows:
 
 def find_hottest_slots(slots: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Turn ordered ``SLOTS`` rows into ``DRAINS`` rows: for each scenario the slot with the most work."""
-    adding = AddingUp(_keep_hottest)
+    adding = Accumulator(_keep_hottest)
     adding.add(DRAINS.schema.empty_table())
-    for rows in iterate_whole_runs(gathered(slots), _BY_SLOT.by):
+    for rows in iterate_whole_runs(gather_batches(slots), _BY_SLOT.by):
         summed = _BY_SLOT.add_up(rows)
         values = {"kind": pa.repeat("hash", len(summed))}
         values |= {
@@ -398,7 +398,7 @@ def find_hottest_slots(slots: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 def _keep_hottest(rows: pa.Table) -> pa.Table:
     """Keep the row with the most work for each scenario and kind. Ties go to the first in order."""
-    tables = in_order(rows, "scenario", "kind", ("busy", "descending"), *DRAINS.by[2:])
+    tables = sort_table(rows, "scenario", "kind", ("busy", "descending"), *DRAINS.by[2:])
     return tables.filter(pa.array(find_run_starts(tables, ("scenario", "kind"))))
 
 

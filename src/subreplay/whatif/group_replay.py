@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from subreplay.rows.model.columns import Ints, column, gathered, ints
+from subreplay.rows.model.columns import Ints, column, gather_batches, ints
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies.kafka.assignor import Partitions
 from subreplay.semantics.timelines.group_timeline import DetectedEvent, GroupRebalance, GroupTimeline
@@ -59,7 +59,7 @@ class GroupPredictor:
         ready (the latest publish time in the partition up to the record). They are sorted by scenario, ready, topic,
         partition, ledger, entry and batch index. Memory holds the records that are not committed.
         """
-        parts = chain.from_iterable(map(_split_by_scenario, gathered(batches)))
+        parts = chain.from_iterable(map(_split_by_scenario, gather_batches(batches)))
         for scenario, tables in groupby(parts, key=lambda part: part[0]):
             yield from _GroupRun(self.scenarios[scenario], (table for _, table in tables)).predict_rows()
 

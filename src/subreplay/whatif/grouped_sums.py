@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from subreplay.rows.groups import AddingUp
+from subreplay.rows.groups import Accumulator
 from subreplay.rows.model.columns import Ints, column, ints
 
 Rows = list[dict[str, Any]]
@@ -37,9 +37,9 @@ class GroupedSum:
         sums = sums.select([*self.by, *(f"{name}_{kind}" for name, kind in aggregations)])
         return sums.rename_columns(self.schema.names).cast(self.schema)
 
-    def start_adding(self) -> AddingUp:
+    def start_adding(self) -> Accumulator:
         """Return an accumulator that sums rows as they arrive."""
-        adding = AddingUp(self.add_up)
+        adding = Accumulator(self.add_up)
         adding.add(self.schema.empty_table())
         return adding
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.rows.model.columns import gathered, ints
-from subreplay.rows.scan.rows import Columns
+from subreplay.rows.model.columns import gather_batches, ints
+from subreplay.rows.scan.table_columns import Columns
 from subreplay.rows.sorted_blocks import Order
 from subreplay.whatif.grouped_sums import GroupedSum, name_batches
 
@@ -61,7 +61,7 @@ class SelectRanks:
 
     def __call__(self, times: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         before, ranks = 0, np.array(self.ranks, np.int64)
-        for rows in gathered(times):
+        for rows in gather_batches(times):
             ends = before + np.cumsum(ints(rows, "count"))
             ranks_here = ranks[(ranks >= before) & (ranks < ends[-1])]
             us = ints(rows, "us")[np.searchsorted(ends, ranks_here, "right")]

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from subreplay.rows.model.columns import Ints, column, ints
 from subreplay.rows.model.tables import DELIVERY, LOG
-from subreplay.rows.scan.log_rows import as_log, nanos
-from subreplay.rows.scan.rows import Columns
+from subreplay.rows.scan.log_rows import make_log_rows, to_nanos
+from subreplay.rows.scan.table_columns import Columns
 from subreplay.rows.sorted_blocks import BY_POSITION, Order
 from subreplay.whatif.dispatch_replay import DispatchPredictor
 from subreplay.whatif.group_replay import GroupPredictor
@@ -107,9 +107,9 @@ class SplitMessages:
         for batch in messages:
             if not batch.num_rows:
                 continue
-            yield "log", as_log("messages", batch)
+            yield "log", make_log_rows("messages", batch)
             columns = Columns("messages", batch)
-            at = nanos(columns, "publish_time")
+            at = to_nanos(columns, "publish_time")
             if self.groups:
                 records = {name: columns[name] for name in PUBLISHED.schema.names if name != "at"} | {"at": at}
                 yield "published", _build_batch(records, PUBLISHED.schema)
@@ -121,7 +121,7 @@ class SplitMessages:
                     "at": at,
                     "sequence_id": pc.coalesce(columns["batch_sequence_id"], outer_sequence_ids),
                     "last_sequence_id": outer_sequence_ids,
-                    "deliver_at": nanos(columns, "deliver_at"),
+                    "deliver_at": to_nanos(columns, "deliver_at"),
                 }
                 for number in range(len(self.scenarios)):
                     numbers = pa.repeat(number, batch.num_rows)

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.kernels.inlining import operation
-from subreplay.rows.groups import AddingUp, in_order
-from subreplay.rows.model.columns import Ints, gathered, ints
-from subreplay.rows.sorted_blocks import grouped, with_groups
+from subreplay.rows.groups import Accumulator, sort_table
+from subreplay.rows.model.columns import Ints, gather_batches, ints
+from subreplay.rows.sorted_blocks import add_groups, make_group_order
 from subreplay.whatif.dispatch_replay import PREDICTED
 from subreplay.whatif.grouped_sums import GroupedSum, Rows, find_run_starts, name_batches
 
@@ -34,7 +34,7 @@ _COLUMNS: Final = {
 }
 _LEVEL: Final = pa.field("level", pa.int8())
 _GROUPS: Final = [_LEVEL, *(pa.field(name, PREDICTED.field(name).type) for name in _GROUP[1:])]
-WAITS: Final = grouped(
+WAITS: Final = make_group_order(
     pa.schema([*_GROUPS, ("at", pa.int64()), ("until", pa.int64()), ("entries", pa.int64()), ("by_hash", pa.int64())]),
     ("at", "until"),
 )
@@ -70,7 +70,7 @@ def build_wait_levels(rows: pa.Table) -> pa.Table:
         columns = [f for f in schema if f.name in (*_GROUP, "at", "until", "entries", "by_hash")]
         arrays = [values[f.name].cast(f.type) if f.name in values else pa.nulls(len(selected), f.type) for f in columns]
         tables.append(pa.table(arrays, schema=pa.schema(columns)))
-    return with_groups(pa.concat_tables(tables).combine_chunks(), _GROUP)
+    return add_groups(pa.concat_tables(tables).combine_chunks(), _GROUP)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class SumWaits:
     most: int
 
     def __call__(self, waits: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        longest, counted = AddingUp(self._keep_longest), _COUNTED.start_adding()
+        longest, counted = Accumulator(self._keep_longest), _COUNTED.start_adding()
         longest.add(LONGEST.empty_table())
         for groups in _sum_groups(waits):
             longest.add(groups)
@@ -103,7 +103,7 @@ def rank_groups(groups: pa.Table, most: int) -> pa.Table:
 
     Null sorts first.
     """
-    ordered = in_order(groups, "level", "scenario", ("blocked", "descending"), *_GROUP[2:])
+    ordered = sort_table(groups, "level", "scenario", ("blocked", "descending"), *_GROUP[2:])
     starts = find_run_starts(ordered, ("level", "scenario"))
     numbers = np.arange(len(ordered))
     rank = numbers - np.maximum.accumulate(np.where(starts, numbers, 0)) + 1
@@ -130,7 +130,7 @@ def _sum_groups(waits: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield ``LONGEST`` rows of all groups, each once."""
     last: pa.Table | None = None
     covered_until = 0
-    for rows in gathered(waits):
+    for rows in gather_batches(waits):
         starts = find_run_starts(rows, _GROUP)
         if last is not None:
             starts[0] = rows.select(_GROUP).slice(0, 1).to_pylist() != last.select(_GROUP).to_pylist()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from subreplay.adapters import Options
 from subreplay.adapters.kafka_group import group_stream
 from subreplay.adapters.kafka_group.acknowledged_records import MAX_RECORDS
-from subreplay.rows.groups import whole_groups
+from subreplay.rows.groups import read_whole_groups
 from tests.adapters.kafka_group.copies import committed, group, json_lines, text
 from tests.adapters.kafka_group.encoding import records as made
 from tests.adapters.kafka_group.scenarios import records
@@ -82,5 +82,5 @@ def test_streams_tell_what_all_records_at_once_tell(
                 pq.write_table(part, file.with_suffix(".parquet"))
             if log and number < 2:  # the second begins somewhere in the middle of the first
                 (folder / f"server.log.{number}").write_text(log[number * round(one * len(log)) :])
-        with patch.object(group_stream, "whole_groups", partial(whole_groups, rows=at_once)):
+        with patch.object(group_stream, "whole_groups", partial(read_whole_groups, rows=at_once)):
             source_reading.assert_same_tables_or_error("kafka-group", folder, options, Cuts(tasks, rows), KEYS)

@@ -20,7 +20,7 @@ from subreplay.adapters.source.row_conversion import (
 )
 from subreplay.adapters.source.source_presets import build_plan
 from subreplay.errors import ConfigError
-from subreplay.rows.check import breaches
+from subreplay.rows.check import find_breaches
 from subreplay.rows.model.contracts import ENTRY, FIRST_TIME, LAST_TIME, PARTITION
 from subreplay.rows.model.tables import INPUTS, TIME
 from tests.adapters.source.rows import T0, message_id, sources
@@ -124,7 +124,7 @@ def test_every_row_is_valid_or_rejected_whatever_it_holds(rows: list[dict[str, A
     assert all(each.reasons for each in found.rejected)
     found.rows.validate(full=True)
     columns = {name: found.rows[name] for name in found.rows.schema.names}
-    assert not list(breaches("messages", columns, {"producer", "sequence_id"}))
+    assert not list(find_breaches("messages", columns, {"producer", "sequence_id"}))
 
 
 @given(st.lists(st.binary(max_size=20) | st.just(message_id(1, 2)) | st.none(), max_size=12))
@@ -215,7 +215,9 @@ def test_conditions_on_several_columns_and_inner_ones(table: str, row: dict[str,
     }  # fmt: skip
     one = {f.name: filled.get(f.name) for f in INPUTS[table]}
     columns = {f.name: pa.array([one[f.name], (one | row)[f.name]], f.type) for f in INPUTS[table]}
-    assert [(each.column, each.rows.tolist()) for each in breaches(table, columns, set())] == [(column, [False, True])]
+    assert [(each.column, each.rows.tolist()) for each in find_breaches(table, columns, set())] == [
+        (column, [False, True])
+    ]
 
 
 def test_nested_columns_of_ours_are_taken_whole_or_rejected() -> None:
@@ -230,7 +232,7 @@ def test_nested_columns_of_ours_are_taken_whole_or_rejected() -> None:
     )
     found.rows.validate(full=True)
     assert found.rows["ranges"].to_pylist() == [[whole], None, [], [whole, whole]]
-    assert [reason.rule for each in found.rejected for reason in each.reasons] == ["no part of it is null"]
+    assert [reason.rule for each in found.rejected for reason in each.reasons] == ["no field of the value is null"]
 
 
 def test_the_origin_of_a_dead_letter_is_taken_whole_or_rejected() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from subreplay.audit.explain import text_columns
-from subreplay.rows.model import words
+from subreplay.rows.model import text_format
 from subreplay.rows.model.columns import NEVER
 
 TIMES = some.one_of(some.none(), some.integers(0, 4 * 10**18))
@@ -18,18 +18,20 @@ INDEXES = some.integers(-1, 2**31 - 1)
 @given(some.lists(TIMES), some.booleans())
 def test_instants_with_and_without_their_dates(times: list[int | None], dates: bool) -> None:
     told = text_columns.format_clocks(pa.array(times, pa.int64()), dates).to_pylist()
-    assert told == [None if at is None else words.clock(at, dates) for at in times]
+    assert told == [None if at is None else text_format.format_clock(at, dates) for at in times]
 
 
 @pytest.mark.parametrize(("last", "dates"), [(86_399_999_999_999, False), (86_400_000_000_000, True)])
 def test_a_run_has_dates_once_it_ends_on_another_day(last: int, dates: bool) -> None:
-    assert words.has_dates(0, last) == dates
+    assert text_format.has_dates(0, last) == dates
 
 
 @given(some.lists(some.tuples(some.integers(0, 2**62), some.integers(0, 2**62), INDEXES)))
 def test_positions(positions: list[tuple[int, int, int]]) -> None:
     columns = [pa.array([position[i] for position in positions], pa.int64()) for i in range(3)]
-    assert text_columns.format_positions(*columns).to_pylist() == [words.position(*position) for position in positions]
+    assert text_columns.format_positions(*columns).to_pylist() == [
+        text_format.format_position(*position) for position in positions
+    ]
 
 
 def test_a_delivery_tells_where_it_went_and_how_it_ended() -> None:

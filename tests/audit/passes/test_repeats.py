@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from subreplay.audit.passes.repeats import members_once
+from subreplay.audit.passes.repeats import drop_repeated_members
 from tests.support.history import History, auto_split, findings_of, history
 from tests.support.pure import audit
 
@@ -65,7 +65,7 @@ def test_a_message_given_twice_is_one() -> None:
 
 def test_a_join_given_twice_is_one_consumer() -> None:
     rows = history("a1", "+C1:5 +C2 -C1")["membership"].to_pylist()
-    assert members_once([*rows, rows[0]]) == (rows, 1, 0)
-    assert members_once([*rows, rows[0] | {"receiver_queue_size": 7}]) == (rows, 0, 1)
+    assert drop_repeated_members([*rows, rows[0]]) == (rows, 1, 0)
+    assert drop_repeated_members([*rows, rows[0] | {"receiver_queue_size": 7}]) == (rows, 0, 1)
     later = rows[0] | {"seq": 99}
-    assert members_once([*rows, later]).rows == [*rows, later]
+    assert drop_repeated_members([*rows, later]).rows == [*rows, later]

@@ -15,8 +15,8 @@ from subreplay.config import run as config
 from subreplay.reports.assemble.audit_verdict import compute_share_judged, find_unchecked_guarantees, judge_audit
 from subreplay.reports.assemble.finding_views import build_code_summaries
 from subreplay.reports.figures import Figures
-from subreplay.rows.model.held import FEW, Stored, nothing_of, told
 from subreplay.rows.model.rows import RuleStatus, Verdict
+from subreplay.rows.model.stored_rows import MOST_LISTED, Stored, explain_nothing_found, list_names
 from subreplay.semantics.policies import make_policy
 from subreplay.whatif.message_assignment import ScenarioPlan
 
@@ -68,22 +68,22 @@ def test_what_was_judged_and_kept_is_valid() -> None:
             "sbu",
             "orders",
             None,
-            "none of subscription 'sbu'; did you mean 'sub'? it has subscriptions 'audit-log', 'sub'",
+            "no rows of subscription 'sbu'; did you mean 'sub'? it has subscriptions 'audit-log', 'sub'",
         ),
-        ("SUB", "orders", None, "none of subscription 'SUB'; did you mean 'sub'?"),
-        ("sub", "Orders", None, "none of topic 'Orders'; did you mean 'orders'? it has topic 'orders'"),
-        ("sub", "events", None, "none of topic 'events'; it has topic 'orders'"),
-        ("sub", "orders", date(2026, 12, 1), "none of 2026-12-01, only from 2026-11-21 to 2026-11-22"),
-        ("sub", "orders", None, "none that is valid"),
+        ("SUB", "orders", None, "no rows of subscription 'SUB'; did you mean 'sub'?"),
+        ("sub", "Orders", None, "no rows of topic 'Orders'; did you mean 'orders'? it has topic 'orders'"),
+        ("sub", "events", None, "no rows of topic 'events'; it has topic 'orders'"),
+        ("sub", "orders", date(2026, 12, 1), "no rows of 2026-12-01, only from 2026-11-21 to 2026-11-22"),
+        ("sub", "orders", None, "no valid rows"),
     ],
 )
 def test_why_a_table_has_nothing_and_what_it_has(subscription: str, topic: str, day: date | None, why: str) -> None:
-    assert nothing_of(HELD, "deliveries", subscription, topic, day).startswith(f"table deliveries has {why}")
-    assert nothing_of((), "deliveries", subscription, topic, day) == "table deliveries is empty"
+    assert explain_nothing_found(HELD, "deliveries", subscription, topic, day).startswith(f"table deliveries has {why}")
+    assert explain_nothing_found((), "deliveries", subscription, topic, day) == "table deliveries is empty"
 
 
 def test_of_many_names_a_few_are_told_and_how_many_there_are() -> None:
-    assert told("topic", map(str, range(FEW + 1_000))).endswith(" and 1,000 more")
+    assert list_names("topic", map(str, range(MOST_LISTED + 1_000))).endswith(" and 1,000 more")
 
 
 def test_nothing_judged_is_unknown_whatever_the_run_demands() -> None:
@@ -182,10 +182,10 @@ OF_ALL_DELIVERIES = {Code.LOST, Code.UNSEEN, Code.UNACKED, Code.STUCK, Code.STAR
     ],
 )
 def test_a_rule_without_its_columns_is_not_applicable(need: Need, blind: set[Code], seeing: set[Code]) -> None:
-    told = {summary.code: summary for summary in build_code_summaries(replace(JUDGED, lacking=frozenset({need})))}
-    assert {told[code.name].status for code in blind} == {"not applicable"}
-    assert all(need.value in told[code.name].note for code in blind - {Code.STUCK, Code.STARVED})
-    assert "not applicable" not in {told[code.name].status for code in seeing}
+    list_names = {summary.code: summary for summary in build_code_summaries(replace(JUDGED, lacking=frozenset({need})))}
+    assert {list_names[code.name].status for code in blind} == {"not applicable"}
+    assert all(need.value in list_names[code.name].note for code in blind - {Code.STUCK, Code.STARVED})
+    assert "not applicable" not in {list_names[code.name].status for code in seeing}
 
 
 def test_the_slot_of_a_message_without_a_key_needs_its_producer_only_where_the_release_spreads_such_messages() -> None:
@@ -199,9 +199,11 @@ def test_the_slot_of_a_message_without_a_key_needs_its_producer_only_where_the_r
 def test_of_empty_tables_no_rule_says_that_it_found_nothing() -> None:
     unmoved = {Need.SOME_MESSAGE: {Code.UNKNOWN_MESSAGE, Code.NOT_CONNECTED}, Need.SOME_DELIVERY: {Code.MIXED_BATCH}}
     for need, seeing in unmoved.items():
-        told = {summary.code: summary for summary in build_code_summaries(replace(JUDGED, lacking=frozenset({need})))}
-        assert (told["KEY_ORDER"].status, need.value in told["KEY_ORDER"].note) == ("unknown", True)
-        assert {told[code.name].status for code in seeing} == {"clean"}
+        list_names = {
+            summary.code: summary for summary in build_code_summaries(replace(JUDGED, lacking=frozenset({need})))
+        }
+        assert (list_names["KEY_ORDER"].status, need.value in list_names["KEY_ORDER"].note) == ("unknown", True)
+        assert {list_names[code.name].status for code in seeing} == {"clean"}
 
 
 def test_progress_alone_finds_nothing_lost_and_proves_nothing() -> None:
@@ -215,7 +217,7 @@ def test_a_membership_that_nobody_joined_is_unknown_and_told_with_the_subscripti
     other = Stored("membership", "other", "orders", DAY, DAY)
     assert verdict(replace(nobody, held=(other,))) == (
         Verdict.UNKNOWN,
-        ("table membership has none of subscription 'sub'; it has subscription 'other'",),
+        ("table membership has no rows of subscription 'sub'; it has subscription 'other'",),
     )
 
 
@@ -236,19 +238,19 @@ def test_every_doubtful_excuse_is_of_rules_that_somebody_promises() -> None:
 def test_what_is_broken_only_as_recorded_or_only_with_clocks_corrected_is_unknown() -> None:
     off = (ClockShift("c2", -5_000_000_000, ("received_at",)),)
     owner, order = {Code.WRONG_OWNER: 9}, {Code.KEY_ORDER: 1}
-    told = "the clock of c2 is 5.00 s behind the broker's: "
+    list_names = "the clock of c2 is 5.00 s behind the broker's: "
 
     def judged(recorded: dict[Code, int], corrected: dict[Code, int]) -> tuple[Verdict, tuple[str, ...]]:
         findings = [found(code.name, count) for code, count in recorded.items()]
         return verdict(replace(JUDGED, findings=findings, clocks=Clocks(off, recorded, corrected)))
 
     assert judged({}, {}) == (Verdict.VALID, ())
-    assert judged(owner, {}) == (Verdict.UNKNOWN, (told + "9 findings as recorded, 0 with it corrected",))
-    assert judged({}, order) == (Verdict.UNKNOWN, (told + "0 findings as recorded, 1 with it corrected",))
+    assert judged(owner, {}) == (Verdict.UNKNOWN, (list_names + "9 findings as recorded, 0 with it corrected",))
+    assert judged({}, order) == (Verdict.UNKNOWN, (list_names + "0 findings as recorded, 1 with it corrected",))
     assert judged(owner, owner)[0] is Verdict.INVALID
     assert judged(owner | order, order) == (
         Verdict.INVALID,
-        (told + "10 findings as recorded, 1 with it corrected",),
+        (list_names + "10 findings as recorded, 1 with it corrected",),
     )
 
 
@@ -257,6 +259,6 @@ def test_a_rule_that_a_clock_explains_is_unknown_and_says_so() -> None:
         (ClockShift("c2", -5_000_000_000, ("received_at",)),), {Code.WRONG_OWNER: 9, Code.LOST: 1}, {Code.LOST: 1}
     )
     some = replace(JUDGED, findings=[found("WRONG_OWNER", 9), found("LOST")], clocks=clocks)
-    told = {s.code: (s.status, s.verdict, s.note) for s in build_code_summaries(some)}
-    assert told["WRONG_OWNER"] == ("unknown", "unknown", "none with clocks corrected")
-    assert told["LOST"] == ("violated", "invalid", "")
+    list_names = {s.code: (s.status, s.verdict, s.note) for s in build_code_summaries(some)}
+    assert list_names["WRONG_OWNER"] == ("unknown", "unknown", "none with clocks corrected")
+    assert list_names["LOST"] == ("violated", "invalid", "")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from subreplay.adapters.broker_log.line_scan import Ints, parse_natural
 from subreplay.adapters.canonical import split_topic
 from subreplay.kernels.compiled import compiled
-from subreplay.rows.model.contracts import shortened
+from subreplay.rows.model.contracts import shorten
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class TextColumn:
         return np.array([text is None for text in self._legal], np.bool_)[self.codes]
 
     def show(self, row: int) -> str:
-        return shortened(self.distinct_texts[self.codes[row]].decode("utf-8", "backslashreplace"))
+        return shorten(self.distinct_texts[self.codes[row]].decode("utf-8", "backslashreplace"))
 
     def missing(self) -> NDArray[np.bool_]:
         return self.absent

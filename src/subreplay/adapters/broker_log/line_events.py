@@ -25,7 +25,7 @@ from subreplay.adapters.broker_log.line_patterns import (
 )
 from subreplay.adapters.broker_log.line_scan import CUT, HEADLESS, ScannedLines, scan_lines
 from subreplay.hashing.arrow_bytes import get_data_and_offsets
-from subreplay.rows.model.contracts import LEDGER, OF_A_LEDGER, PARTITION, shortened
+from subreplay.rows.model.contracts import LEDGER, LEDGER_ENTRY, PARTITION, shorten
 from subreplay.rows.model.tables import TIME
 
 LOG_LINES: Final = pa.schema([("file", pa.string()), ("line", pa.int64()), ("text", pa.binary())])
@@ -161,7 +161,7 @@ def _find_malformed(text: pa.Array, kind: NDArray[np.int64]) -> NDArray[np.int64
 
 def _build_rejected_row(batch: pa.RecordBatch, row: int, reason: Reason | None) -> RejectedRow:
     value = batch.column("text")[row].as_py() or b""
-    raw = shortened(value if isinstance(value, str) else value.decode("utf-8", "backslashreplace"))
+    raw = shorten(value if isinstance(value, str) else value.decode("utf-8", "backslashreplace"))
     reason = reason or Reason("text", raw, _FORMAT_RULE, _REMEDY)
     return RejectedRow("log", batch.column("file")[row].as_py(), batch.column("line")[row].as_py(), raw, (reason,))
 
@@ -189,15 +189,15 @@ def _build_events(
     times[listing] = sizes
     partition = named["topic"].parse_partitions()
     for name, value, legal in (
-        ("ledger", number["ledger"], LEDGER), ("entry", number["entry"], OF_A_LEDGER),
-        ("partition", partition, PARTITION), ("hash", number["hash"], OF_A_LEDGER),
-        ("count", number["count"], OF_A_LEDGER),
+        ("ledger", number["ledger"], LEDGER), ("entry", number["entry"], LEDGER_ENTRY),
+        ("partition", partition, PARTITION), ("hash", number["hash"], LEDGER_ENTRY),
+        ("count", number["count"], LEDGER_ENTRY),
     ):  # fmt: skip
         for i in np.flatnonzero(value > legal.most):
             wrong.setdefault(int(rows[i]), Reason(name, str(value[i]), legal.rule, _REMEDY))
     of_list = np.repeat(rows[listing], sizes)
-    for i in np.flatnonzero(listed.entry > OF_A_LEDGER.most):
-        wrong.setdefault(int(of_list[i]), Reason("entry", str(listed.entry[i]), OF_A_LEDGER.rule, _REMEDY))
+    for i in np.flatnonzero(listed.entry > LEDGER_ENTRY.most):
+        wrong.setdefault(int(of_list[i]), Reason("entry", str(listed.entry[i]), LEDGER_ENTRY.rule, _REMEDY))
     times[np.isin(rows, list(wrong))] = 0
 
     of = np.repeat(np.arange(len(rows)), times)

@@ -21,7 +21,7 @@ from subreplay.adapters.broker_log.line_scan import scan_lines
 from subreplay.adapters.canonical import split_topic
 from subreplay.adapters.log_lines import read_log_lines
 from subreplay.hashing.arrow_bytes import get_data_and_offsets
-from subreplay.rows.model.words import instant
+from subreplay.rows.model.text_format import format_instant
 
 ACTS: Final = pa.schema(
     [
@@ -112,7 +112,7 @@ def build_resets(found: pa.Table, topic: str, subscription: str, membership: pa.
         if not row["done"]:
             continue
         begun = row if row["kind"] == "seek" else _find_request(row, rows)
-        entry = {"at": instant(begun["at"] * 1_000_000), "kind": row["kind"]}
+        entry = {"at": format_instant(begun["at"] * 1_000_000), "kind": row["kind"]}
         if row["to"] is not None:
             entry["to"] = _build_target(row["to"], begun["at"])
         if begun["partition"] >= 0:
@@ -147,4 +147,4 @@ def _build_target(to: str, at: int) -> dict[str, Any] | str:
         return "earliest"
     if first >= (_MAX_LEDGER if rest else at):
         return "latest"
-    return {"ledger": first, "entry": max(rest[0], 0)} if rest else {"time": instant(first * 1_000_000)}
+    return {"ledger": first, "entry": max(rest[0], 0)} if rest else {"time": format_instant(first * 1_000_000)}

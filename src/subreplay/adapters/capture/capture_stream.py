@@ -52,7 +52,7 @@ from subreplay.adapters.streams import (
     sum_file_sizes,
 )
 from subreplay.capture.file_format import CaptureEvent
-from subreplay.rows.groups import whole_groups
+from subreplay.rows.groups import read_whole_groups
 from subreplay.rows.model.tables import DELIVERIES, MESSAGES, QUARANTINE
 from subreplay.rows.sorted_blocks import GROUP
 
@@ -128,7 +128,7 @@ def _plan_checks(small: SmallTables) -> partial[Rows]:
 def _check_events(ledgers: pa.Table, last: dict[str, int], batches: Batches) -> Rows:
     """Check events in the order of instances and numbers, and split them into events about messages and the others."""
     progress = AckProgress(last)
-    for events in whole_groups(batches, (GROUP, "seq")):
+    for events in read_whole_groups(batches, (GROUP, "seq")):
         valid, checks = check_events(events.select(NUMBERED_EVENTS.names).cast(NUMBERED_EVENTS), ledgers)
         yield REJECTED, build_quarantine(checks.build_rejected_rows("deliveries"))
         yield "firsts", find_firsts(valid)
@@ -145,7 +145,7 @@ def _plan_deliveries(small: SmallTables) -> partial[Rows]:
 
 def _build_deliveries(closing: pa.Table, batches: Batches) -> Rows:
     """Build deliveries, each from all events of its message at its instance."""
-    for events in whole_groups(batches):
+    for events in read_whole_groups(batches):
         closing_here = closing.filter(pc.is_in(closing["instance"], pc.unique(events["instance"])))
         yield (
             "deliveries",
@@ -157,7 +157,7 @@ def _build_deliveries(closing: pa.Table, batches: Batches) -> Rows:
 
 def _build_messages(batches: Batches) -> Rows:
     """Build messages, each from all receipts of its entry in time order."""
-    for receipts in whole_groups(batches):
+    for receipts in read_whole_groups(batches):
         seen, checks = select_messages(receipts.select(VALID_EVENTS.names).cast(VALID_EVENTS))
         yield "messages", build_messages(seen)
         yield REJECTED, build_quarantine(checks.build_rejected_rows("messages"))

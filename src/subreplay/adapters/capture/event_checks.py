@@ -23,13 +23,13 @@ from subreplay.rows.model.contracts import (
     HAPPENED,
     KEYS,
     LEDGER,
-    OF_A_LEDGER,
+    LEDGER_ENTRY,
     PARTITION,
     REDELIVERY_COUNT,
     SEQ,
     SIZE,
-    Numbers,
-    shortened,
+    NumberRange,
+    shorten,
 )
 
 Mask = NDArray[np.bool_]
@@ -51,8 +51,8 @@ LEDGERS: Final = pa.schema([("instance", pa.string()), ("ledger", pa.int64()), (
                             ("partition", pa.int64()), ("file_number", pa.int32()), ("row", pa.int64())])  # fmt: skip
 """The topic partition of each ledger in the events of an instance, and the event that shows it."""
 _NAMES: Final = ("library", "instance", "subscription", "consumer", "event")
-_NANOS: Final = Numbers(HAPPENED.least * 1_000, HAPPENED.most * 1_000 + 999, HAPPENED.rule, "check its unit (ns)")
-_MILLIS: Final = Numbers(-(-HAPPENED.least // 1_000), HAPPENED.most // 1_000, HAPPENED.rule, "check its unit (ms)")
+_NANOS: Final = NumberRange(HAPPENED.least * 1_000, HAPPENED.most * 1_000 + 999, HAPPENED.rule, "check its unit (ns)")
+_MILLIS: Final = NumberRange(-(-HAPPENED.least // 1_000), HAPPENED.most // 1_000, HAPPENED.rule, "check its unit (ms)")
 _RECORD_AGAIN: Final = "record again with the subreplay release that reads the file, or correct the row"
 
 
@@ -68,10 +68,10 @@ class EventChecks:
         """Reject these rows for breaking a rule about a column."""
         for row in np.flatnonzero(rows).tolist():
             value = self.events[column][row].as_py()
-            shown = f"({len(value):,} bytes)" if column in KEYS and value is not None else shortened(str(value), 200)
+            shown = f"({len(value):,} bytes)" if column in KEYS and value is not None else shorten(str(value), 200)
             self.reasons.setdefault(row, []).append(Reason(column, "null" if value is None else shown, rule, remedy))
 
-    def check_range(self, rows: Mask, column: str, legal: Numbers) -> None:
+    def check_range(self, rows: Mask, column: str, legal: NumberRange) -> None:
         """Reject those of these rows whose value is null or outside the legal range."""
         values, null = ints(self.events, column, 0), is_null(self.events, column)
         self.add(rows & (null | (values < legal.least) | (values > legal.most)), column, legal.rule, legal.remedy)
@@ -112,7 +112,7 @@ def check_events(events: pa.Table, ledgers: pa.Table) -> tuple[pa.Table, EventCh
     of_kafka = to_mask(pc.equal(events["library"], KAFKA))
     checks.check_range(placed, "ledger", LEDGER)
     checks.check_range(placed & of_kafka, "entry", ENTRY)
-    checks.check_range(placed & ~of_kafka, "entry", OF_A_LEDGER)
+    checks.check_range(placed & ~of_kafka, "entry", LEDGER_ENTRY)
     checks.check_range(placed, "batch_index", BATCH_INDEX)
     checks.check_range(is_event(events, CaptureEvent.RECEIVE) & ~unread, "redelivery_count", REDELIVERY_COUNT)
 
@@ -232,4 +232,4 @@ def to_mask(values: pa.ChunkedArray) -> Mask:
 def _mask_keys(row: dict[str, Any]) -> str:
     """Mask a row for quarantine: keep only the length of keys."""
     shown = {name: f"({len(v):,} bytes)" if name in KEYS and v is not None else v for name, v in row.items()}
-    return shortened(json.dumps({name: value for name, value in shown.items() if value is not None}, default=str))
+    return shorten(json.dumps({name: value for name, value in shown.items() if value is not None}, default=str))

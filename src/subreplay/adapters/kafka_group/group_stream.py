@@ -51,7 +51,7 @@ from subreplay.adapters.streams import (
     sum_file_sizes,
 )
 from subreplay.errors import InputError
-from subreplay.rows.groups import whole_groups
+from subreplay.rows.groups import read_whole_groups
 from subreplay.rows.model.columns import ints
 from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP, QUARANTINE
 from subreplay.rows.sorted_blocks import GROUP
@@ -182,7 +182,7 @@ def _scan_file(file: _CopyFile) -> Rows:
 
 def _decode_copies(options: Options, batches: Batches) -> Rows:
     """Drop repeated records, and select commits of the group and topic and records about groups."""
-    for copied in whole_groups(batches, (GROUP, "offset")):
+    for copied in read_whole_groups(batches, (GROUP, "offset")):
         found = drop_repeated_records(copied.select(_RECORDS.names).cast(_RECORDS))
         yield REJECTED, build_quarantine(found.rejected)
         wrong = Counter(row.file for row in found.rejected)
@@ -249,7 +249,7 @@ def _join_records(decoded: pa.Table, records: pa.Table) -> pa.Table:
 
 
 def _find_topic_names(batches: Batches) -> Rows:
-    for rows in whole_groups(batches):
+    for rows in read_whole_groups(batches):
         yield "names", infer_topic_names(_decode_again(rows))
 
 
@@ -286,7 +286,7 @@ def _plan_membership(topic: str | None, small: SmallTables) -> partial[Rows]:
 
 def _build_membership(topic: str | None, names: Mapping[str, str], batches: Batches) -> Rows:
     """Build the membership of whole groups, and the owners of their topic partitions."""
-    for rows in whole_groups(batches):
+    for rows in read_whole_groups(batches):
         lines = rows.filter(pc.is_valid(rows["event"]))
         every = pa.Table.from_struct_array(lines["event"]) if len(lines) else COORDINATOR_EVENTS.empty_table()
         events = log_files.drop_copied_events(every.cast(COORDINATOR_EVENTS))

@@ -16,7 +16,7 @@ import pyarrow.json as pj
 from subreplay.adapters.base import Reason, RejectedRow
 from subreplay.adapters.source.number_conversion import build_epoch_conversion, parse_integers, parse_iso
 from subreplay.rows.encoded import Outcome, base64_bytes
-from subreplay.rows.model.contracts import shortened
+from subreplay.rows.model.contracts import shorten
 
 _TEXT_COLUMNS: Final = pa.schema(
     [(name, pa.string()) for name in ("key", "value", "partition", "offset", "timestamp", "topic")]
@@ -72,12 +72,12 @@ def parse_copies(lines: pa.RecordBatch) -> ParsedCopies:
         values[name] = outcome.values
         for broken in outcome.broken:
             for i in np.flatnonzero(broken.rows & good).tolist():
-                shown = shortened(str(column[i].as_py()), 200)
+                shown = shorten(str(column[i].as_py()), 200)
                 wrong[int(rows[i])] = Reason(name, shown, broken.rule, broken.remedy)
             good &= ~broken.rows
     rejected = [
         RejectedRow("membership", lines.column("file")[i].as_py(), lines.column("line")[i].as_py(),
-                 shortened(texts[i].decode(errors="replace").strip(), 500), (reason,))
+                 shorten(texts[i].decode(errors="replace").strip(), 500), (reason,))
         for i, reason in sorted(wrong.items())
     ]  # fmt: skip
     partitioned = bool(pc.any(pc.is_valid(values["partition"])).as_py())

@@ -34,10 +34,10 @@ from subreplay.rows.model.contracts import (
     ENTRY,
     HAPPENED,
     LEDGER,
-    OF_A_LEDGER,
+    LEDGER_ENTRY,
     PARTITION,
-    Numbers,
-    shortened,
+    NumberRange,
+    shorten,
 )
 from subreplay.rows.model.tables import DELIVERIES, TIME
 
@@ -58,7 +58,7 @@ _MESSAGE_ID: Final = (
     r"^(?:[^;]*;)?(?P<ledger>\d{1,19}):(?P<entry>\d{1,19}):(?P<partition>-1|\d{1,18})"
     r"(?::(?P<batch_index>-1|\d{1,18}))?$"
 )
-_NANOS: Final = Numbers(HAPPENED.least * 1_000, HAPPENED.most * 1_000 + 999, HAPPENED.rule, "check its unit (ns)")
+_NANOS: Final = NumberRange(HAPPENED.least * 1_000, HAPPENED.most * 1_000 + 999, HAPPENED.rule, "check its unit (ns)")
 _SUBSCRIPTION_REMEDY: Final = (
     "pass the subscription of these spans, or export them with the stable semantic conventions"
 )
@@ -214,13 +214,13 @@ class SpanOutcomes:
             self._check_range(used, name, values, _NANOS)
         self._check_range(rows & ~self._is_null("acknowledgment"), "end", self.ended, _NANOS)
         self._check_range(rows & self.kafka, "offset", self.entry, ENTRY)
-        kafka_partition = Numbers(0, PARTITION.most, PARTITION.rule, PARTITION.remedy)
+        kafka_partition = NumberRange(0, PARTITION.most, PARTITION.rule, PARTITION.remedy)
         self._check_range(rows & self.kafka, "partition", self.partition, kafka_partition)
         rule, remedy = "a message id has the form ledger:entry:partition[:batch]", "map messaging.message.id"
         odd = self.odd_id | self._is_null("message_id")
         self._reject(rows & pulsar & odd, "message_id", self["message_id"], rule, remedy)
         placed = rows & pulsar & ~odd
-        ranges = ((self.ledger, LEDGER), (self.entry, OF_A_LEDGER), (self.partition, PARTITION))
+        ranges = ((self.ledger, LEDGER), (self.entry, LEDGER_ENTRY), (self.partition, PARTITION))
         for values, contract in (*ranges, (self.batch_index, BATCH_INDEX)):
             self._check_range(placed, "message_id", values, contract)
         rule = "the topic name and the message id must agree on the partition"
@@ -236,14 +236,14 @@ class SpanOutcomes:
     ) -> None:
         self._reject(rows & to_mask(pc.is_null(values)), column, self[column], rule, remedy)
 
-    def _check_range(self, rows: Mask, column: str, values: Ints, contract: Numbers) -> None:
+    def _check_range(self, rows: Mask, column: str, values: Ints, contract: NumberRange) -> None:
         self._reject(rows & ((values < contract.least) | (values > contract.most)), column, self[column], contract.rule,
                      contract.remedy)  # fmt: skip
 
     def _reject(self, rows: Mask, column: str, values: pa.ChunkedArray, rule: str, remedy: str) -> None:
         found = np.flatnonzero(rows)
         for row, value in zip(found.tolist(), values.take(pa.array(found)).to_pylist(), strict=True):
-            shown = "null" if value is None else shortened(value or "(empty)", 200)
+            shown = "null" if value is None else shorten(value or "(empty)", 200)
             self.reasons.setdefault(row, []).append(Reason(column, shown, rule, remedy))
         self.outcome[found] = "quarantined"
 
@@ -289,7 +289,7 @@ class SpanOutcomes:
             file, line = content.pop("file"), content.pop("line")
             present = {name: value for name, value in content.items() if value is not None}
             raw = json.dumps(present, ensure_ascii=False)
-            found.append(RejectedRow("deliveries", file, line, shortened(raw), tuple(self.reasons[row])))
+            found.append(RejectedRow("deliveries", file, line, shorten(raw), tuple(self.reasons[row])))
         return tuple(found)
 
     def count_outcomes(self) -> pa.Table:

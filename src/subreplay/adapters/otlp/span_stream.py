@@ -51,7 +51,7 @@ from subreplay.adapters.streams import (
     build_quarantine,
     sum_file_sizes,
 )
-from subreplay.rows.groups import whole_groups
+from subreplay.rows.groups import read_whole_groups
 from subreplay.rows.model.columns import Ints, ints
 from subreplay.rows.model.tables import DELIVERIES, QUARANTINE
 
@@ -136,7 +136,7 @@ def _build_line_counts(file: _SpanFile, counts: LineCounts) -> pa.Table:
 
 def _close_repeated(selection: SpanSelection, batches: Batches) -> Rows:
     """Close repeated spans. The group of the others is now their message at their consumer."""
-    for spans in whole_groups(batches):
+    for spans in read_whole_groups(batches):
         outcomes = SpanOutcomes(spans.select(_GROUPED_SPANS.names).cast(_GROUPED_SPANS), selection)
         outcomes.close_repeated()
         yield from _yield_outcomes(outcomes)
@@ -150,7 +150,7 @@ def _close_repeated(selection: SpanSelection, batches: Batches) -> Rows:
 def _close_duplicates(selection: SpanSelection, batches: Batches) -> Rows:
     """Build receipts from the spans that describe them best, and the counts that number them."""
     intervals = _INTERVALS.empty_table()
-    for spans in whole_groups(batches):
+    for spans in read_whole_groups(batches):
         outcomes = SpanOutcomes(spans.select(_GROUPED_SPANS.names).cast(_GROUPED_SPANS), selection)
         outcomes.close_duplicates()
         outcomes.check()

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from subreplay.adapters.base import Reason
 from subreplay.adapters.canonical import split_topic
 from subreplay.adapters.time_parsing import TIME_FORMS, parse_time, parse_time_in_name
-from subreplay.rows.model.contracts import LARGEST, PARTITION, SLOT, shortened
+from subreplay.rows.model.contracts import LARGEST, PARTITION, SLOT, shorten
 
 PollTimePlace = Literal["field", "name", "modified"]
 TIME_FIELDS: Final = ("at_ns", "at", "time", "timestamp", "polled_at", "ts")
@@ -85,7 +85,7 @@ class RejectedAnswer(Exception):
     def __init__(self, column: str, value: Any, rule: str, remedy: str) -> None:
         super().__init__(rule)
         shown = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
-        self.reason = Reason(column, shortened(shown or "(empty)", 200), rule, remedy)
+        self.reason = Reason(column, shorten(shown or "(empty)", 200), rule, remedy)
 
 
 class DamagedFile(Exception):

@@ -18,7 +18,7 @@ from subreplay.adapters.source.row_conversion import (
     build_canonical,
     build_canonical_schema,
 )
-from subreplay.rows.model.columns import gathered
+from subreplay.rows.model.columns import gather_batches
 from subreplay.rows.sorted_blocks import Order
 
 CORRUPT_COLUMN: Final = "_corrupt_record"
@@ -52,7 +52,7 @@ class CanonicalRows:
         return [*sorted(self.plan.read), *beside] or there.names[:1]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for rows in gathered(batches):  # converting a few rows costs as much as converting many
+        for rows in gather_batches(batches):  # converting a few rows costs as much as converting many
             (batch,) = rows.to_batches()
             yield build_canonical(_rename_corrupt(batch), self.plan, self.location)
 

@@ -29,7 +29,7 @@ from subreplay.adapters.source.source_columns import (
 )
 from subreplay.adapters.source.topic_names import PATH_CONVERSIONS, TOPIC_PARTS
 from subreplay.errors import ConfigError
-from subreplay.rows.check import illegal, nested
+from subreplay.rows.check import check_nested, find_illegal
 from subreplay.rows.encoded import Outcome
 from subreplay.rows.model.contracts import KEYS, LEGAL
 from subreplay.rows.model.tables import INPUTS, TIME
@@ -178,7 +178,7 @@ def _plan_column(table: str, target: str, source: ColumnSource, schema: pa.Schem
                 f"{key} needs {_format_type(wanted)}, but column {column.name} is {_format_type(column.type)}. "
                 "Map another column"
             )
-        return PlannedColumn(column.name, column, partial(nested, wanted), (resolved,), False, False)
+        return PlannedColumn(column.name, column, partial(check_nested, wanted), (resolved,), False, False)
     default = {"value": "length", "message_id": "message_id"}.get(target)
     how = choose_conversion(key, column, gives, source.as_ or default)
     fills = tuple(name for name in how.fills if name in INPUTS[table].names) or (resolved,)
@@ -257,6 +257,6 @@ def _convert_constant(table: str, name: str, value: Any) -> pa.Scalar:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"{key} is {value!r}, which is not {kind}. Correct the value") from error
     legal = LEGAL[table].get(name)
-    if legal is not None and illegal(array, legal).any():
+    if legal is not None and find_illegal(array, legal).any():
         raise ConfigError(f"{key} is {value!r}, which is illegal: {legal.rule}. Correct the value")
     return array[0]

@@ -15,9 +15,9 @@ from subreplay.adapters.base import Reason, RejectedRow
 from subreplay.adapters.source.column_mapping import INSTANT_COLUMNS
 from subreplay.adapters.source.mapping_plan import MappingPlan, PlannedColumn
 from subreplay.adapters.source.sample_contents import ABSENT
-from subreplay.rows.check import Breach, breaches
+from subreplay.rows.check import Breach, find_breaches
 from subreplay.rows.encoded import Mask, as_bytes, mask_of
-from subreplay.rows.model.contracts import PARTITION, shortened
+from subreplay.rows.model.contracts import PARTITION, shorten
 from subreplay.rows.model.tables import INPUTS, REJECTED
 
 FILE_COLUMN, LINE_COLUMN, BROKEN_COLUMN = "subreplay_file", "subreplay_line", "subreplay_broken"
@@ -137,7 +137,7 @@ class _BatchConversion:
         """Build and check all columns, and mark the rejected rows."""
         self._build()
         lacks = {*self.plan.lacks, "date"}
-        for breach in breaches(self.plan.table, self.columns, lacks):
+        for breach in find_breaches(self.plan.table, self.columns, lacks):
             self._add_breach(breach)
         return self._mark_bad()
 
@@ -239,7 +239,7 @@ class _BatchConversion:
         for one in range(len(rows)):
             raw = json.dumps({name: text[one] for name, text in columns.items()}, ensure_ascii=False)
             raw = raw if unread[one] is None else f"({unread[one]})"
-            yield RejectedRow(self.plan.table, files[one] or "", numbers[one], shortened(raw), tuple(reasons[one]))
+            yield RejectedRow(self.plan.table, files[one] or "", numbers[one], shorten(raw), tuple(reasons[one]))
 
 
 def _build_nulls(kind: pa.DataType, rows: int) -> pa.Array:
@@ -293,4 +293,4 @@ def _format_value(value: Any, text: bool, secret: bool) -> str:
         if secret:
             return f"({len(value):,} bytes)"
         value = value.decode(errors="replace") if text else base64.b64encode(value).decode()
-    return shortened(str(value), _MAX_VALUE_LENGTH) or "(empty)"
+    return shorten(str(value), _MAX_VALUE_LENGTH) or "(empty)"

@@ -15,13 +15,13 @@ from subreplay.adapters.source.quarantine_reasons import count_reasons
 from subreplay.adapters.source.row_conversion import convert_batch
 from subreplay.adapters.source.source_presets import build_plan
 from subreplay.hashing.key_identity import compute_key_identities
-from subreplay.rows.model.columns import Ints, gathered
+from subreplay.rows.model.columns import Ints, gather_batches
 from subreplay.rows.model.tables import TIME
-from subreplay.rows.quarantine import checked, quarantined
-from subreplay.rows.rejects import REASONS, added_reasons, reason_rows, reasons
+from subreplay.rows.quarantine import find_valid_rows, make_quarantine
+from subreplay.rows.rejects import REASONS, add_reasons, list_reasons, reasons
 from subreplay.rows.scan.copies import COMPARED
-from subreplay.rows.scan.rows import Columns
-from subreplay.rows.sorted_blocks import GROUP, with_groups
+from subreplay.rows.scan.table_columns import Columns
+from subreplay.rows.sorted_blocks import GROUP, add_groups
 
 MAX_EXACT: Final = 1 << 17
 """Up to this number of distinct keys they are counted exactly; beyond it they are estimated. Exact copies of rows are
@@ -74,17 +74,17 @@ class OverviewStep:
         sums = _TaskSums()
         plan = None if self.mapping is None else build_plan(self.mapping, self.columns, self.table)
         hashed = plan is not None and not plan.by_time
-        for rows in gathered(batches):  # converting a few rows costs as much as converting many
+        for rows in gather_batches(batches):  # converting a few rows costs as much as converting many
             (batch,) = rows.to_batches()
             if plan is not None:
                 found = convert_batch(batch, plan, self.location)
                 valid, why = found.rows, pa.Table.from_pylist(count_reasons(found.rejected), REASONS)
             else:
-                keeps = checked(self.table, batch)
+                keeps = find_valid_rows(self.table, batch)
                 valid = batch if keeps is None else batch.filter(pa.array(keeps))
-                why = REASONS.empty_table() if keeps is None else reasons(quarantined(self.table, batch, keeps))
+                why = REASONS.empty_table() if keeps is None else reasons(make_quarantine(self.table, batch, keeps))
             sums.rows, sums.valid = sums.rows + batch.num_rows, sums.valid + valid.num_rows
-            sums.why = added_reasons([sums.why, why])
+            sums.why = add_reasons([sums.why, why])
             if self.table == "messages":
                 sums.add(Columns("messages", valid))
                 yield "copies", _build_batch(_HASHES, sums.hash_rows(valid) if hashed else [])
@@ -120,7 +120,7 @@ class _TaskSums:
         columns = Columns("messages", rows)
         values = {name: columns[name] for name in COMPARED}
         values["publish_time"] = values["publish_time"].cast(pa.int64())
-        return np.asarray(with_groups(pa.table(values), COMPARED)[GROUP])
+        return np.asarray(add_groups(pa.table(values), COMPARED)[GROUP])
 
     def build_outputs(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         times = pc.min_max(pa.array([end.as_py() for end in self.ends], TIME))
@@ -150,7 +150,7 @@ def combine_sums(found: Mapping[str, pa.Table]) -> MessageOverview:
         last=pc.max(sums["last"]).as_py(),
         keyed=keyed,
         keys=_estimate_keys(found["keys"]["hash"]),
-        why=tuple(reason_rows([found["reasons"]])),
+        why=tuple(list_reasons([found["reasons"]])),
         copies=copies,
     )
 

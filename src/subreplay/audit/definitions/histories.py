@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from subreplay.audit.passes.keys import message_keys
-from subreplay.audit.passes.owners import owners_at
+from subreplay.audit.passes.keys import find_message_keys
+from subreplay.audit.passes.owners import find_owners_at
 from subreplay.rows.model.columns import NEVER, UNKNOWN
 from subreplay.rows.model.entry_keys import own_keys
 from subreplay.rows.model.tables import LOG
@@ -162,7 +162,7 @@ class History:
         )
         hashes = np.array([a.message.hash for a in attempts], np.uint32)
         served = (pa.array([words[i] for words in names], pa.string()) for i in range(2))
-        owners = owners_at(self.judge.policy, self.dispatcher, slots, hashes, at, seq, *served)
+        owners = find_owners_at(self.judge.policy, self.dispatcher, slots, hashes, at, seq, *served)
         for i, attempt in enumerate(attempts):
             attempt.epoch, attempt.changing = int(owners.epoch[i]), bool(owners.in_transition[i])
             attempt.session, attempt.left = int(owners.session[i]), int(owners.left[i])
@@ -202,7 +202,7 @@ class History:
 
 def _fill_message(judge: Judge, message: Message, row: Mapping[str, Any]) -> None:
     one = pa.Table.from_pylist([row], schema=LOG)
-    keys = message_keys(judge.policy, one)
+    keys = find_message_keys(judge.policy, one)
     message.known, message.judged = True, row["judged"]
     message.key, message.slot, message.hash = int(keys.key_id[0]), int(keys.slots[0]), int(keys.hashes[0])
     message.published, message.due = (

@@ -31,7 +31,7 @@ from subreplay.audit.rules.registry import RULES
 from subreplay.audit.rules.waiting_at_end import find_unassigned_since
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
 from subreplay.rows.model.rows import Scope
-from subreplay.rows.model.words import clock as format_clock
+from subreplay.rows.model.text_format import format_clock
 from subreplay.semantics.timelines.event_text import describe_event, describe_pending_change
 
 UNEXPLAINED: Final = "unexplained"

@@ -22,7 +22,7 @@ from subreplay.audit.explain.sentences import SentenceColumns
 from subreplay.audit.findings import CHUNK, DELAYED, NO_OWNER, SEPARATOR
 from subreplay.audit.judge import Judge
 from subreplay.audit.rules.registry import RULES
-from subreplay.rows.model.columns import DAY, UNKNOWN, Ints, column, flags, gathered, ints
+from subreplay.rows.model.columns import DAY, UNKNOWN, Ints, column, flags, gather_batches, ints
 from subreplay.rows.model.tables import VIOLATIONS
 
 _CHUNK_BITS: Final = (
@@ -47,7 +47,7 @@ class Explainer:
     def explain_violations(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Turn ``JUDGED`` rows with masked keys into ``VIOLATIONS`` rows."""
         causes = Causes(self.judge)
-        for rows in gathered(batches):
+        for rows in gather_batches(batches):
             explained = [*self._explain_rows(rows, causes)]
             if explained:
                 yield from pa.concat_tables(explained).combine_chunks().to_batches()

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.codes import Code
-from subreplay.rows.groups import AddingUp
-from subreplay.rows.model.columns import UNKNOWN, column, flags, gathered, ints
+from subreplay.rows.groups import Accumulator
+from subreplay.rows.model.columns import UNKNOWN, column, flags, gather_batches, ints
 from subreplay.rows.model.entry_keys import own_keys
 from subreplay.rows.model.tables import AUDITED, DELIVERY, JUDGED, LOG, MESSAGE
 
@@ -75,7 +75,7 @@ class Outline:
 
     def __call__(self, audited: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
         latest, counts = ROWS.empty_table(), []
-        for rows in gathered(audited):
+        for rows in gather_batches(audited):
             rows = rows.select(ROWS.names).cast(ROWS)
             counts.append(count_findings(rows))
             latest = take_latest(pa.concat_tables([latest, rows]), self.last)
@@ -124,7 +124,7 @@ class MessageLogFilter:
 
     def __call__(self, log: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         late = (pc.field("kind") == MESSAGE) | (pc.field("at") >= self.since) | (pc.field("at") == UNKNOWN)
-        for rows in gathered(log):
+        for rows in gather_batches(log):
             found = rows.filter(late & (pc.field("kind") <= DELIVERY))
             numbered = found.select(POSITION).append_column("row", pa.array(np.arange(len(found))))
             selected = numbered.join(self.positions, [*POSITION], join_type="left semi", use_threads=False)
@@ -165,7 +165,7 @@ class HolderFinder:
     waiting: pa.Table
 
     def __call__(self, audited: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = AddingUp(keep_last_holders)
+        found = Accumulator(keep_last_holders)
         found.add(HOLDERS.empty_table())
         waiting = self.waiting.to_pylist()
         slots = None if any(row["slot"] is None for row in waiting) else self.waiting["slot"]

@@ -15,10 +15,10 @@ import pyarrow as pa
 from subreplay.audit.codes import classify_policy
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.judge import Judge
-from subreplay.audit.passes.keys import message_keys
+from subreplay.audit.passes.keys import find_message_keys
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.rows.model.rows import Scope
-from subreplay.rows.model.words import clock, instant, position
+from subreplay.rows.model.text_format import format_clock, format_instant, format_position
 from subreplay.semantics.timelines.event_text import describe_event
 
 Row = Mapping[str, Any]
@@ -54,10 +54,10 @@ class Trace:
     def format_lines(self) -> Iterator[str]:
         """Yield the events as lines, in order of time."""
         events = sorted(self.list_events())
-        days = {instant(h.at)[:10] for h in events}
+        days = {format_instant(h.at)[:10] for h in events}
         wide = max((len(h.position) for h in events), default=0)
         for at, _, where, words in events:
-            yield f"  {clock(at) if len(days) == 1 else instant(at)}  {where:<{wide}}  {words}"
+            yield f"  {format_clock(at) if len(days) == 1 else format_instant(at)}  {where:<{wide}}  {words}"
         for row in self.judged.to_pylist():
             if not row["delivered"]:
                 yield f"  {'':15}  {_format_position(row):<{wide}}  not delivered by the end"
@@ -126,7 +126,9 @@ class Trace:
             scope = Scope(row["topic"], row["partition"])
             slots.setdefault(scope, {})[slot] = hash32
             owner = self._describe_owner(scope, row["at"], slot, hash32)
-            due = f", due at {clock(row['deliver_at'], self.judge.dates)}" if row["deliver_at"] is not None else ""
+            due = (
+                f", due at {format_clock(row['deliver_at'], self.judge.dates)}" if row["deliver_at"] is not None else ""
+            )
             yield TraceEvent(
                 row["at"], PUBLISHED, _format_position(row), f"published{_describe_producer(row)}{due}{owner}"
             )
@@ -139,7 +141,7 @@ class Trace:
         """Yield the rows of messages, each with its slot and its hash."""
         messages = self.log.filter(pa.array(np.asarray(self.log["kind"]) == 0)).combine_chunks()
         if messages.num_rows:
-            keys = message_keys(self.judge.policy, messages)
+            keys = find_message_keys(self.judge.policy, messages)
             yield from zip(messages.to_pylist(), keys.slots.tolist(), keys.hashes.tolist(), strict=True)
 
     def _find_last_end(self) -> int:
@@ -219,8 +221,8 @@ def format_finding(row: Row) -> Iterator[str]:
 
 def _describe_wait(wait: Row, dates: bool) -> str:
     """Describe the delivery that blocked a message."""
-    until = "the end" if wait["until"] == NEVER else clock(wait["until"], dates)
-    holder = position(wait["holder"]["ledger"], wait["holder"]["entry"], wait["holder"]["batch_index"])
+    until = "the end" if wait["until"] == NEVER else format_clock(wait["until"], dates)
+    holder = format_position(wait["holder"]["ledger"], wait["holder"]["entry"], wait["holder"]["batch_index"])
     others = f"{wait['of']:,} others, last by " if wait["of"] > 1 else ""
     return f"blocked by {others}{holder} at {wait['consumer']} until {until}"
 
@@ -234,5 +236,5 @@ def _describe_producer(row: Row) -> str:
 
 def _format_position(row: Row) -> str:
     """Format the position of a message within its topic."""
-    inside = position(row["ledger"], row["entry"], row["batch_index"])
+    inside = format_position(row["ledger"], row["entry"], row["batch_index"])
     return inside if row["partition"] < 0 else f"{row['partition']}/{inside}"

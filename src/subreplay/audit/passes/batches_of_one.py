@@ -15,13 +15,13 @@ from subreplay.rows.model.columns import ints
 _SEVERAL = np.iinfo(np.int64).max
 
 
-def with_batches_of_one(some: ScopedRows) -> ScopedRows:
+def assign_batches_of_one(some: ScopedRows) -> ScopedRows:
     """Whole entries of logs (messages and deliveries by position), of which deliveries of no batch are of the batch of
     one that their entry is."""
     rows = some.rows
     index, delivery = ints(rows, "batch_index"), ints(rows, "kind") == 1
-    doubtful, message = delivery & (index < 0), ~delivery
-    if not doubtful.any() or not (message & (index == 0)).any():
+    undecided, message = delivery & (index < 0), ~delivery
+    if not undecided.any() or not (message & (index == 0)).any():
         return some
     ledger, number = ints(rows, "ledger"), ints(rows, "entry")
     new = np.ones(len(rows), np.bool_)
@@ -31,7 +31,7 @@ def with_batches_of_one(some: ScopedRows) -> ScopedRows:
     least, most = np.full(entry[-1] + 1, _SEVERAL), np.full(entry[-1] + 1, np.int64(-1))
     np.minimum.at(least, entry[message], index[message])
     np.maximum.at(most, entry[message], index[message])
-    index = np.where(doubtful & ((least == 0) & (most == 0))[entry], 0, index)
+    index = np.where(undecided & ((least == 0) & (most == 0))[entry], 0, index)
     column_index = rows.schema.get_field_index("batch_index")
     rows = rows.set_column(column_index, rows.schema.field(column_index), pa.array(index.astype(np.int32)))
     order = np.lexsort((ints(rows, "seq"), ints(rows, "at"), delivery, index, entry))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from subreplay.audit.codes import Code, Exemption
 from subreplay.audit.context import Context
 from subreplay.audit.needs import Need
-from subreplay.audit.passes.beginning import joined_earlier
+from subreplay.audit.passes.beginning import find_joined_earlier
 from subreplay.audit.passes.keys import numbers
 from subreplay.audit.passes.owners import owners_of
 from subreplay.audit.passes.positions import ScopeLog
@@ -23,18 +23,18 @@ from subreplay.rows.model.columns import UNKNOWN, column, flags
 from subreplay.rows.model.tables import COMMIT, COMMIT_REFUSED, FACTS
 
 
-def without_commits(some: ScopedRows) -> tuple[ScopedRows, ScopedRows]:
+def split_commits(some: ScopedRows) -> tuple[ScopedRows, ScopedRows]:
     """``LOG`` rows without the commits among them, and these; those of earlier days, which were judged then, are left
     out."""
     kind = numbers(some.rows, "kind")
     is_commit = kind >= COMMIT
     if not is_commit.any():
         return some, ScopedRows(some.rows.slice(0, 0), np.zeros_like(some.bounds))
-    mine = is_commit & ~flags(some.rows, "before")
-    return some.filter(~is_commit), some.filter(mine)
+    selected = is_commit & ~flags(some.rows, "before")
+    return some.filter(~is_commit), some.filter(selected)
 
 
-def commit_facts(context: Context, logs: Sequence[ScopeLog], some: ScopedRows) -> pa.Table:
+def make_commit_facts(context: Context, logs: Sequence[ScopeLog], some: ScopedRows) -> pa.Table:
     """``FACTS`` of commits of some dispatchers, in order of position, with COMMIT_NOT_OWNER."""
     rows = some.rows
     n, at, seq = rows.num_rows, numbers(rows, "at"), numbers(rows, "seq", 0)
@@ -43,7 +43,7 @@ def commit_facts(context: Context, logs: Sequence[ScopeLog], some: ScopedRows) -
         context.policy, [log.dispatcher for log in logs], some.numbers, np.full(n, context.policy.space[0]),
         np.zeros(n, np.uint32), at, seq, column(rows, "consumer"), column(rows, "instance"),
     )  # fmt: skip
-    strange = owners.wrong | (owners.session == UNKNOWN_CONSUMER)
+    not_owned = owners.wrong | (owners.session == UNKNOWN_CONSUMER)
     kind = numbers(rows, "kind")
     exemptions = np.where(kind == COMMIT_REFUSED, Exemption.REFUSED.bit, 0)
     scopes = [log.dispatcher.timeline.scope for log in logs]
@@ -53,35 +53,37 @@ def commit_facts(context: Context, logs: Sequence[ScopeLog], some: ScopedRows) -
     )
     ordinals = np.empty(n, np.int64)
     for number, (scope, log) in enumerate(zip(scopes, logs, strict=True)):
-        mine = some.part(number)
-        ordinals[mine] = log.state.ordinals.number(*(values[mine] for values in position))
+        selected = some.part(number)
+        ordinals[selected] = log.state.ordinals.number(*(values[selected] for values in position))
         if log.state.beginning.since != UNKNOWN:
-            of = log.dispatcher.timeline, log.state.beginning.since, column(rows, "consumer")[mine]
-            exemptions[mine][joined_earlier(*of, at[mine], owners.wrong[mine])] |= Exemption.JOINED_EARLIER.bit
+            of = log.dispatcher.timeline, log.state.beginning.since, column(rows, "consumer")[selected]
+            exemptions[selected][find_joined_earlier(*of, at[selected], owners.wrong[selected])] |= (
+                Exemption.JOINED_EARLIER.bit
+            )
         if scope in context.uncovered:
-            exemptions[mine] |= Exemption.NOBODY_JOINED.bit
+            exemptions[selected] |= Exemption.NOBODY_JOINED.bit
     if Need.DELIVERIES in context.lacking:
         exemptions |= Exemption.SEEKS_NOT_RECORDED.bit
-    given: dict[str, Any] = {
+    columns: dict[str, Any] = {
         name: column(rows, name) for name in ("topic", "partition", "ledger", "entry", "batch_index")
     }
-    given |= {
+    columns |= {
         "delivered": True, "ordinal": ordinals, "consumer": owners.consumer,
         "session": owners.session, "expected": owners.expected, "epoch": owners.epoch, "at": at, "seq": seq,
         "acked": at, "held_until": at, "in_transition": owners.in_transition, "excuses": exemptions,
-        "codes": np.where(strange, Code.COMMIT_NOT_OWNER.bit, 0), "commit": KINDS[kind],
+        "codes": np.where(not_owned, Code.COMMIT_NOT_OWNER.bit, 0), "commit": KINDS[kind],
         **dict.fromkeys(("published", "due", "received", "reset"), UNKNOWN), **dict.fromkeys(("key_id", "slot"), -1),
     }  # fmt: skip
-    return pa.table([_column(given.get(f.name, _NOTHING.get(f.name)), n, f) for f in FACTS], schema=FACTS)
+    return pa.table([_make_column(columns.get(f.name, _DEFAULTS.get(f.name)), n, f) for f in FACTS], schema=FACTS)
 
 
-_NOTHING = dict.fromkeys(("before", "mixed", "by_receipt", "skipped_others"), False) | dict.fromkeys(
+_DEFAULTS = dict.fromkeys(("before", "mixed", "by_receipt", "skipped_others"), False) | dict.fromkeys(
     ("hash", "size", "redelivery_count", "nth", "restarts", "previous", "repeated", "contradicted", "stored_again"),
     NONE,
 )
 
 
-def _column(values: Any, rows: int, field: pa.Field) -> pa.Array:
+def _make_column(values: Any, rows: int, field: pa.Field) -> pa.Array:
     if values is None:
         return pa.nulls(rows, field.type)
     if isinstance(values, pa.Array):

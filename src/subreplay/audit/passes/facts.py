@@ -19,8 +19,8 @@ from subreplay.audit.codes import LAST_CHUNK, Code, Exemption, drop_left_truncat
 from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import Ending, Flags
 from subreplay.audit.needs import Need
-from subreplay.audit.passes.beginning import joined_before, joined_earlier, never_joined
-from subreplay.audit.passes.keys import message_keys, numbers
+from subreplay.audit.passes.beginning import find_earlier_joins, find_joined_earlier, find_never_joined
+from subreplay.audit.passes.keys import find_message_keys, numbers
 from subreplay.audit.passes.owners import Owners, owners_of
 from subreplay.audit.passes.positions import (
     BEGIN,
@@ -38,7 +38,7 @@ from subreplay.audit.passes.positions import (
     ScopeLog,
     read_positions,
 )
-from subreplay.audit.passes.repeats import Deliveries, deliveries_once
+from subreplay.audit.passes.repeats import UniqueDeliveries, drop_repeated_deliveries
 from subreplay.audit.rejects import rejected_exemptions
 from subreplay.audit.rules import publication, redelivery
 from subreplay.audit.rules.commits import NONE
@@ -68,17 +68,17 @@ INTERLEAVED: Final = 2
 """How many markers interleaved transactions have at least."""
 
 
-def position_facts(context: Context, logs: Sequence[ScopeLog], some: ScopedRows) -> tuple[pa.Table, Ints]:
+def make_position_facts(context: Context, logs: Sequence[ScopeLog], some: ScopedRows) -> tuple[pa.Table, Ints]:
     """``FACTS`` of whole entries of the logs of some dispatchers, and the number of the log of each."""
     rows = some.rows
     is_delivery = numbers(rows, "kind") == 1
     messages = ScopedRows(rows.select(_OF_MESSAGES), some.bounds).filter(~is_delivery)
-    once = deliveries_once(ScopedRows(rows.select(_OF_DELIVERIES), some.bounds).filter(is_delivery))
+    once = drop_repeated_deliveries(ScopedRows(rows.select(_OF_DELIVERIES), some.bounds).filter(is_delivery))
     kept = np.ones(rows.num_rows, np.bool_)
     kept[is_delivery] = once.kept
     positions = numbers(rows, "ledger")[kept], numbers(rows, "entry")[kept], numbers(rows, "batch_index")[kept]
     log = some.numbers[kept]
-    numbered, first = _numbered(*positions, is_delivery[kept], log)
+    numbered, first = _number_positions(*positions, is_delivery[kept], log)
     of_positions, where = _bounds(log[first], len(logs)), [part[first] for part in positions]
     ordinals = [
         of.state.ordinals.number(*(part[begin:end] for part in where))
@@ -105,7 +105,7 @@ def _bounds(numbers: Ints, logs: int) -> Ints:
 
 
 @compiled
-def _numbered(
+def _number_positions(
     ledger: Ints, entry: Ints, batch_index: Ints, is_delivery: Flags, log: Ints
 ) -> tuple[tuple[Ints, Ints, Ints, Ints, Ints], Ints]:  # pragma: no cover - compiled
     """Positions of sorted rows of logs, counted from 0: that of each message and each delivery, the first message of
@@ -140,13 +140,13 @@ def _numbered(
 
 @dataclass
 class _Batch:
-    """Whole entries of logs: messages, deliveries, and the positions that bind them (see ``_numbered``); ``log_of_…``
-    are the numbers of their logs, and the positions of log i begin at ``log_bounds[i]``."""
+    """Whole entries of logs: messages, deliveries, and the positions that bind them (see ``_number_positions``);
+    ``log_of_…`` are the numbers of their logs, and the positions of log i begin at ``log_bounds[i]``."""
 
     context: Context
     logs: Sequence[ScopeLog]
     messages: pa.Table
-    once: Deliveries
+    once: UniqueDeliveries
     ordinals: Ints
     of_message: Ints
     of_delivery: Ints
@@ -179,7 +179,7 @@ class _Batch:
         return np.array([*values], np.int64)[numbers]
 
     def facts(self) -> tuple[pa.Table, Ints]:
-        self.keys = message_keys(self.context.policy, self.messages)
+        self.keys = find_message_keys(self.context.policy, self.messages)
         self.published = numbers(self.messages, "at")
         delayed = numbers(self.messages, "deliver_at") if self.context.has_delays else self.published
         self.due = np.maximum(self.published, delayed)
@@ -193,28 +193,28 @@ class _Batch:
         self.earlier = compute_earliest_time(
             self.published, self.due, self.context.terms.tick, self.context.policy.profile
         ) < self.of_logs((log.state.beginning.settled for log in self.logs), self.log_of_message)
-        self.aborted, self.skipped = flags(self.messages, "aborted"), self._skipped()
+        self.aborted, self.skipped = flags(self.messages, "aborted"), self._find_skipped()
         self.aborted &= self.context.is_group & (self.context.terms.isolation != "read_uncommitted")
-        self.may_be_aborted = self._may_be_aborted()
+        self.may_be_aborted = self._find_possibly_aborted()
         message = self.head[self.of_delivery]  # of each delivery; -1: unknown
         at, seq = numbers(self.attempts, "at"), numbers(self.attempts, "seq", 0)
         owners = owners_of(
-            self.context.policy, self.dispatchers, self.log_of_delivery, _of(self.keys.slots, message, -1),
-            _of(self.keys.hashes, message, 0), at, seq, column(self.attempts, "consumer"),
+            self.context.policy, self.dispatchers, self.log_of_delivery, _take_values(self.keys.slots, message, -1),
+            _take_values(self.keys.hashes, message, 0), at, seq, column(self.attempts, "consumer"),
             column(self.attempts, "instance"),
         )  # fmt: skip
-        owners = self._told(owners)
-        positions, attempts = self._read(message, at, owners)
-        served, of_log = self._served(message, seq, owners, positions, attempts), self.log_of_delivery
+        owners = self._drop_uncertain_owners(owners)
+        positions, attempts = self._judge_positions(message, at, owners)
+        served, of_log = self._make_served(message, seq, owners, positions, attempts), self.log_of_delivery
         if len(served) < len(at):
             of_log = of_log[at != UNKNOWN]
-        waiting = np.flatnonzero((positions[FIRST] == positions[END]) & _of(self.judged, self.head, False))
+        waiting = np.flatnonzero((positions[FIRST] == positions[END]) & _take_values(self.judged, self.head, False))
         if not len(waiting):
             return served, of_log
-        unserved = self._unserved(waiting, positions)
+        unserved = self._make_unserved(waiting, positions)
         return pa.concat_tables([served, unserved]), np.append(of_log, self.log_of_position[waiting])
 
-    def _told(self, owners: Owners) -> Owners:
+    def _drop_uncertain_owners(self, owners: Owners) -> Owners:
         """As far as the rows tell: nobody knows who got what they contradict one another about; and who owned a
         message when it was dispatched, or was connected then, a receipt does not tell."""
         contradicted, by_receipt = self.once.contradicted > 0, flags(self.attempts, "by_receipt")
@@ -227,7 +227,7 @@ class _Batch:
             in_transition=owners.in_transition | by_receipt,
         )
 
-    def _read(self, message: Ints, at: Ints, owners: Owners) -> tuple[Ints, Ints]:
+    def _judge_positions(self, message: Ints, at: Ints, owners: Owners) -> tuple[Ints, Ints]:
         """The compiled pass, and the findings that need no more than one row."""
         rows = self.attempts
         attempts = np.empty((redelivery.ATTEMPT, len(at)), np.int64)
@@ -238,20 +238,26 @@ class _Batch:
         attempts[redelivery.SESSION] = owners.session
         attempts[redelivery.LEFT], attempts[redelivery.ENDS] = owners.left, owners.ends
         attempts[redelivery.OWNED] = (message >= 0) & ~owners.wrong & (owners.session != UNKNOWN_CONSUMER)
-        attempts[redelivery.PARTLY] = self._partly(at, attempts[redelivery.ACKED])
+        attempts[redelivery.PARTLY] = self._find_partly_acked(at, attempts[redelivery.ACKED])
         attempts[redelivery.IGNORED] = flags(rows, "cumulative") & self.context.acks_individually
-        attempts[redelivery.ACT] = self._acts(message, at, attempts[redelivery.LEFT])
+        attempts[redelivery.ACT] = self._find_latest_acts(message, at, attempts[redelivery.LEFT])
         attempts[redelivery.UNTIL], attempts[redelivery.RESET] = NEVER, UNKNOWN
         attempts[redelivery.NTH] = attempts[redelivery.RESTARTS] = 0
         attempts[redelivery.PREVIOUS] = Ending.NONE
-        attempts[redelivery.CODES] = self._delivery_codes(message, at, owners)
+        attempts[redelivery.CODES] = self._find_delivery_codes(message, at, owners)
         changing = owners.in_transition & ~flags(rows, "by_receipt")
         attempts[redelivery.EXEMPTIONS] = np.where(changing, Exemption.IN_TRANSITION.bit, 0)
         attempts[redelivery.EXEMPTIONS, owners.several] |= Exemption.SHARED_NAME.bit
         entry = numbers(rows, "ledger"), numbers(rows, "entry")
-        attempts[redelivery.EXEMPTIONS] |= self._rejects(self.log_of_delivery, *entry, at, column(rows, "consumer"))
-        attempts[redelivery.EXEMPTIONS, _of(self.part_of_chunks, message, False)] |= Exemption.PART_OF_CHUNKS.bit
-        attempts[redelivery.EXEMPTIONS, _of(self.last_of_chunks, message, False)] |= Exemption.INCOMPLETE_CHUNKS.bit
+        attempts[redelivery.EXEMPTIONS] |= self._exempt_rejects(
+            self.log_of_delivery, *entry, at, column(rows, "consumer")
+        )
+        attempts[redelivery.EXEMPTIONS, _take_values(self.part_of_chunks, message, False)] |= (
+            Exemption.PART_OF_CHUNKS.bit
+        )
+        attempts[redelivery.EXEMPTIONS, _take_values(self.last_of_chunks, message, False)] |= (
+            Exemption.INCOMPLETE_CHUNKS.bit
+        )
         if self.context.lacks_priorities:
             attempts[redelivery.EXEMPTIONS, owners.wrong] |= Exemption.PRIORITIES_NOT_RECORDED.bit
         if self.context.is_group and Need.CALLBACKS in self.context.lacking:
@@ -266,11 +272,11 @@ class _Batch:
 
         positions = np.empty((POSITION, len(self.head)), np.int64)
         positions[HEAD], positions[BEGIN], positions[END] = self.head, self.bounds[:-1], self.bounds[1:]
-        positions[LAPSES], positions[ORDINAL] = self._lapses(), self.ordinals
+        positions[LAPSES], positions[ORDINAL] = self._find_lapse_times(), self.ordinals
         positions[FIRST], positions[FIRST_ACK] = self.bounds[:-1], NEVER
-        positions[CODES], positions[TWIN:] = self._message_codes(), UNKNOWN
+        positions[CODES], positions[TWIN:] = self._find_message_codes(), UNKNOWN
         active = self.context.policy.routing == "partition"
-        published = self._published()
+        published = self._make_publications()
         for log, messages, _, mine in self.slices:
             read_positions(
                 log.state,
@@ -284,19 +290,21 @@ class _Batch:
                 self.context.is_group,
                 self.context.batch_redelivery_bit,
             )
-        positions[CODES, _of(self.before, self.head, True)] = 0  # what a message is by itself, its own day said
+        positions[CODES, _take_values(self.before, self.head, True)] = (
+            0  # what a message is by itself, its own day said
+        )
         found = np.flatnonzero((positions[CODES] != 0) & (positions[FIRST] < positions[END]))
         attempts[redelivery.CODES, positions[FIRST, found]] |= positions[CODES, found]
-        resent = found[self._resent(positions)[found]]
+        resent = found[self._find_resent(positions)[found]]
         attempts[redelivery.EXEMPTIONS, positions[FIRST, resent]] |= Exemption.RESENT.bit
         # how it ended, rows that contradict one another do not tell
         attempts[redelivery.CODES, self.once.contradicted > 0] &= ~Code.UNACKED.bit
         if self.context.terms.max_redeliveries is not None and len(at):
-            letters = self._dead_letters(positions)
+            letters = self._find_dead_letters(positions)
             judge_by_policy(attempts, positions[BEGIN], positions[END], letters, self.context)
         return positions, attempts
 
-    def _dead_letters(self, positions: Ints) -> Ints:
+    def _find_dead_letters(self, positions: Ints) -> Ints:
         """When the dead letter of each position that was delivered was published."""
         published = np.full(positions.shape[1], NEVER)
         served = np.flatnonzero(positions[BEGIN] < positions[END])
@@ -308,25 +316,25 @@ class _Batch:
                 published[mine] = letters.find_published(dispatcher.timeline.scope, where[:, positions[BEGIN, mine]])
         return published
 
-    def _rejects(self, of_log: Ints, ledger: Ints, entry: Ints, at: Ints, consumer: pa.Array) -> Ints:
+    def _exempt_rejects(self, of_log: Ints, ledger: Ints, entry: Ints, at: Ints, consumer: pa.Array) -> Ints:
         """What rows in quarantine could explain; ``of_log`` rises."""
         partitions = [dispatcher.timeline.scope.partition for dispatcher in self.dispatchers]
         return rejected_exemptions(self.context.rejects, partitions, of_log, ledger, entry, at, consumer)
 
-    def _delivery_codes(self, message: Ints, at: Ints, owners: Owners) -> Ints:
+    def _find_delivery_codes(self, message: Ints, at: Ints, owners: Owners) -> Ints:
         """Findings about each delivery by itself."""
         codes = np.where(message < 0, Code.UNKNOWN_MESSAGE.bit, 0)
         codes[(message >= 0) & owners.wrong] |= Code.WRONG_OWNER.bit
-        untold = (self.once.contradicted > 0) | flags(self.attempts, "by_receipt")
-        codes[(owners.session == UNKNOWN_CONSUMER) & ~untold] |= Code.NOT_CONNECTED.bit
-        codes[self._received_by_nobody(message, at, owners)] |= Code.NOT_CONNECTED.bit
+        uncertain = (self.once.contradicted > 0) | flags(self.attempts, "by_receipt")
+        codes[(owners.session == UNKNOWN_CONSUMER) & ~uncertain] |= Code.NOT_CONNECTED.bit
+        codes[self._find_late_receipts(message, at, owners)] |= Code.NOT_CONNECTED.bit
         codes[flags(self.attempts, "cumulative")] |= Code.CUM_ACK_MISUSE.bit
-        mixed = np.flatnonzero(_of(self.keys.mixed, message, False))
+        mixed = np.flatnonzero(_take_values(self.keys.mixed, message, False))
         codes[mixed[np.diff(self.entries[mixed], prepend=-1) != 0]] |= Code.MIXED_BATCH.bit  # once a batch
-        published, due = _of(self.published, message, UNKNOWN), _of(self.due, message, UNKNOWN)
+        published, due = _take_values(self.published, message, UNKNOWN), _take_values(self.due, message, UNKNOWN)
         return codes | find_early(at, published, due, self.context.terms.tick, self.context.policy.profile)
 
-    def _received_by_nobody(self, message: Ints, at: Ints, owners: Owners) -> Ints:
+    def _find_late_receipts(self, message: Ints, at: Ints, owners: Owners) -> Ints:
         """Receipts of messages that were published after their consumer had left: these were not on their way to it."""
         late = flags(self.attempts, "by_receipt") & (self.once.contradicted == 0) & (message >= 0)
         late = np.flatnonzero(late & (owners.session == UNKNOWN_CONSUMER))
@@ -353,8 +361,8 @@ class _Batch:
         of, seq = message[wrong], numbers(self.attempts, "seq", 0)[wrong]
         names, instances = (column(self.attempts, name).take(pa.array(wrong)) for name in ("consumer", "instance"))
         would_be = owners_of(
-            self.context.policy, others, self.log_of_delivery[wrong], _of(self.keys.slots, of, -1),
-            _of(self.keys.hashes, of, 0), at[wrong], seq, names, instances,
+            self.context.policy, others, self.log_of_delivery[wrong], _take_values(self.keys.slots, of, -1),
+            _take_values(self.keys.hashes, of, 0), at[wrong], seq, names, instances,
         )  # fmt: skip
         exemptions[wrong[~would_be.wrong & (would_be.session != UNKNOWN_CONSUMER)]] |= (
             Exemption.MEMBERSHIP_INCOMPLETE.bit
@@ -370,7 +378,7 @@ class _Batch:
         begun = [each for each in self.slices if each[0].state.beginning.since != UNKNOWN]
         if not begun:
             return
-        exemptions[_of(self.earlier, message, False)] |= (
+        exemptions[_take_values(self.earlier, message, False)] |= (
             Exemption.DELIVERED_EARLIER.bit
         )  # where the data are whole, none is
         for log, messages, deliveries, positions in begun:
@@ -378,10 +386,10 @@ class _Batch:
             consumers = column(self.attempts, "consumer")[deliveries.start : deliveries.stop]
             of = log.dispatcher.timeline, beginning.since, consumers
             mine, found = exemptions[deliveries], codes[deliveries]  # these are changed in place
-            mine[joined_earlier(*of, at[deliveries], owners.wrong[deliveries])] |= Exemption.JOINED_EARLIER.bit
-            strange = (found & Code.NOT_CONNECTED.bit != 0) & (mine & Exemption.JOINED_EARLIER.bit != 0)
-            if strange.any():
-                found[strange & never_joined(*of)] ^= Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
+            mine[find_joined_earlier(*of, at[deliveries], owners.wrong[deliveries])] |= Exemption.JOINED_EARLIER.bit
+            not_connected = (found & Code.NOT_CONNECTED.bit != 0) & (mine & Exemption.JOINED_EARLIER.bit != 0)
+            if not_connected.any():
+                found[not_connected & find_never_joined(*of)] ^= Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
             unknown = np.flatnonzero(found & Code.UNKNOWN_MESSAGE.bit)
             if len(unknown) and not beginning.log_is_whole:
                 index_of_row = np.append(self.of_message[messages], positions.stop)
@@ -389,7 +397,7 @@ class _Batch:
                 mine[unknown[earlier]] |= Exemption.STORED_EARLIER.bit
             log.state.beginning = beginning.read(published)
 
-    def _acts(self, message: Ints, at: Ints, left: Ints) -> Ints:
+    def _find_latest_acts(self, message: Ints, at: Ints, left: Ints) -> Ints:
         """When the latest act before each delivery was that reaches its message. What was
         delivered by a declared act has ended with it, whether or not its consumer ``left``."""
         latest = np.full(len(at), UNKNOWN)
@@ -401,15 +409,15 @@ class _Batch:
                 reached = np.ones(len(when), np.bool_)
                 declared = act.declared
                 if declared is not None and declared.to is not None:
-                    reached = _not_before(declared.to, *(values[mine] for values in where))
+                    reached = _is_not_before(declared.to, *(values[mine] for values in where))
                 if declared is not None and declared.to_time is not None:
-                    reached = _of(self.published, message[mine], UNKNOWN) >= declared.to_time
+                    reached = _take_values(self.published, message[mine], UNKNOWN) >= declared.to_time
                 latest[mine][reached & (when > act.at)] = act.at
                 if declared is not None:
                     np.minimum(until, act.at, out=until, where=reached & (when <= act.at) & (when != UNKNOWN))
         return latest
 
-    def _partly(self, at: Ints, acked: Ints) -> Flags:
+    def _find_partly_acked(self, at: Ints, acked: Ints) -> Flags:
         """Batched deliveries that came before the last message of their batch was acknowledged."""
         batched = numbers(self.attempts, "batch_index") >= 0
         if not batched.any():
@@ -421,7 +429,7 @@ class _Batch:
         np.maximum.at(complete, entries, first_acks)
         return batched & (at < complete[self.entries])
 
-    def _lapses(self) -> Ints:
+    def _find_lapse_times(self) -> Ints:
         """From when on each position's absence is no fault: its time to live, or always where it proves nothing."""
         terms = self.context.terms
         lapses = np.full(len(self.messages), NEVER) if terms.ttl is None else self.published + terms.ttl
@@ -430,11 +438,11 @@ class _Batch:
         )
         drops = drops[self.log_of_message]
         lapses[self.part_of_chunks | self.earlier | terms.compacted | drops | self.aborted | self.skipped] = UNKNOWN
-        lapses = _of(lapses, self.head, UNKNOWN)
+        lapses = _take_values(lapses, self.head, UNKNOWN)
         lapses[self.may_be_aborted] = UNKNOWN
         return lapses
 
-    def _skipped(self) -> NDArray[np.bool_]:
+    def _find_skipped(self) -> NDArray[np.bool_]:
         """Messages that a declared act skipped: it began behind them. Clocks may differ."""
         skew = self.context.terms.clock_skew
         skipped = np.zeros(len(self.messages), np.bool_)
@@ -444,12 +452,12 @@ class _Batch:
                 passed = published <= reset.at + skew
                 if reset.to is not None:
                     where = (numbers(self.messages, name)[mine] for name in ("ledger", "entry", "batch_index"))
-                    skipped[mine] |= passed & ~_not_before(reset.to, *where)
+                    skipped[mine] |= passed & ~_is_not_before(reset.to, *where)
                 elif reset.to_time is not None:
                     skipped[mine] |= passed & (published < reset.to_time + skew)
         return skipped
 
-    def _may_be_aborted(self) -> NDArray[np.bool_]:
+    def _find_possibly_aborted(self) -> NDArray[np.bool_]:
         """Positions of records of a Kafka group that were never delivered, up to an offset that holds no record: the
         marker of their transaction, if they were aborted. What follows the last one is not known here: a marker, where
         there are others.
@@ -466,7 +474,7 @@ class _Batch:
         entry[self.of_delivery] = numbers(self.attempts, "entry")
         delivered, at = np.full(len(entry), NEVER), numbers(self.attempts, "at")
         np.minimum.at(delivered, self.of_delivery, np.where(at == UNKNOWN, NEVER, at))
-        published, found = _of(self.published, self.head, UNKNOWN), np.zeros(len(self.head), np.bool_)
+        published, found = _take_values(self.published, self.head, UNKNOWN), np.zeros(len(self.head), np.bool_)
         for _, _, _, mine in self.slices:
             if unserved[mine].any():
                 found[mine] = self._before_a_marker(unserved[mine], entry[mine], published[mine], delivered[mine])
@@ -481,10 +489,10 @@ class _Batch:
         ends[-1] = True
         last = np.flatnonzero(ends)[np.searchsorted(np.flatnonzero(ends), np.arange(len(ends)))]
         found: Flags = unserved & marker[last]
-        found |= unserved & (self._markers_after(entry, marker, published, delivered) >= INTERLEAVED)
+        found |= unserved & (self._count_markers_after(entry, marker, published, delivered) >= INTERLEAVED)
         return found
 
-    def _markers_after(self, entry: Ints, marker: Flags, published: Ints, delivered: Ints) -> Ints:
+    def _count_markers_after(self, entry: Ints, marker: Flags, published: Ints, delivered: Ints) -> Ints:
         """How many offsets without a record follow each position that could be the marker of its transaction."""
         gaps = np.where(marker, np.maximum(np.diff(entry, append=entry[-1] + 2) - 1, 0), 0)
         before = np.concatenate([[0], np.cumsum(gaps)])
@@ -495,7 +503,7 @@ class _Batch:
         written = np.searchsorted(np.maximum.accumulate(published), by, "right")
         return np.asarray(before[written] - before[:-1])
 
-    def _message_codes(self) -> Ints:
+    def _find_message_codes(self) -> Ints:
         """Findings about each position's message itself."""
         codes = np.zeros(len(self.head), np.int64)
         self.stored_again = np.zeros(len(self.head), np.int64)
@@ -511,15 +519,15 @@ class _Batch:
             partitions = self.of_logs((scope.partition for scope in scopes), self.log_of_message)
             keys, producers = column(self.messages, "key"), column(self.messages, "producer")
             wrong = find_misrouted_keys(routing, keys, producers, partitions).wrong & (partitions >= 0)
-            codes[_of(wrong, self.head, False)] |= Code.ROUTING_MISMATCH.bit
+            codes[_take_values(wrong, self.head, False)] |= Code.ROUTING_MISMATCH.bit
         return codes
 
-    def _resent(self, positions: Ints) -> NDArray[np.bool_]:
+    def _find_resent(self, positions: Ints) -> NDArray[np.bool_]:
         """Positions whose message was stored before, when an unload kept its producer from hearing of it."""
         resent = np.zeros(len(self.head), np.bool_)
         if self.context.terms.deduplication:
             return resent
-        published = _of(self.published, self.head, UNKNOWN)
+        published = _take_values(self.published, self.head, UNKNOWN)
         for log, _, _, mine in self.slices:
             for act in log.state.acts:
                 if act.how == "again" or (act.declared is not None and act.declared.kind == "unload"):
@@ -527,7 +535,7 @@ class _Batch:
         resent &= positions[CODES] & Code.DUP_PUBLISH.bit != 0
         return resent
 
-    def _published(self) -> Ints:
+    def _make_publications(self) -> Ints:
         """The messages as producers put them there (see ``publication``)."""
         rows = self.messages
         m = np.empty((publication.MESSAGE, rows.num_rows), np.int64)
@@ -547,32 +555,32 @@ class _Batch:
         m[publication.BATCH_INDEX] = numbers(rows, "batch_index")
         return m
 
-    def _served(self, message: Ints, seq: Ints, owners: Owners, positions: Ints, a: Ints) -> pa.Table:
+    def _make_served(self, message: Ints, seq: Ints, owners: Owners, positions: Ints, a: Ints) -> pa.Table:
         """Facts of the deliveries; an acknowledgement without one took part and is now left out."""
         at = a[redelivery.AT]
-        table = self._table(
+        table = self._make_table(
             self.attempts, self.log_of_delivery, self.of_delivery, message, positions, delivered=True,
             before=flags(self.attempts, "before"),
             consumer=owners.consumer, session=owners.session, expected=owners.expected,
             epoch=owners.epoch, at=at, seq=seq, received=a[redelivery.RECEIVED], acked=a[redelivery.ACKED],
             held_until=a[redelivery.UNTIL], redelivery_count=a[redelivery.COUNT], nth=a[redelivery.NTH],
             previous=a[redelivery.PREVIOUS], restarts=a[redelivery.RESTARTS], commit=NONE,
-            mixed=_of(self.keys.mixed, message, False),
+            mixed=_take_values(self.keys.mixed, message, False),
             by_receipt=flags(self.attempts, "by_receipt"), in_transition=owners.in_transition,
             codes=a[redelivery.CODES], excuses=a[redelivery.EXEMPTIONS], reset=a[redelivery.RESET],
             repeated=self.once.repeated,
-            contradicted=self.once.contradicted, stored_again=self._stored_again(positions),
+            contradicted=self.once.contradicted, stored_again=self._count_stored_again(positions),
         )  # fmt: skip
         return table if (at != UNKNOWN).all() else table.filter(pa.array(at != UNKNOWN))
 
-    def _stored_again(self, positions: Ints) -> Ints:
+    def _count_stored_again(self, positions: Ints) -> Ints:
         """``stored_again`` of each delivery: counted at the first one of its message."""
         found = np.zeros(self.attempts.num_rows, np.int64)
         served = np.flatnonzero(positions[FIRST] < positions[END])
         found[positions[FIRST, served]] = self.stored_again[served]
         return found
 
-    def _unserved(self, waiting: Ints, positions: Ints) -> pa.Table:
+    def _make_unserved(self, waiting: Ints, positions: Ints) -> pa.Table:
         """Facts of the messages that were never delivered; an acknowledgement they have all the same makes them
         lost."""
         message = self.head[waiting]
@@ -583,16 +591,16 @@ class _Batch:
         exemptions[self.skipped[message]] |= Exemption.RESET.bit
         exemptions[self.aborted[message]] |= Exemption.ABORTED.bit
         exemptions[self.may_be_aborted[waiting] & ~self.aborted[message]] |= Exemption.MAY_BE_ABORTED.bit
-        exemptions[self._resent(positions)[waiting]] |= Exemption.RESENT.bit
+        exemptions[self._find_resent(positions)[waiting]] |= Exemption.RESENT.bit
         entry = numbers(self.messages, "ledger")[message], numbers(self.messages, "entry")[message]
         nobody = pa.nulls(len(waiting), pa.string())
         of_log = self.log_of_position[waiting]
-        exemptions |= self._rejects(of_log, *entry, np.full(len(waiting), NEVER), nobody)
+        exemptions |= self._exempt_rejects(of_log, *entry, np.full(len(waiting), NEVER), nobody)
         for number, log in enumerate(self.logs):
             since = log.state.beginning.since
-            if since != UNKNOWN and joined_before(log.dispatcher.timeline, since):
+            if since != UNKNOWN and find_earlier_joins(log.dispatcher.timeline, since):
                 exemptions[of_log == number] |= Exemption.JOINED_EARLIER.bit
-        return self._table(
+        return self._make_table(
             self.messages, of_log, waiting, message, positions, delivered=False, before=False,
             consumer=nobody, session=UNKNOWN_CONSUMER, expected=UNKNOWN_CONSUMER, epoch=UNKNOWN_CONSUMER, at=NEVER,
             seq=0, received=UNKNOWN, acked=acked, held_until=NEVER, redelivery_count=0, nth=0, restarts=0, previous=0,
@@ -603,7 +611,7 @@ class _Batch:
             excuses=drop_left_truncated(exemptions),
         )  # fmt: skip
 
-    def _table(
+    def _make_table(
         self, rows: pa.Table, of_log: Ints, position: Ints, message: Ints, positions: Ints, **columns: Any
     ) -> pa.Table:
         """A ``FACTS`` table: what is known of messages, the rest as given; a single value stands for all rows."""
@@ -612,13 +620,13 @@ class _Batch:
             "topic": pa.array([scope.topic for scope in scopes]).take(pa.array(of_log)),
             "partition": self.of_logs((scope.partition for scope in scopes), of_log),
             "ordinal": self.ordinals[position],
-            "key": self.context.words.words(self.keys.shown).take(pa.array(message, mask=message < 0)),
-            "key_id": _of(self.keys.key_id, message, -1),
-            "slot": _of(self.keys.slots, message, -1),
-            "hash": _of(self.keys.hashes, message, 0).astype(np.int64),
-            "published": _of(self.published, message, UNKNOWN),
-            "due": _of(self.due, message, UNKNOWN),
-            **{name: self._carried(name, message) for name in _CARRIED},
+            "key": self.context.words.mask_keys(self.keys.shown).take(pa.array(message, mask=message < 0)),
+            "key_id": _take_values(self.keys.key_id, message, -1),
+            "slot": _take_values(self.keys.slots, message, -1),
+            "hash": _take_values(self.keys.hashes, message, 0).astype(np.int64),
+            "published": _take_values(self.published, message, UNKNOWN),
+            "due": _take_values(self.due, message, UNKNOWN),
+            **{name: self._get_carried(name, message) for name in _CARRIED},
             "twin": _positions(positions[TWIN : TWIN + 3], position),
             "skipped": _positions(positions[SKIPPED : SKIPPED + 3], position),
             "skipped_others": positions[OTHERS, position] == 1,
@@ -626,29 +634,29 @@ class _Batch:
         }
         for name in ("ledger", "entry", "batch_index"):
             columns[name] = column(rows, name) if rows is self.attempts else column(rows, name).take(pa.array(message))
-        return pa.table([_column(columns[f.name], n, f.type) for f in FACTS], schema=FACTS)
+        return pa.table([_make_column(columns[f.name], n, f.type) for f in FACTS], schema=FACTS)
 
-    def _carried(self, name: str, message: Ints) -> Any:
+    def _get_carried(self, name: str, message: Ints) -> Any:
         """A column of messages by row; of an unknown message null, or 0 where the column has to have a value."""
         if not FACTS.field(name).nullable:
-            return _of(numbers(self.messages, name, 0), message, 0)
+            return _take_values(numbers(self.messages, name, 0), message, 0)
         return column(self.messages, name).take(pa.array(message, mask=message < 0))
 
 
-def _not_before(first: tuple[int, int, int], ledger: Ints, entry: Ints, batch_index: Ints) -> Flags:
+def _is_not_before(first: tuple[int, int, int], ledger: Ints, entry: Ints, batch_index: Ints) -> Flags:
     """Whether positions are not before the ``first`` one."""
     inside: Flags = (entry > first[1]) | ((entry == first[1]) & (batch_index >= first[2]))
     later: Flags = (ledger > first[0]) | ((ledger == first[0]) & inside)
     return later
 
 
-def _column(values: Any, rows: int, kind: pa.DataType) -> pa.Array:
+def _make_column(values: Any, rows: int, kind: pa.DataType) -> pa.Array:
     if isinstance(values, pa.Array):
         return values
     return pa.array(values if isinstance(values, np.ndarray) else np.full(rows, values), kind)
 
 
-def _of(values: NDArray[Any], rows: Ints, missing: object) -> NDArray[Any]:
+def _take_values(values: NDArray[Any], rows: Ints, missing: object) -> NDArray[Any]:
     """``values[rows]``, and ``missing`` for row -1."""
     if not len(values):
         return np.full(len(rows), missing, values.dtype)

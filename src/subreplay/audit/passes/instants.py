@@ -12,7 +12,7 @@ import numpy as np
 from subreplay.audit.checkpoint import Arrays
 from subreplay.audit.codes import Code
 from subreplay.audit.deliveries import AT, KEY, NTH, ORDINAL, SESSION, SLOT, UNTIL, Found
-from subreplay.audit.passes.states import States
+from subreplay.audit.passes.states import StateTable
 from subreplay.audit.rules.commits import make_commit_state
 from subreplay.audit.rules.flow import ReceiverQueues, judge_permits, sort_untaken, update_untaken
 from subreplay.audit.rules.holding import (
@@ -71,7 +71,7 @@ Progress: TypeAlias = Any  # one record of that
 
 
 @pass_by_reference
-class Remembered(NamedTuple):
+class InstantState(NamedTuple):
     """The arrays of a ``DispatcherState`` that compiled loops read and change; ``progress[0]`` is its only record."""
 
     keys: Ints
@@ -113,8 +113,8 @@ class DispatcherState:
         n, later = len(sessions.joined), 0 if horizon == NEVER else PAIR_WIDTH
         self.sessions, self.horizon = sessions, horizon
         self.end = end if horizon == NEVER else horizon
-        self.keys = States(KEY_STATE + later)
-        self.slots = States(SLOT_STATE + later)
+        self.keys = StateTable(KEY_STATE + later)
+        self.slots = StateTable(SLOT_STATE + later)
         self.everything, self.recalled = np.full((2, 1, SLOT_STATE + PAIR_WIDTH), UNKNOWN)
         self.members = np.full((n, SESSION_STATE), UNKNOWN)
         self.members[:, READ_AT_JOIN], self.members[:, TAKEN] = NEVER, -1
@@ -129,8 +129,8 @@ class DispatcherState:
         self.members[:, JOINED], self.members[:, CLOSING] = sessions.joined, sessions.closing
 
     def _restore(self, checkpoint: Arrays) -> None:
-        self.keys = States.of(self.keys.rows.shape[1], checkpoint["key_ids"], checkpoint["keys"])
-        self.slots = States.of(self.slots.rows.shape[1], checkpoint["slot_ids"], checkpoint["slots"])
+        self.keys = StateTable.of(self.keys.rows.shape[1], checkpoint["key_ids"], checkpoint["keys"])
+        self.slots = StateTable.of(self.slots.rows.shape[1], checkpoint["slot_ids"], checkpoint["slots"])
         self.everything[:, :SLOT_STATE] = checkpoint["everything"]
         sessions, members = checkpoint["sessions"][:, 0], checkpoint["members"]
         self.members[sessions, : members.shape[1]], self.strayed[sessions] = members, checkpoint["strayed"][:, 0]
@@ -152,8 +152,8 @@ class DispatcherState:
         kept = np.flatnonzero((keys[:, FIRST + AT] >= since) | np.isin(key_ids[:, 0], open_keys))
         kept = kept[np.argsort(keys[kept, HIGHEST], kind="stable")]  # neighbours are alike, and pack well
         # who was there at the last delivery is asked of what never came, also by a night without deliveries
-        mine = np.flatnonzero(self.sessions.left_at >= min(self.last, self.horizon))
-        queues, untaken = self.queues.checkpoint(mine, self.horizon)
+        selected = np.flatnonzero(self.sessions.left_at >= min(self.last, self.horizon))
+        queues, untaken = self.queues.checkpoint(selected, self.horizon)
         progress = self.progress.copy()
         progress[0].next_recalled, progress[0].horizon_before = 0, self.horizon
         return {
@@ -162,27 +162,27 @@ class DispatcherState:
             "slot_ids": slot_ids,
             "slots": slots[:, :SLOT_STATE],
             "everything": self.everything[:, :SLOT_STATE],
-            "sessions": mine[:, None],
-            "members": self.members[mine, : SESSION_STATE - PAIR_WIDTH // 2],
-            "strayed": self.strayed[mine, None],
-            "busy": self.busy[mine, :1],
+            "sessions": selected[:, None],
+            "members": self.members[selected, : SESSION_STATE - PAIR_WIDTH // 2],
+            "strayed": self.strayed[selected, None],
+            "busy": self.busy[selected, :1],
             "queues": queues,
             "untaken": untaken,
             "active": self.active,
-            "watch": self.watch.units[np.append(mine, -1)],
+            "watch": self.watch.units[np.append(selected, -1)],
             "offsets": self.offsets,
             "scalars": progress.view(np.int64, np.ndarray)[None],
         }
 
-    def given(self, sessions: Ints, until: Ints) -> None:
+    def note_busy(self, sessions: Ints, until: Ints) -> None:
         """Note until when sessions hold what they were given."""
         known = sessions >= 0
         np.maximum.at(self.busy, (sessions[known], (until[known] > self.horizon).astype(np.int64)), until[known])
 
     @property
-    def remembered(self) -> Remembered:
+    def arrays(self) -> InstantState:
         """All that the loops need; rows are moved when more identities come."""
-        return Remembered(
+        return InstantState(
             self.keys.rows, self.slots.rows, self.everything, self.recalled, self.members, *self.queues, self.active,
             self.strayed, self.progress,
         )  # fmt: skip
@@ -202,24 +202,24 @@ def recall_instants(state: DispatcherState, deliveries: Ints, codes: Ints, join_
     """Read deliveries of earlier days, in order of time: what outlasted the night before holds on, until it ended."""
     key_at, slot_at = state.keys.indices(deliveries[KEY]), state.slots.indices(deliveries[SLOT])
     state.watch = grow_heap(state.watch, deliveries.shape[1])
-    _recall(state.remembered, state.watch, key_at, slot_at, deliveries, codes, join_waits_for_all, state.horizon)
+    _recall_deliveries(state.arrays, state.watch, key_at, slot_at, deliveries, codes, join_waits_for_all, state.horizon)
 
 
 def begin_instants(state: DispatcherState) -> None:
     """What was recalled is complete; deliveries of the day follow."""
-    _begin(state.remembered, state.horizon)
+    _begin_day(state.arrays, state.horizon)
 
 
 def read_instants(
-    state: DispatcherState, deliveries: Ints, mine: slice, owed: Obligations, conditions: Conditions, limits: Limits,
-    found: Found,
+    state: DispatcherState, deliveries: Ints, selected: slice, obligations: Obligations, conditions: Conditions,
+    limits: Limits, found: Found,
 ) -> None:  # fmt: skip
-    """Read those ``deliveries`` that are of the dispatcher (``mine``); findings are added to ``found``."""
-    key_at, slot_at = state.keys.indices(deliveries[KEY, mine]), state.slots.indices(deliveries[SLOT, mine])
+    """Read those ``deliveries`` that are of the dispatcher (``selected``); findings are added to ``found``."""
+    key_at, slot_at = state.keys.indices(deliveries[KEY, selected]), state.slots.indices(deliveries[SLOT, selected])
     state.watch = grow_heap(state.watch, len(key_at))
-    _read(
-        state.remembered, state.watch, mine.start, key_at, slot_at, deliveries, owed, conditions, limits, state.horizon,
-        found,
+    _read_deliveries(
+        state.arrays, state.watch, selected.start, key_at, slot_at, deliveries, obligations, conditions, limits,
+        state.horizon, found,
     )  # fmt: skip
 
 
@@ -230,8 +230,8 @@ _STUCK = Code.STUCK.bit
 
 
 @operation
-def _recall(
-    r: Remembered, w: Watch, key_at: Ints, slot_at: Ints, d: Ints, codes: Ints, join_waits_for_all: bool, horizon: int
+def _recall_deliveries(
+    r: InstantState, w: Watch, key_at: Ints, slot_at: Ints, d: Ints, codes: Ints, join_waits_for_all: bool, horizon: int
 ) -> Any:  # pragma: no cover - compiled
     progress = r.progress[0]
     before = progress.horizon_before
@@ -259,7 +259,7 @@ def _recall(
 
 
 @operation
-def _begin(r: Remembered, horizon: int) -> Any:  # pragma: no cover - compiled
+def _begin_day(r: InstantState, horizon: int) -> Any:  # pragma: no cover - compiled
     progress = r.progress[0]
     while progress.next_recalled < progress.next_join:
         note_before_join(r.members, progress.next_recalled, r.recalled)
@@ -269,16 +269,16 @@ def _begin(r: Remembered, horizon: int) -> Any:  # pragma: no cover - compiled
 
 
 @operation
-def _read(
-    r: Remembered, w: Watch, begin: int, key_at: Ints, slot_at: Ints, d: Ints, owed: Obligations, c: Conditions,
-    limits: Limits, horizon: int, found: Found,
+def _read_deliveries(
+    r: InstantState, w: Watch, begin: int, key_at: Ints, slot_at: Ints, d: Ints, obligations: Obligations,
+    c: Conditions, limits: Limits, horizon: int, found: Found,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
     progress, members, keys, slots, everything = r.progress[0], r.members, r.keys, r.slots, r.everything
     codes, exemptions, proof, proven = found.codes, found.exemptions, found.proof, found.proven
     for i in range(begin, begin + len(key_at)):
         at, session, ordinal, first = d[AT, i], d[SESSION, i], d[ORDINAL, i], d[NTH, i] == 0
         while progress.next_join < len(members) and _has_joined(members, progress.next_join, at):
-            _join(members, progress.next_join, everything, progress.highest)
+            _note_join(members, progress.next_join, everything, progress.highest)
             progress.next_join += 1
         progress.last = at
         judge_one_active(r.active, r.strayed, d, i, c.active, codes, exemptions, proof, proven)
@@ -301,10 +301,12 @@ def _read(
             judge_order(keys, k, d, i, c.order_code, codes, proof, proven)
         if limits.silence != NEVER:
             if session >= 0:
-                since = owed.since[i]
+                since = obligations.since[i]
                 if holds and s >= 0:
-                    since = max(since, _free_at(slots, s, members, session, c.join_waits_for_all, horizon))
-                judge_liveness(w, d, i, owed.due[i], owed.owner[i], since, limits, horizon, codes, proof, proven)
+                    since = max(since, _find_free_time(slots, s, members, session, c.join_waits_for_all, horizon))
+                judge_liveness(
+                    w, d, i, obligations.due[i], obligations.owner[i], since, limits, horizon, codes, proof, proven
+                )
             else:
                 advance_time(w, at, limits)
         if holds and s >= 0:
@@ -323,7 +325,7 @@ def _read(
 
 
 @hot
-def _free_at(
+def _find_free_time(
     slots: Ints, s: int, members: Ints, session: int, join_waits_for_all: bool, horizon: int
 ) -> int:  # pragma: no cover - compiled
     """Until when another consumer held the slot of a message, or what was delivered before its consumer joined."""
@@ -339,7 +341,7 @@ def _has_joined(members: Ints, session: int, at: int) -> Any:  # pragma: no cove
 
 
 @hot
-def _join(members: Ints, session: int, everything: Ints, highest: int) -> None:  # pragma: no cover - compiled
+def _note_join(members: Ints, session: int, everything: Ints, highest: int) -> None:  # pragma: no cover - compiled
     """What had been delivered, and what lasts longest of it, when a consumer joined; nothing if it was rejected."""
     if members[session, JOINED] != NEVER:
         members[session, READ_AT_JOIN] = highest

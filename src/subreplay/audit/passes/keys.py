@@ -1,4 +1,4 @@
-"""Keys: what decides a message's owner, and within what its order is promised."""
+"""Find the keys that decide the owner of a message, and the identity within which its order is promised."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from subreplay.semantics.policies.base import Policy
 
 
 def numbers(rows: pa.Table, name: str, missing: int = UNKNOWN) -> Ints:
-    """An integer column as int64, without a copy where nothing is missing; nulls become ``missing``."""
+    """Convert an integer column to int64, without a copy if there are no nulls; nulls become ``missing``."""
     values = column(rows, name)
     if values.null_count:
         values = pc.fill_null(values, missing)
@@ -26,8 +26,8 @@ def numbers(rows: pa.Table, name: str, missing: int = UNKNOWN) -> Ints:
 
 
 @dataclass(frozen=True)
-class Keys:
-    """Per message row: the key shown, the identity within which order is promised, hash, slot, and whether its batch
+class MessageKeys:
+    """For each message: the shown key, the identity within which order is promised, hash, slot, and whether its batch
     mixes keys."""
 
     shown: pa.Array
@@ -37,33 +37,37 @@ class Keys:
     mixed: Flags
 
 
-def message_keys(policy: Policy, rows: pa.Table) -> Keys:
-    """Sticky keys and what follows from them, for rows of messages.
+def find_message_keys(policy: Policy, rows: pa.Table) -> MessageKeys:
+    """Return the sticky keys of messages, and the values derived from them.
 
-    A batched message follows the outer metadata of its entry; a batch is mixed where its own key is another (row
-    L-BATCH-3). Order is promised within the sticky key (Key_Shared), the partition (one active consumer), and nowhere
-    on Shared, where the key itself serves to count disorder.
+    A batched message has the outer metadata of its entry. A batch is mixed if its own key is another one (row
+    L-BATCH-3). Order is promised within the sticky key (Key_Shared), within the partition (one active consumer), and
+    not at all on Shared, where the key itself serves to count disorder.
     """
     own = own_keys(rows)
     sticky = outer_sticky_keys(rows, policy.profile)
     hashes = murmur3_32_array(sticky)
     mixed = np.zeros(len(own), np.bool_)
     if policy.routing == "slot":
-        return Keys(own, compute_key_identities(sticky), hashes, policy.compute_slots(hashes), _mixed(rows, own))
+        return MessageKeys(
+            own, compute_key_identities(sticky), hashes, policy.compute_slots(hashes), _find_mixed(rows, own)
+        )
     nowhere = np.zeros(len(own), np.int64)  # one slot: the whole partition
     identity = (
         np.where(np.asarray(own.is_null()), -1, compute_key_identities(own)) if policy.routing == "any" else nowhere
     )
-    return Keys(own, identity, hashes, nowhere, mixed)
+    return MessageKeys(own, identity, hashes, nowhere, mixed)
 
 
-def _mixed(rows: pa.Table, own: pa.Array) -> Flags:
-    """Messages whose key is not the one their batch is dispatched by."""
+def _find_mixed(rows: pa.Table, own: pa.Array) -> Flags:
+    """Find messages whose key differs from the one that dispatches their batch."""
     batched = np.flatnonzero(numbers(rows, "batch_index") >= 0)
     mixed = np.zeros(len(own), np.bool_)
     if len(batched):
         outer = pc.coalesce(*outer_keys(rows.take(pa.array(batched))))
-        mine = own.take(pa.array(batched))
-        same = pc.or_kleene(pc.fill_null(pc.equal(mine, outer), False), pc.and_(pc.is_null(mine), pc.is_null(outer)))
+        selected = own.take(pa.array(batched))
+        same = pc.or_kleene(
+            pc.fill_null(pc.equal(selected, outer), False), pc.and_(pc.is_null(selected), pc.is_null(outer))
+        )
         mixed[batched] = ~np.asarray(same.to_numpy(zero_copy_only=False), np.bool_)
     return mixed

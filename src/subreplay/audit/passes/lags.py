@@ -1,4 +1,4 @@
-"""The lags that consumers' times show (``audit.clocks``), counted by size while their deliveries are judged."""
+"""Count the lags of consumers (``audit.clocks``) by size while their deliveries are judged."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from subreplay.rows.model.columns import UNKNOWN, Ints, flags, ints
 _FIRST: Final = 16  # consumers that there is room for at first
 
 
-class Lags:
-    """Counts of the lags of consumers, by their numbers; ``least`` as for ``sizes``."""
+class LagCounts:
+    """Counts of the lags of consumers, by consumer number; ``least`` as for ``sizes``."""
 
     def __init__(self, least: int) -> None:
         self._sizes = sizes(least)
         self._counts = np.zeros((_FIRST, len(LAGS), len(self._sizes) + 1), np.int64)
 
     def add(self, facts: pa.Table, consumer: Ints) -> None:
-        """``FACTS`` of deliveries, and the number of each one's consumer."""
+        """Add ``FACTS`` of deliveries, each with the number of its consumer."""
         at, published, received = ints(facts, "at"), ints(facts, "published"), ints(facts, "received")
         acked = ints(facts, "acked")
-        told = {
+        lag_times = {
             "dispatch": ((ints(facts, "nth") == 0) & (published > 0), ints(facts, "due"), at),
             "receipt": ((received != UNKNOWN) & ~flags(facts, "by_receipt"), at, received),
             "end": (acked != UNKNOWN, at, acked),
@@ -32,12 +32,12 @@ class Lags:
         while consumer.max() >= len(self._counts):
             self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
         for number, name in enumerate(LAGS):
-            known, begin, end = told[name]
+            known, begin, end = lag_times[name]
             size = np.searchsorted(self._sizes, end[known] - begin[known], "right")
             np.add.at(self._counts[:, number], (consumer[known], size), 1)
 
     def rows(self, consumers: list[str]) -> pa.Table:
-        """Columns ``consumer``, ``lag``, ``size`` and ``messages``; ``consumers`` by their numbers."""
+        """Return columns ``consumer``, ``lag``, ``size`` and ``messages``. ``consumers`` are the names by number."""
         who, lag, size = np.nonzero(self._counts)
         return pa.table(
             {

@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from subreplay.audit.checkpoint import fill_column
 from subreplay.audit.codes import Code
-from subreplay.audit.passes.lags import Lags
-from subreplay.audit.passes.states import NOWHERE, States
+from subreplay.audit.passes.lags import LagCounts
+from subreplay.audit.passes.states import NOWHERE, StateTable
 from subreplay.audit.selectors import OtherTimelines
 from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.kernels.compiled import compiled
-from subreplay.rows.groups import AddingUp
+from subreplay.rows.groups import Accumulator
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
 from subreplay.rows.model.tables import LOAD, LOADS
 
@@ -49,13 +49,13 @@ ADDED: Final = ("messages", "bytes", "redelivered", "unacked")
 """What is added up of deliveries, besides keys."""
 LOADS_OF_RUN: Final = pa.schema([f for f in LOADS if f.name not in ("date", "subscription", "topic")])
 """Rows of table ``loads``, without the columns that name the run."""
-OF: Final = ("width", "slide", "pane", "first", "consumer", "lag", "size", "selector")
+LOAD_KEYS: Final = ("width", "slide", "pane", "first", "consumer", "lag", "size", "selector")
 """What a row of ``LOAD`` is about; it has the sums of all else, but for when it begins and ends."""
 MOST_WAITING: Final = 1 << 14
 """Deliveries that are worth to be added up, those of many topic partitions together."""
 MOST_KEYS: Final = 1 << 16
 """Keys of topic partitions that are done which are remembered."""
-_FEW: Final = 1 << 10
+_LEAST_COUNTERS: Final = 1 << 10
 """Numbers that there is always room to count by."""
 REPEATED: Final = ("repeated", "contradicted", "stored_again")
 """Input rows beside those that were judged."""
@@ -64,26 +64,26 @@ _DISPATCHER: Final = np.int64(0x3C6EF372FE94F82B)  # another one: the same of di
 _COUNTED: Final = ("consumer", "key", "at", "nth", "size", "in_transition", "batch_index", "by_receipt", "published",
                    "due", "received", "acked", *REPEATED)  # fmt: skip
 _UNACKED = Code.UNACKED.bit
-_ELSEWHERE = Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
+_NOT_AT_OWNER = Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
 _EXTENT: Final = {"begin": "min", "end": "max"}
 
 
-class Given:
+class LoadCollector:
     """What consumers were given, dispatcher by dispatcher and batch by batch; remembers when each last got each key.
     ``skew``: by how much clocks may differ (ns)."""
 
     def __init__(self, spans: tuple[Span, ...], skew: int) -> None:
-        self._lags = Lags(skew)
+        self._lags = LagCounts(skew)
         self._spans = tuple(dict.fromkeys((*spans, ALL_TIME)))
         self._numbers: dict[str, int] = {}  # of consumers
         self._dispatchers = 0
         self._latest = 0  # of them, the one that the last delivery is of
         self.others = OtherTimelines()  # what selectors are compared by
-        self._keys = States(len(self._spans))  # the last pane of a key at a consumer, in each span
+        self._keys = StateTable(len(self._spans))  # the last pane of a key at a consumer, in each span
         self._waiting: list[tuple[pa.Table, Ints, Ints]] = []  # facts, their findings, the numbers of dispatchers
         self._rows = 0  # of these
         self._undelivered = self._stored_again = 0  # messages, and how often these were
-        self._sums = adding_loads()
+        self._sums = make_load_adder()
 
     def begin(self) -> int:
         """Begin with another dispatcher, which gets a number."""
@@ -99,7 +99,7 @@ class Given:
             return
         if self._keys.count[0] > MOST_KEYS and dispatcher[0] != self._latest:
             self._add_waiting()
-            self._keys = States(len(self._spans))
+            self._keys = StateTable(len(self._spans))
         self._latest = int(dispatcher[-1])
         self._waiting.append((facts.select(_COUNTED), codes, dispatcher))
         self._rows += len(codes)
@@ -111,7 +111,7 @@ class Given:
         redelivered."""
         for counted in columns:
             if len(next(iter(counted.values()), ())):
-                self._sums.add(_loads(NO_TIME, counted))
+                self._sums.add(_make_loads(NO_TIME, counted))
 
     def taken(self, most: int) -> Iterator[pa.Table]:
         """The sums (``LOADS_OF_RUN``) of what was added, if they are more than ``most``."""
@@ -122,10 +122,10 @@ class Given:
         self._add_waiting()
         if self._undelivered:
             counted = {"undelivered": [self._undelivered], "stored_again": [self._stored_again]}
-            self._sums.add(_loads(ALL_TIME, counted))
+            self._sums.add(_make_loads(ALL_TIME, counted))
         lags = self._lags.rows([*self._numbers])
         if lags.num_rows:
-            self._sums.add(_loads(NO_TIME, {name: column(lags, name) for name in lags.column_names}))
+            self._sums.add(_make_loads(NO_TIME, {name: column(lags, name) for name in lags.column_names}))
         return self._sums.together()
 
     def _add_waiting(self) -> None:
@@ -151,17 +151,17 @@ class Given:
         }
         for number, span in enumerate(self._spans):
             pane = np.zeros(len(at), np.int64) if span == ALL_TIME else at - at % span.slide
-            first, new = _first_windows(self._keys.rows, row, number, pane, span.width, span.slide)
-            values = counted | {"keys": new} | (_totals(facts, codes, nth) if span == ALL_TIME else {})
+            first, new = _find_first_windows(self._keys.rows, row, number, pane, span.width, span.slide)
+            values = counted | {"keys": new} | (_count_totals(facts, codes, nth) if span == ALL_TIME else {})
             group = {"pane": pane, "first": first, "consumer": consumer}
-            columns: dict[str, Any] = _by_group(group, values, at, span.slide)
+            columns: dict[str, Any] = _sum_by_group(group, values, at, span.slide)
             if span != ALL_TIME:
                 del columns["begin"], columns["end"]
             columns["consumer"] = pa.array([*self._numbers], pa.string()).take(pa.array(columns["consumer"]))
-            self._sums.add(_loads(span, columns))
+            self._sums.add(_make_loads(span, columns))
 
 
-def act_columns(at: Ints, first: list[str], counts: Ints, times: Ints) -> dict[str, Any]:
+def make_act_columns(at: Ints, first: list[str], counts: Ints, times: Ints) -> dict[str, Any]:
     """Columns of ``LOAD`` of acts: their instants, partitions with first positions, counts, first and last
     redelivery."""
     columns = {"pane": at, "consumer": first, "lag": [ACT] * len(at)}
@@ -169,50 +169,54 @@ def act_columns(at: Ints, first: list[str], counts: Ints, times: Ints) -> dict[s
     return columns | {"begin": times[:, 0], "end": times[:, 1]}
 
 
-def _by_group(group: Mapping[str, Ints], values: Mapping[str, np.ndarray], at: Ints, slide: int) -> dict[str, Ints]:
+def _sum_by_group(group: Mapping[str, Ints], values: Mapping[str, np.ndarray], at: Ints, slide: int) -> dict[str, Ints]:
     """Groups of deliveries in the order of their first rows, with their sums of ``values``, and when they ``begin`` and
     ``end``. Panes and first windows start every ``slide`` ns."""
     code, groups = np.zeros(len(group["pane"]), np.int64), 1
     for name, part in group.items():
-        part, kinds = _dense(part if name == "consumer" else (part - part.min()) // slide)
-        code, groups = _dense(code * kinds + part, groups * kinds)
-    first, begin, end, sums = _added_up_by(code, groups, at, np.stack([*values.values()]).astype(np.int64, copy=False))
+        part, kinds = _make_dense(part if name == "consumer" else (part - part.min()) // slide)
+        code, groups = _make_dense(code * kinds + part, groups * kinds)
+    first, begin, end, sums = _add_up_by_code(
+        code, groups, at, np.stack([*values.values()]).astype(np.int64, copy=False)
+    )
     some = np.flatnonzero(first >= 0)
     some = some[np.argsort(first[some])]
     columns = {name: part[first[some]] for name, part in group.items()} | {"begin": begin[some], "end": end[some]}
     return columns | dict(zip(values, sums[:, some], strict=True))
 
 
-def _dense(numbers: Ints, kinds: int | None = None) -> tuple[Ints, int]:
+def _make_dense(numbers: Ints, kinds: int | None = None) -> tuple[Ints, int]:
     """Numbers from 0 below ``kinds``, by as few as there is room to count by, and how many these are."""
     kinds = int(numbers.max()) + 1 if kinds is None else kinds
-    if kinds <= max(_FEW, 4 * len(numbers)):
+    if kinds <= max(_LEAST_COUNTERS, 4 * len(numbers)):
         return numbers, kinds
     distinct, numbers = np.unique(numbers, return_inverse=True)
     return numbers, len(distinct)
 
 
-def adding_loads() -> AddingUp:
+def make_load_adder() -> Accumulator:
     """Adds up ``LOADS_OF_RUN``."""
-    adding = AddingUp(_added_up)
+    adding = Accumulator(_add_up_loads)
     adding.add(LOADS_OF_RUN.empty_table())
     return adding
 
 
-def _added_up(loads: pa.Table) -> pa.Table:
-    how = {field.name: _EXTENT.get(field.name, "sum") for field in LOAD if field.name not in OF}
-    found = loads.group_by([*OF], use_threads=False).aggregate([*how.items()])
-    return pa.table([found[name if name in OF else f"{name}_{how[name]}"] for name in LOAD.names], schema=LOADS_OF_RUN)
+def _add_up_loads(loads: pa.Table) -> pa.Table:
+    how = {field.name: _EXTENT.get(field.name, "sum") for field in LOAD if field.name not in LOAD_KEYS}
+    found = loads.group_by([*LOAD_KEYS], use_threads=False).aggregate([*how.items()])
+    return pa.table(
+        [found[name if name in LOAD_KEYS else f"{name}_{how[name]}"] for name in LOAD.names], schema=LOADS_OF_RUN
+    )
 
 
-def _totals(facts: pa.Table, codes: Ints, nth: Ints) -> dict[str, np.ndarray]:
+def _count_totals(facts: pa.Table, codes: Ints, nth: Ints) -> dict[str, np.ndarray]:
     """What is counted of all time only."""
     changing, index = flags(facts, "in_transition"), ints(facts, "batch_index")
     first = nth == 0
     known = codes & Code.UNKNOWN_MESSAGE.bit == 0  # whose owner can be told
     return {
         "outside": ~changing & known,
-        "at_owner": ~changing & known & (codes & _ELSEWHERE == 0),
+        "at_owner": ~changing & known & (codes & _NOT_AT_OWNER == 0),
         "in_transition": changing,
         "firsts": first,
         "batched": index >= 0,
@@ -222,7 +226,7 @@ def _totals(facts: pa.Table, codes: Ints, nth: Ints) -> dict[str, np.ndarray]:
     }
 
 
-def _loads(span: Span, columns: Mapping[str, Any]) -> pa.Table:
+def _make_loads(span: Span, columns: Mapping[str, Any]) -> pa.Table:
     """``LOADS_OF_RUN``; null or 0 where there is no column."""
     n = len(next(iter(columns.values())))
     given = {"width": np.full(n, span.width), "slide": np.full(n, span.slide), **columns}
@@ -231,7 +235,7 @@ def _loads(span: Span, columns: Mapping[str, Any]) -> pa.Table:
 
 
 @compiled
-def _first_windows(
+def _find_first_windows(
     panes: Ints, row: Ints, span: int, pane: Ints, width: int, slide: int
 ) -> tuple[Ints, Ints]:  # pragma: no cover - compiled
     """Of each delivery, the first window with its pane and none with an earlier one of its key and consumer, and 1
@@ -250,7 +254,7 @@ def _first_windows(
 
 
 @compiled
-def _added_up_by(
+def _add_up_by_code(
     code: Ints, groups: int, at: Ints, values: Ints
 ) -> tuple[Ints, Ints, Ints, Ints]:  # pragma: no cover - compiled
     """The first row of each group, -1 where it has none, its earliest and its latest time, and its sum of each row of

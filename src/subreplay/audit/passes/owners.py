@@ -24,7 +24,7 @@ ENDS: Final = {
     "lost": Ending.LOST, "crash": Ending.CRASHED,
 }  # fmt: skip
 """How what a member of a Kafka group was given ends with its ownership, by the event that ended that."""
-BEING_SENT: Final = 5_000_000
+SENDING_TIME: Final = 5_000_000
 """How long (ns) what is on its way to a consumer may take (recorded of 4.0.8: 0.2 ms)."""
 
 
@@ -61,9 +61,9 @@ def owners_of(
     """
     parts = group_alike_dispatchers(dispatchers, number)
     if len(parts) == 1:
-        return owners_at(policy, parts[0][0], slots, hashes, at, seq, names, instances)
+        return find_owners_at(policy, parts[0][0], slots, hashes, at, seq, names, instances)
     found = [
-        owners_at(
+        find_owners_at(
             policy, dispatcher, slots[rows], hashes[rows], at[rows], seq[rows], names.take(pa.array(rows)),
             instances.take(pa.array(rows)),
         )
@@ -81,7 +81,7 @@ def _concatenate(parts: list[Any], order: Ints) -> Any:
     return np.concatenate(parts)[order]
 
 
-def owners_at(
+def find_owners_at(
     policy: Policy,
     dispatcher: Dispatcher,
     slots: Ints,
@@ -121,7 +121,9 @@ def owners_at(
     in_transition = last > epoch
     if policy.routing == "partition":
         late = np.flatnonzero(~right & (at != UNKNOWN))
-        before = timeline.find_owners(slots[late], hashes[late], timeline.find_epochs(at[late] - BEING_SENT, seq[late]))
+        before = timeline.find_owners(
+            slots[late], hashes[late], timeline.find_epochs(at[late] - SENDING_TIME, seq[late])
+        )
         right[late] = found = sessions.fits_session(before, served.of(late))
         in_transition[late] |= found
     left = np.append(np.array([end.at for end in sessions.left], np.int64), NEVER)[session]

@@ -1,8 +1,8 @@
-"""What deliveries show of an act (``audit.acts``): from a position on, everything that had been acknowledged before it
-is redelivered after it, in order. What fits no act stays a finding.
+"""Find the pattern of an act (``audit.acts``) in deliveries: from a position on, everything acknowledged before it is
+redelivered after it, in order. What matches no act stays a finding.
 
-A member of a Kafka group can also seek back while it owns its partition, which nothing but its deliveries shows: from
-an offset on, everything that it had received is redelivered to it, in order, before anything else.
+A member of a Kafka group can also seek back while it owns its partition, which only its deliveries show. From an offset
+on, everything that it had received is redelivered to it, in order, before anything else.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
 _FIRST, _COUNT, _ENTRIES, _LAST, _FALLS, _MISSING, _PENDING = 0, 1, 2, 3, 5, 6, 7
 _PATTERN: Final = 8
 FEWEST: Final = 2
-"""Entries that make a pattern. Of one entry it is none: without batch-index acknowledgements a batch is redelivered
-whole."""
+"""The smallest number of entries in a pattern. A single entry is not enough, because a batch is redelivered as a whole
+without batch-index acknowledgements."""
 _MOST_MISSING, _MOST_FALLS = 20, 10  # at most one in so many is missing, or out of order
 _DUP = Code.DUP_DELIVERY.bit
 _AGAIN = _DUP | Code.DUP_OUTSTANDING.bit
@@ -37,26 +37,26 @@ _SOUGHT = int(Ending.SOUGHT)
 
 # A seek that may be: who sought (-1: the row is free), the ordinals of the first and last message that came again, when
 # they did, how many there are, and how many between them did not come again
-_WHO, _FROM, _UP_TO, _BEGIN, _END, _AGAINS, _ABSENT = range(7)
+_WHO, _FROM, _UP_TO, _BEGIN, _END, _REDELIVERED_COUNT, _ABSENT = range(7)
 _SEEK: Final = 7
 _AT_ONCE: Final = 32  # seeks that may be open at one position
 MOST_SEEKS: Final = 1_000
-"""Seeks of one dispatcher that are recognised."""
+"""The largest number of recognized seeks of one dispatcher."""
 
 
 class Patterns:
-    """What a log shows of a dispatcher's acts: ``rows`` by act, and when each session was ``number_consumers`` last
+    """The patterns of a dispatcher's acts in its log: ``rows`` by act, and when each session last received a message
     after it."""
 
     def __init__(self, acts: Sequence[Act], sessions: int) -> None:
         self.at = np.array([act.at for act in acts], np.int64)
         self.rows = np.zeros((len(acts), _PATTERN), np.int64)
-        self.number_consumers = np.full((len(acts), sessions + 1), UNKNOWN)
+        self.last_served = np.full((len(acts), sessions + 1), UNKNOWN)
 
     @property
     def found(self) -> Ints:
-        """By act, its instant, and the ordinal from which on everything was redelivered (``NEVER``: the deliveries do
-        not show the act)."""
+        """The instant of each act, and the ordinal from which on everything was redelivered (``NEVER``: the deliveries
+        do not show the act)."""
         rows = self.rows
         shown = rows[:, _ENTRIES] >= FEWEST
         shown &= _MOST_MISSING * rows[:, _MISSING] <= rows[:, _COUNT]
@@ -65,12 +65,13 @@ class Patterns:
 
 
 @hot
-def see_message(
+def note_message(
     acts: Ints, rows: Ints, served: Ints, a: Ints, begin: int, end: int, m: Ints, head: int, ordinal: int
 ) -> None:  # pragma: no cover - compiled
-    """Note what the deliveries of one message say of each act.
+    """Note what the deliveries of one message show of each act.
 
-    Where more are missing than were redelivered, these were something else: the pattern begins behind them."""
+    If more messages are missing than were redelivered, these were something else: the pattern starts after them.
+    """
     for k in range(len(acts)):
         crossing, expected, after = -1, False, False
         for j in range(begin, end):
@@ -105,8 +106,7 @@ def see_message(
 
 
 class Seeks:
-    """The seeks of the members of a Kafka group that its log shows: those still ``open``, and those ``complete``, of
-    which there are ``number[0]``."""
+    """The seeks of the members of a Kafka group in its log: ``open`` ones, and ``number[0]`` ``complete`` ones."""
 
     def __init__(self) -> None:
         self.open = np.full((_AT_ONCE, _SEEK), -1, np.int64)
@@ -115,19 +115,19 @@ class Seeks:
 
     @property
     def found(self) -> Ints:
-        """In order of time, from when (ns) until when messages came again, from which ordinal to which, and the
-        session that got them."""
-        last = self.open[(self.open[:, _WHO] >= 0) & (self.open[:, _AGAINS] >= FEWEST)]
-        last = last[_MOST_MISSING * last[:, _ABSENT] <= last[:, _AGAINS]]
+        """Seeks in order of time: the time range (ns) and the ordinal range of their redeliveries, and the session."""
+        last = self.open[(self.open[:, _WHO] >= 0) & (self.open[:, _REDELIVERED_COUNT] >= FEWEST)]
+        last = last[_MOST_MISSING * last[:, _ABSENT] <= last[:, _REDELIVERED_COUNT]]
         rows = np.concatenate([self.complete[: self.number[0]], last])
         return rows[np.argsort(rows[:, _BEGIN], kind="stable")][:, [_BEGIN, _END, _FROM, _UP_TO, _WHO]]
 
 
 @hot
-def see_seeks(
+def note_seeks(
     open_: Ints, complete: Ints, number: Ints, a: Ints, begin: int, end: int, ordinal: int
 ) -> None:  # pragma: no cover - compiled
-    """Note what the deliveries of one message say of seeks: whether it came again in them, or came after them."""
+    """Note what the deliveries of one message show of seeks: whether it was redelivered by one, or delivered after
+    one."""
     first = begin
     while first < end and a[AT, first] == UNKNOWN:
         first += 1
@@ -136,8 +136,8 @@ def see_seeks(
     for k in range(len(open_)):
         if open_[k, _WHO] >= 0 and a[AT, first] > open_[k, _BEGIN]:  # all that had come before came again
             if (
-                open_[k, _AGAINS] >= FEWEST
-                and _MOST_MISSING * open_[k, _ABSENT] <= open_[k, _AGAINS]
+                open_[k, _REDELIVERED_COUNT] >= FEWEST
+                and _MOST_MISSING * open_[k, _ABSENT] <= open_[k, _REDELIVERED_COUNT]
                 and number[0] < len(complete)
             ):
                 for column in range(_SEEK):
@@ -161,12 +161,12 @@ def see_seeks(
         if mine < 0 <= free:
             mine = free
             open_[mine, _WHO], open_[mine, _FROM], open_[mine, _BEGIN] = session, ordinal, at
-            open_[mine, _AGAINS] = open_[mine, _ABSENT] = 0
+            open_[mine, _REDELIVERED_COUNT] = open_[mine, _ABSENT] = 0
         if mine >= 0:
             open_[mine, _UP_TO], open_[mine, _END] = ordinal, at
-            open_[mine, _AGAINS] += 1
+            open_[mine, _REDELIVERED_COUNT] += 1
     for k in range(len(open_)):
         if open_[k, _WHO] >= 0 and open_[k, _UP_TO] != ordinal:
             open_[k, _ABSENT] += 1
-            if open_[k, _ABSENT] > open_[k, _AGAINS]:
+            if open_[k, _ABSENT] > open_[k, _REDELIVERED_COUNT]:
                 open_[k, _WHO] = -1

@@ -1,4 +1,4 @@
-"""One pass over the log of a dispatcher, in order of position: each message with its deliveries, once.
+"""Read the log of a dispatcher once in order of position: each message with its deliveries.
 
 Rules: those of ``redelivery``, PRODUCER_ORDER and DUP_PUBLISH of ``publication``, SKIP of ``order``.
 """
@@ -16,8 +16,8 @@ from subreplay.audit.codes import Code
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.ordinals import Ordinals
 from subreplay.audit.passes.beginning import Beginning
-from subreplay.audit.passes.patterns import Patterns, Seeks, see_message, see_seeks
-from subreplay.audit.passes.states import States
+from subreplay.audit.passes.patterns import Patterns, Seeks, note_message, note_seeks
+from subreplay.audit.passes.states import StateTable
 from subreplay.audit.rules.publication import (
     LEDGER,
     PRODUCER,
@@ -48,14 +48,13 @@ _GONE, _ACKED, _LEFT_AT, _LEFT_ORDINAL = 0, 1, 2, 5
 
 
 class PositionState:
-    """What is carried from batch to batch while one dispatcher's log streams by, and from night to night but for the
-    open messages, which the next night reads again.
+    """The state of one dispatcher's log between batches, and between daily runs, except open messages, which the next
+    run reads again.
 
-    ``open_``: the messages that may have been skipped, the one done last in front; ``opened[0]`` are in use.
-    ``behind``: of the messages never acknowledged, the one whose consumer left first.
-    ``never``: of the latest two messages never acknowledged, the ordinals.
-    ``beginning``: what the data begin with. ``acts``: of operators and clients, and ``patterns``: what the log shows of
-    them. ``seeks``: what it shows of seeks in a Kafka group.
+    ``open_``: messages that may have been skipped, the last to be done in front; ``opened[0]`` are used. ``behind``: of
+    the messages never acknowledged, the one whose consumer left first. ``never``: the ordinals of the latest two
+    messages never acknowledged. ``beginning``: the beginning of the data. ``acts``: those of operators and clients, and
+    ``patterns``: their patterns in the log. ``seeks``: the seeks in the log of a Kafka group.
     """
 
     def __init__(
@@ -64,8 +63,8 @@ class PositionState:
         self.joined = joined  # when each session joined: the next night checks that it knows the same
         self.acts, self.patterns, self.seeks = acts, Patterns(acts, len(joined)), Seeks()
         self.ordinals = Ordinals(checkpoint.get("ledgers"))
-        self.streams = States(STREAM_STATE)
-        self.recent = States(RECENT_STATE)
+        self.streams = StateTable(STREAM_STATE)
+        self.recent = StateTable(RECENT_STATE)
         self.reached = np.full(len(joined), -1, np.int64)  # latest ordinal of each session's stream
         self.open_ = np.empty((0, 5), np.int64)
         self.opened = np.zeros(1, np.int64)
@@ -74,13 +73,13 @@ class PositionState:
         self.beginning = beginning or Beginning()
         if checkpoint:
             self.beginning = Beginning(*checkpoint["beginning"][0].tolist())
-            self.streams = States.of(STREAM_STATE, checkpoint["stream_ids"], checkpoint["streams"])
+            self.streams = StateTable.of(STREAM_STATE, checkpoint["stream_ids"], checkpoint["streams"])
             recent = checkpoint["recent"]
-            self.recent = States.of(RECENT_STATE, recent[:, :1], recent[:, 1:])
+            self.recent = StateTable.of(RECENT_STATE, recent[:, :1], recent[:, 1:])
             self.reached[: len(checkpoint["reached"])] = checkpoint["reached"][:, 0]
 
     def checkpoint(self) -> dict[str, Ints]:
-        """What the next night begins with."""
+        """Return the state for the next daily run."""
         ids, streams = self.streams.known
         places, recent = self.recent.known
         used = np.argsort(places[:, 0])
@@ -94,8 +93,8 @@ class PositionState:
             "beginning": np.array([self.beginning], np.int64),
         }
 
-    def room(self, positions: int) -> None:
-        """Make sure that every one of the next positions could stay open."""
+    def ensure_capacity(self, positions: int) -> None:
+        """Grow the arrays so that every one of the next positions may stay open."""
         missing = int(self.opened[0]) + positions - len(self.open_)
         if missing > 0:
             self.open_ = np.concatenate([self.open_, np.empty((max(missing, len(self.open_)), 5), np.int64)])
@@ -120,27 +119,27 @@ def read_positions(
     group: bool,
     batch_redelivery_bit: int = 0,
 ) -> None:
-    """Fill in the results of those ``positions`` that are of the dispatcher (``mine``), and of their ``attempts``; its
-    ``messages`` get indices for their identities.
+    """Fill in the results of those ``positions`` that are of the dispatcher (``mine``), and of their ``attempts``.
+    Identities in its ``messages`` are replaced by indices.
 
-    ``has_receipts``: whether applications recorded what they took; ``active``: whether one consumer alone is active;
-    ``group``: whether it is a member of a Kafka group; ``batch_redelivery_bit``: see ``Context``.
+    ``receipts``: whether applications recorded their receipts. ``active``: whether only one consumer is active.
+    ``group``: whether consumers are members of a Kafka group. ``batch_redelivery_bit``: see ``Context``.
     """
-    state.room(mine.stop - mine.start)
+    state.ensure_capacity(mine.stop - mine.start)
     for row in (PRODUCER, STREAM):
         messages[row, my_messages] = state.streams.indices(messages[row, my_messages])
     recent = places(messages[PRODUCER, my_messages], messages[SEQUENCE, my_messages])
     messages[RECENT, my_messages] = state.recent.indices(recent)
-    _read(
+    _read_positions(
         state.streams.rows, state.recent.rows, state.reached, state.open_, state.opened, state.behind, state.never,
-        state.patterns.at, state.patterns.rows, state.patterns.number_consumers, state.seeks.open, state.seeks.complete,
+        state.patterns.at, state.patterns.rows, state.patterns.last_served, state.seeks.open, state.seeks.complete,
         state.seeks.number, positions, messages, attempts, mine.start, mine.stop, receipts, active, group,
         batch_redelivery_bit,
     )  # fmt: skip
 
 
 @operation
-def _read(
+def _read_positions(
     streams: Ints, recent: Ints, reached: Ints, open_: Ints, opened: Ints, behind: Ints, never: Ints, acts: Ints,
     pattern: Ints, served: Ints, seeks: Ints, sought: Ints, number: Ints, p: Ints, m: Ints, a: Ints, begin: int,
     end: int, receipts: bool, active: bool, group: bool, batch_redelivery_bit: int,
@@ -151,21 +150,21 @@ def _read(
                 a, p[BEGIN, i], p[END, i], receipts, group, batch_redelivery_bit
             )
             if len(acts) and p[HEAD, i] >= 0:
-                see_message(acts, pattern, served, a, p[BEGIN, i], p[END, i], m, p[HEAD, i], p[ORDINAL, i])
+                note_message(acts, pattern, served, a, p[BEGIN, i], p[END, i], m, p[HEAD, i], p[ORDINAL, i])
             if group:
-                see_seeks(seeks, sought, number, a, p[BEGIN, i], p[END, i], p[ORDINAL, i])
+                note_seeks(seeks, sought, number, a, p[BEGIN, i], p[END, i], p[ORDINAL, i])
         if p[HEAD, i] >= 0:
             p[CODES, i] |= judge_sequence(streams, recent, m, p[HEAD, i], p, TWIN, i)
         if active:
             if p[FIRST_ACK, i] != NEVER:
                 behind[_ACKED] = 1
-            _stream(reached, open_, opened, behind, never, p, i, a)
+            _judge_skip(reached, open_, opened, behind, never, p, i, a)
             if p[HEAD, i] >= 0:
-                done = _done(p, i, a)
-                _open(open_, opened, p[ORDINAL, i], m, p[HEAD, i], done)
+                done = _find_done_time(p, i, a)
+                _note_open(open_, opened, p[ORDINAL, i], m, p[HEAD, i], done)
                 if done == NEVER:
                     never[0], never[1] = never[1], p[ORDINAL, i]
-                    _leave(behind, p, i, a, m)
+                    _note_left_behind(behind, p, i, a, m)
     return 0
 
 
@@ -173,39 +172,41 @@ _SKIP = Code.SKIP.bit
 
 
 @hot
-def _stream(
+def _judge_skip(
     reached: Ints, open_: Ints, opened: Ints, behind: Ints, never: Ints, p: Ints, i: int, a: Ints
 ) -> None:  # pragma: no cover - compiled
-    """SKIP: no open message between this and the one before it of the same consumer, when this was delivered; if it is
-    its first, none before it that another had left behind.
+    """Judge SKIP: no message is open between this one and the previous one of the same consumer when this one is
+    delivered.
 
-    ``OTHERS``: apart from the one that is named, a message between was open, or before it one was never acknowledged.
-    Where there is none, the finding falls with the one that is named."""
+    Before the first message of a consumer, no message that another one left behind is open. ``OTHERS``: besides the
+    named message, another one in between was open, or an earlier one was never acknowledged. Otherwise, the finding
+    depends on the named message alone.
+    """
     ordinal = p[ORDINAL, i]
     for j in range(p[FIRST, i], p[END, i]):
         session = a[SESSION, j]
         if session >= 0 and a[OWNED, j] and reached[session] < ordinal:
             if reached[session] >= 0:
-                between = _after(open_, opened[0], reached[session])
+                between = _find_after(open_, opened[0], reached[session])
                 if between < opened[0] and open_[between, _DONE] > a[AT, j]:
                     a[ATTEMPT_CODES, j] |= _SKIP
                     skipped = open_[between, _ORDINAL]
                     for w in range(3):
                         p[SKIPPED + w, i] = open_[between, _POSITION_AT + w]
-                    if _others(open_, opened[0], never, skipped, reached[session], a[AT, j]):
+                    if _has_others(open_, opened[0], never, skipped, reached[session], a[AT, j]):
                         p[OTHERS, i] = 1
             elif behind[_ACKED] and behind[_GONE] <= a[AT, j]:
                 a[ATTEMPT_CODES, j] |= _SKIP
                 for w in range(3):
                     p[SKIPPED + w, i] = behind[_LEFT_AT + w]
-                if _others(open_, opened[0], never, behind[_LEFT_ORDINAL], -1, a[AT, j]):
+                if _has_others(open_, opened[0], never, behind[_LEFT_ORDINAL], -1, a[AT, j]):
                     p[OTHERS, i] = 1
             reached[session] = ordinal
 
 
 @hot
-def _leave(behind: Ints, p: Ints, i: int, a: Ints, m: Ints) -> None:  # pragma: no cover - compiled
-    """Note a message that is never acknowledged, if a consumer that had it left before all that are noted."""
+def _note_left_behind(behind: Ints, p: Ints, i: int, a: Ints, m: Ints) -> None:  # pragma: no cover - compiled
+    """Note a message that is never acknowledged, if its consumer left before those of all noted ones."""
     for j in range(p[FIRST, i], p[END, i]):
         if a[LEFT, j] < behind[_GONE]:
             behind[_GONE] = a[LEFT, j]
@@ -215,21 +216,21 @@ def _leave(behind: Ints, p: Ints, i: int, a: Ints, m: Ints) -> None:  # pragma: 
 
 
 @hot
-def _others(
+def _has_others(
     open_: Ints, length: int, never: Ints, skipped: int, since: int, at: int
 ) -> Any:  # pragma: no cover - compiled
-    """Whether behind ``since`` another message than the skipped one was never acknowledged, or behind the skipped one
-    another was open at that time."""
+    """Return whether, after ``since``, another message than the skipped one was never acknowledged, or after the
+    skipped one, another was open at that time."""
     for w in range(2):
         if never[w] > since and never[w] != skipped:
             return True
-    following = _after(open_, length, skipped)
+    following = _find_after(open_, length, skipped)
     return following < length and open_[following, _DONE] > at
 
 
 @hot
-def _after(open_: Ints, length: int, ordinal: int) -> int:  # pragma: no cover - compiled
-    """The first open message behind an ordinal: of those, the one that was done last."""
+def _find_after(open_: Ints, length: int, ordinal: int) -> int:  # pragma: no cover - compiled
+    """Return the first open message after an ordinal; of those, it is the one that was done last."""
     low, high = 0, length
     while low < high:
         middle = (low + high) // 2
@@ -241,8 +242,9 @@ def _after(open_: Ints, length: int, ordinal: int) -> int:  # pragma: no cover -
 
 
 @hot
-def _done(p: Ints, i: int, a: Ints) -> Any:  # pragma: no cover - compiled
-    """When a message no longer had to come: acknowledged, or misplaced, which explains its absence elsewhere."""
+def _find_done_time(p: Ints, i: int, a: Ints) -> Any:  # pragma: no cover - compiled
+    """Return the instant from which a message need not arrive: its acknowledgement, or always if a stray delivery
+    explains its absence."""
     for j in range(p[FIRST, i], p[END, i]):
         if not a[OWNED, j]:
             return UNKNOWN
@@ -250,10 +252,10 @@ def _done(p: Ints, i: int, a: Ints) -> Any:  # pragma: no cover - compiled
 
 
 @hot
-def _open(
+def _note_open(
     open_: Ints, opened: Ints, ordinal: int, m: Ints, head: int, done: int
 ) -> None:  # pragma: no cover - compiled
-    """Remember a message until one behind it is done later."""
+    """Remember a message until a later one is done later."""
     while opened[0] and open_[opened[0] - 1, _DONE] <= done:
         opened[0] -= 1
     if done > UNKNOWN:

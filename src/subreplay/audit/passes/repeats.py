@@ -23,7 +23,7 @@ _TIMES: Final = ("received_at", "acked_at", "nacked_at")
 _MEMBER: Final = ("partition", "consumer", "instance", "event", "at", "at_nanos", "seq")
 
 
-class Deliveries(NamedTuple):
+class UniqueDeliveries(NamedTuple):
     """Deliveries, each once (``kept`` of all rows): beside each, how many further rows said the same, and how many said
     otherwise."""
 
@@ -33,34 +33,36 @@ class Deliveries(NamedTuple):
     contradicted: Ints
 
 
-def deliveries_once(some: ScopedRows) -> Deliveries:
+def drop_repeated_deliveries(some: ScopedRows) -> UniqueDeliveries:
     """Deliveries in the ``LOG`` shape, sorted by topic partition, position, time and order. Of those that rows
     contradict, only that they happened is left. Acknowledgements without a delivery are left as they are."""
-    rows, again = some.rows, _again(some.rows)
+    rows, again = some.rows, _find_repeated(some.rows)
     again[some.bounds[:-1][some.bounds[:-1] < len(again)]] = False
     nothing = np.zeros(rows.num_rows, np.int64)
     if not again.any():
-        return Deliveries(rows, ~again, nothing, nothing)
+        return UniqueDeliveries(rows, ~again, nothing, nothing)
     members = np.flatnonzero(again | np.append(again[1:], False))
     heads = np.flatnonzero(~again[members])  # the first row of each event
     first, further = members[heads], np.diff(np.append(heads, len(members))) - 1
     alike = rows.take(pa.array(members))
     known = {name: numbers(alike, name) for name in _TIMES}
     known["cumulative"] = np.where(known["acked_at"] == UNKNOWN, UNKNOWN, flags(alike, "cumulative"))
-    who = {name: _codes(alike, name) for name in ("consumer", "instance")}
+    who = {name: _encode_words(alike, name) for name in ("consumer", "instance")}
     differs = np.zeros(len(heads), np.bool_)
     for values in (known | who).values():
         least = np.minimum.reduceat(np.where(values == UNKNOWN, NEVER, values), heads)
         differs |= least < np.maximum.reduceat(values, heads)
     for name, values in known.items():
-        told = np.where(differs, UNKNOWN, np.maximum.reduceat(values, heads))
-        rows = _with(rows, name, first, told)
+        merged = np.where(differs, UNKNOWN, np.maximum.reduceat(values, heads))
+        rows = _set_values(rows, name, first, merged)
     repeated, contradicted = nothing.copy(), nothing.copy()
     repeated[first], contradicted[first] = np.where(differs, 0, further), np.where(differs, further, 0)
-    return Deliveries(rows.filter(pa.array(~again)).combine_chunks(), ~again, repeated[~again], contradicted[~again])
+    return UniqueDeliveries(
+        rows.filter(pa.array(~again)).combine_chunks(), ~again, repeated[~again], contradicted[~again]
+    )
 
 
-def _again(rows: pa.Table) -> Flags:
+def _find_repeated(rows: pa.Table) -> Flags:
     """Whether each row is of the same event as the one before it."""
     again = np.zeros(rows.num_rows, np.bool_)
     if rows.num_rows > 1:
@@ -71,12 +73,12 @@ def _again(rows: pa.Table) -> Flags:
     return again
 
 
-def _codes(rows: pa.Table, name: str) -> Ints:
+def _encode_words(rows: pa.Table, name: str) -> Ints:
     """A number for each word of a column, ``UNKNOWN`` for none."""
     return ints(pa.table({name: column(rows, name).dictionary_encode().indices}), name)
 
 
-def _with(rows: pa.Table, name: str, indices: Ints, values: Ints) -> pa.Table:
+def _set_values(rows: pa.Table, name: str, indices: Ints, values: Ints) -> pa.Table:
     """``rows`` with other values of a column at some indices, ``UNKNOWN`` for null."""
     field, every = rows.schema.field(name), ints(rows, name)
     every[indices] = values
@@ -85,7 +87,7 @@ def _with(rows: pa.Table, name: str, indices: Ints, values: Ints) -> pa.Table:
     )
 
 
-class Members(NamedTuple):
+class UniqueMembers(NamedTuple):
     """Rows of the membership, each event once; how many further rows said the same, and how many said otherwise."""
 
     rows: list[Mapping[str, Any]]
@@ -93,7 +95,7 @@ class Members(NamedTuple):
     contradicted: int
 
 
-def members_once(rows: Iterable[Mapping[str, Any]]) -> Members:
+def drop_repeated_members(rows: Iterable[Mapping[str, Any]]) -> UniqueMembers:
     """Membership rows without those of an event that an earlier row tells already."""
     known: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     repeated = contradicted = 0
@@ -105,4 +107,4 @@ def members_once(rows: Iterable[Mapping[str, Any]]) -> Members:
             repeated += 1
         else:
             contradicted += 1
-    return Members(list(known.values()), repeated, contradicted)
+    return UniqueMembers(list(known.values()), repeated, contradicted)

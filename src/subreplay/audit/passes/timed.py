@@ -57,8 +57,8 @@ def judge_deliveries(
     active = context.policy.routing == "partition"
     order_code = Code.PARTITION_ORDER if active else Code.KEY_ORDER
     found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
-    d = _deliveries(rows)
-    latest = np.maximum.reduceat(_latest(ints(rows, "acked"), d[AT], d[RECEIVED]), some.bounds[:-1])
+    d = _make_matrix(rows)
+    latest = np.maximum.reduceat(_find_latest(ints(rows, "acked"), d[AT], d[RECEIVED]), some.bounds[:-1])
     conditions = Conditions(
         order_code.bit,
         active,
@@ -71,7 +71,7 @@ def judge_deliveries(
     for number, (state, reached) in enumerate(zip(states, latest.tolist(), strict=True)):
         mine = some.part(number)
         state.end = max(state.end, min(reached, context.horizon))
-        state.given(d[SESSION, mine], d[UNTIL, mine])
+        state.note_busy(d[SESSION, mine], d[UNTIL, mine])
         read_instants(
             state, d, mine, owes, conditions, limits._replace(end=find_end_of_data(context, state.end)), found
         )
@@ -83,7 +83,7 @@ def judge_deliveries(
     return found
 
 
-def _latest(*times: Ints) -> Ints:
+def _find_latest(*times: Ints) -> Ints:
     """The latest of some times of each row that was reached."""
     latest: Ints = np.maximum.reduce([np.where(of == NEVER, UNKNOWN, of) for of in times])
     return latest
@@ -91,12 +91,12 @@ def _latest(*times: Ints) -> Ints:
 
 def recall_deliveries(context: Context, state: DispatcherState, rows: pa.Table) -> None:
     """Deliveries of earlier days, of which some still hold others back."""
-    d = _deliveries(rows)
-    state.given(d[SESSION], d[UNTIL])
+    d = _make_matrix(rows)
+    state.note_busy(d[SESSION], d[UNTIL])
     recall_instants(state, d, ints(rows, "codes"), not context.waits_by_slot)
 
 
-def _deliveries(rows: pa.Table) -> Ints:
+def _make_matrix(rows: pa.Table) -> Ints:
     d = np.empty((DELIVERY, rows.num_rows), np.int64)
     for row, name in _COLUMNS.items():
         d[row] = rows.column(name)
@@ -125,7 +125,7 @@ class Labels:
         return pa.array(self.names[np.where(session < 0, -1, self._starts[dispatcher] + session)], pa.string())
 
 
-def with_findings(rows: pa.Table, found: Found, shown: Ints, dispatcher: Ints, labels: Labels) -> pa.Table:
+def add_findings(rows: pa.Table, found: Found, shown: Ints, dispatcher: Ints, labels: Labels) -> pa.Table:
     """``JUDGED`` columns of facts and what was found; ``dispatcher`` are the numbers that ``labels`` have of them."""
     columns = {
         "expected": labels.of(dispatcher, ints(rows, "expected")),
@@ -139,7 +139,7 @@ def with_findings(rows: pa.Table, found: Found, shown: Ints, dispatcher: Ints, l
     return pa.table([columns[f.name] if f.name in columns else rows.column(f.name) for f in JUDGED], schema=JUDGED)
 
 
-def with_owners(rows: pa.Table, owner: Ints, dispatcher: Ints, labels: Labels) -> pa.Table:
+def set_owners(rows: pa.Table, owner: Ints, dispatcher: Ints, labels: Labels) -> pa.Table:
     """Messages that were never delivered, with the consumer that each waits for (-1: none is named)."""
     for name, values in (("consumer", labels.of(dispatcher, owner)), ("expected", pa.array(owner))):
         index = rows.schema.get_field_index(name)
@@ -147,7 +147,7 @@ def with_owners(rows: pa.Table, owner: Ints, dispatcher: Ints, labels: Labels) -
     return rows
 
 
-def checkpoint_as_judged(rows: pa.Table) -> pa.Table:
+def make_judged_checkpoint(rows: pa.Table) -> pa.Table:
     """Rows of a checkpoint, which the pass lets through, in the ``JUDGED`` shape; no delivery is among them."""
     given: dict[str, object] = {"delivered": False, "expected": None, "shown": 0}
     carried = set(rows.column_names) - set(given)
@@ -162,10 +162,10 @@ def checkpoint_as_judged(rows: pa.Table) -> pa.Table:
 def _evidence_structs(found: Found, kind: int, dispatcher: Ints, labels: Labels) -> pa.Array:
     """One kind of witness as a struct column; null where there is none."""
     shape = JUDGED.field("order_witness").type
-    there = found.proven[kind]
-    where = np.flatnonzero(there)
+    is_proven = found.proven[kind]
+    where = np.flatnonzero(is_proven)
     if not len(where):
-        return pa.nulls(len(there), shape)
+        return pa.nulls(len(is_proven), shape)
     of = found.proof[kind, where].T
     consumer = labels.of(dispatcher[where], of[SESSION])
     values = [
@@ -178,10 +178,10 @@ def _evidence_structs(found: Found, kind: int, dispatcher: Ints, labels: Labels)
         of[EVIDENCE_WIDTH] == 1,
         of[BLOCKER_COUNT],
     ]
-    few = pa.StructArray.from_arrays(
+    structs = pa.StructArray.from_arrays(
         [pa.array(v, f.type) if isinstance(v, np.ndarray) else v for v, f in zip(values, shape, strict=True)],
         fields=list(shape),
     )
-    index = np.zeros(len(there), np.int64)
+    index = np.zeros(len(is_proven), np.int64)
     index[where] = np.arange(len(where))
-    return few.take(pa.array(index, mask=~there))
+    return structs.take(pa.array(index, mask=~is_proven))

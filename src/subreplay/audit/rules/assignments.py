@@ -19,7 +19,7 @@ from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
 from subreplay.hashing.java_map import compute_map_order, compute_uuid_hash_code
 from subreplay.rows.model.rows import MembershipEvent, Scope
-from subreplay.rows.model.words import clock
+from subreplay.rows.model.text_format import format_clock
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.policies.kafka.assignor import is_group
 from subreplay.semantics.timelines.expected_decisions import ExpectedDecision, replay_decisions
@@ -124,10 +124,10 @@ def find_two_owners(
         for other in open_:
             if other.consumer != one.consumer:
                 exemption = Exemption.LEFT_UNAWARE if _had_left(other, changes, one.assigned) else Exemption.NONE
-                until = "the end" if other.ended is None else clock(other.ended.at.at, dates)
+                until = "the end" if other.ended is None else format_clock(other.ended.at.at, dates)
                 yield Finding(
                     Code.TWO_OWNERS, scope, at.at,
-                    f"partition {scope.partition} was assigned to {one.consumer} at {clock(at.at, dates)}, "
+                    f"partition {scope.partition} was assigned to {one.consumer} at {format_clock(at.at, dates)}, "
                     f"although {other.consumer} owned it until {until}",
                     "its earlier owner had left the group" if exemption else "unexplained",
                     consumer=one.consumer, exemption=exemption,
@@ -152,7 +152,7 @@ def find_decision_differences(scope: Scope, ownership: MembershipEvents, dates: 
         if event.consumer not in owners:
             yield Finding(
                 Code.TOLD_DIFFERS, scope, event.at.at,
-                f"{event.consumer} was assigned partition {scope.partition} at {clock(event.at.at, dates)} in "
+                f"{event.consumer} was assigned partition {scope.partition} at {format_clock(event.at.at, dates)} in "
                 f"generation {event.generation}, in which its owner is {owners[-1] if owners else 'nobody'}",
                 "unexplained", consumer=event.consumer,
             )  # fmt: skip
@@ -225,7 +225,7 @@ def find_assignor_differences(policy: Policy, group: GroupEvents, dates: bool = 
                 yield Finding(
                     Code.OWNER_DIFFERS, scope, decision.at,
                     f"generation {decision.generation} gave partition {topic_partition.partition} to "
-                    f"{decided or 'nobody'} at {clock(decision.at, dates)}; {policy.name} assigns it to "
+                    f"{decided or 'nobody'} at {format_clock(decision.at, dates)}; {policy.name} assigns it to "
                     f"{due or 'nobody'}",
                     "unexplained", consumer=decided,
                 )  # fmt: skip

@@ -17,9 +17,9 @@ from subreplay.audit.deliveries import Ending, Flags
 from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
 from subreplay.audit.rules.redelivery import ACKED, AT, CODES, COUNT, EXEMPTIONS, NACKED, NTH, PREVIOUS, RESTARTS
-from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, gathered, ints
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, gather_batches, ints
 from subreplay.rows.model.rows import Scope
-from subreplay.rows.model.words import clock, position
+from subreplay.rows.model.text_format import format_clock, format_position
 
 RULES = (
     Rule(
@@ -152,7 +152,7 @@ def judge_by_policy(attempts: Ints, begin: Ints, end: Ints, letters: Ints, conte
 def find_disorder(batches: Iterable[pa.RecordBatch]) -> Iterator[Finding]:
     """Yield DLQ_ORDER over ``LETTERS`` in ``LETTER_ORDER``: a letter after that of a later message of its key."""
     carried: pa.Table | None = None  # of the latest key, the letter of its latest message
-    for rows in gathered(batches):
+    for rows in gather_batches(batches):
         rows = rows if carried is None else pa.concat_tables([carried, rows])
         if rows.num_rows:
             late, latest = _find_late_letters(rows)
@@ -179,17 +179,18 @@ def _find_late_letters(rows: pa.Table) -> tuple[Flags, Ints]:
 
 
 def _make_missing_finding(row: Mapping[str, Any], exemption: Exemption, dates: bool) -> Finding:
+    at, where = format_clock(row["at"], dates), format_position(*_get_position(row))
     return Finding(
         Code.DLQ_INCOMPLETE,
         Scope(row["topic"], row["partition"]),
         row["at"],
-        f"{position(*_get_position(row))} of key {row['key'] or '(none)'} was last delivered to {row['consumer']} at "
-        f"{clock(row['at'], dates)} with redelivery count {row['redelivery_count']}, and no dead letter names it",
+        f"{where} of key {row['key'] or '(none)'} was last delivered to {row['consumer']} at {at} with redelivery "
+        f"count {row['redelivery_count']}, and no dead letter names it",
         _explain_missing(row),
         _get_position(row),
         row["consumer"],
         row["key"],
-        evidence=(f"{position(*_get_position(row))} at {row['consumer']} ({clock(row['at'], dates)})",),
+        evidence=(f"{where} at {row['consumer']} ({at})",),
         exemption=exemption,
     )
 
@@ -201,16 +202,17 @@ def _explain_missing(row: Mapping[str, Any]) -> str:
 
 
 def _make_order_finding(row: Mapping[str, Any], before: Mapping[str, Any]) -> Finding:
+    message, later = format_position(*_get_origin(row)), format_position(*_get_origin(before))
     return Finding(
         Code.DLQ_ORDER,
         Scope(row["topic"], row["partition"]),
         row["published"],
-        f"dead letter {position(*_get_position(row))} is message {position(*_get_origin(row))} of key {row['key']}, "
-        f"and the later message {position(*_get_origin(before))} precedes it on the dead letter topic",
+        f"dead letter {format_position(*_get_position(row))} is message {message} of key {row['key']}, and the later "
+        f"message {later} precedes it on the dead letter topic",
         "each consumer sends its own dead letters",
         _get_origin(row),
         key=row["key"],
-        evidence=(f"dead letter {position(*_get_position(before))}",),
+        evidence=(f"dead letter {format_position(*_get_position(before))}",),
     )
 
 

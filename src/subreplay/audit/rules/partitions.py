@@ -15,10 +15,10 @@ from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
 from subreplay.audit.routing import Misrouted, Routing, RoutingMode, find_misrouted
 from subreplay.rows.model.columns import Ints, column, flags, ints
-from subreplay.rows.model.partitioner_words import growth_words, way_words
+from subreplay.rows.model.partitioner_text import describe_growth, describe_scheme
 from subreplay.rows.model.partitioners import Partitioners
 from subreplay.rows.model.rows import Scope
-from subreplay.rows.model.words import clock, position
+from subreplay.rows.model.text_format import format_clock, format_position
 
 RULES = (
     Rule(
@@ -87,14 +87,14 @@ def find_keys_in_two_partitions(
     for _, of_key in groupby(ordered, key=lambda r: (r["topic"], r["key"])):
         home, *others = of_key
         for other in [row for row in others if not row["known"]]:
-            found = position(other["ledger"], other["entry"], other["batch_index"])
-            elsewhere = position(home["ledger"], home["entry"], home["batch_index"])
+            found = format_position(other["ledger"], other["entry"], other["batch_index"])
+            elsewhere = format_position(home["ledger"], home["entry"], home["batch_index"])
             yield Finding(
                 Code.KEY_TWO_PARTITIONS,
                 Scope(other["topic"], other["partition"]),
                 other["published"],
                 f"{found} of key {other['key']} was published to partition {other['partition']} at "
-                f"{clock(other['published'], dates)}; most of its key, from {elsewhere} on, are in partition "
+                f"{format_clock(other['published'], dates)}; most of its key, from {elsewhere} on, are in partition "
                 f"{home['partition']}",
                 _explain_by_partitioners(partitioners, home, other)
                 or _explain_by_producers(home["producer"], other["producer"]),
@@ -110,20 +110,22 @@ def _explain_by_partitioners(partitioners: Partitioners | None, home: Row, other
         return ""
     parts = [part for row in (home, other) if (part := partitioners.of(row["producer"])) is not None]
     if len(parts) < 2:
-        ways = [way_words(part.way) for part in partitioners.parts if not part.producers]
+        ways = [describe_scheme(part.way) for part in partitioners.parts if not part.producers]
         some = ", others by ".join(ways)
         return f"producers choose partitions differently: some hash keys by {some}" if len({*ways}) > 1 else ""
     if parts[0].way != parts[1].way:
         return (
             f"producers {home['producer']} and {other['producer']} choose partitions differently: they hash keys by "
-            f"{way_words(parts[0].way)} and by {way_words(parts[1].way)}"
+            f"{describe_scheme(parts[0].way)} and by {describe_scheme(parts[1].way)}"
         )
     published = [np.array([row["published"]], np.int64) for row in (home, other)]
     counts = [int(part.partitions_at(at)[0]) for part, at in zip(parts, published, strict=True)]
     if counts[0] == counts[1]:
         return ""
     if partitioners.growth:
-        return f"{growth_words(partitioners.growth)}; {way_words(parts[0].way)} puts the key elsewhere among them"
+        return (
+            f"{describe_growth(partitioners.growth)}; {describe_scheme(parts[0].way)} puts the key elsewhere among them"
+        )
     return f"producers {home['producer']} and {other['producer']} assume {counts[0]:,} and {counts[1]:,} partitions"
 
 
@@ -145,12 +147,12 @@ def find_keyless_strays(routing: Routing, rows: pa.Table, dates: bool = False) -
     found = find_misrouted(routing, keys, column(rows, "producer"), partitions)
     for i in np.flatnonzero(found.wrong & ~flags(rows, "known")).tolist():
         row = rows.slice(i, 1).to_pylist()[0]
-        where = position(row["ledger"], row["entry"], row["batch_index"])
+        where = format_position(row["ledger"], row["entry"], row["batch_index"])
         yield Finding(
             Code.ROUTING_MISMATCH,
             Scope(row["topic"], row["partition"]),
             row["published"],
-            f"{where}, published by {row['producer']} at {clock(row['published'], dates)}: {found.describe(i)}",
+            f"{where}, published by {row['producer']} at {format_clock(row['published'], dates)}: {found.describe(i)}",
             f"producer {row['producer']} changed its partition, or a producer with its name restarted",
             (row["ledger"], row["entry"], row["batch_index"]),
         )

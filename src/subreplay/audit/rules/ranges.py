@@ -8,7 +8,7 @@ from subreplay.audit.codes import BY_SLOT, Code, Rule
 from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
 from subreplay.rows.model.range_table import Range
-from subreplay.rows.model.words import clock
+from subreplay.rows.model.text_format import format_clock
 from subreplay.semantics.timelines.event_text import describe_event
 from subreplay.semantics.timelines.timeline import Epoch, Timeline
 
@@ -60,12 +60,12 @@ def _make_gap_finding(
 ) -> Finding:
     """Make the finding of a gap, with its first and last instant."""
     closed = next((e for e in timeline.epochs[opened.index :] if gap not in gaps[e.index]), None)
-    until = f"until {clock(closed.start.at, dates)}" if closed else "until the end"
+    until = f"until {format_clock(closed.start.at, dates)}" if closed else "until the end"
     return Finding(
         Code.STICKY_GAP,
         timeline.scope,
         opened.start.at,
-        f"slots {gap[0]}..{gap[1]} had no owner from {clock(opened.start.at, dates)} {until}",
+        f"slots {gap[0]}..{gap[1]} had no owner from {format_clock(opened.start.at, dates)} {until}",
         describe_event(opened, dates),
         slot=gap[0],
         epoch=opened.index,
@@ -84,7 +84,7 @@ def _find_overlaps(timeline: Timeline, epoch: Epoch, requested: tuple[Range, ...
                     Code.STICKY_OVERLAP,
                     timeline.scope,
                     epoch.start.at,
-                    f"{epoch.cause.label} was refused at {clock(epoch.start.at, dates)}: it requested slots "
+                    f"{epoch.cause.label} was refused at {format_clock(epoch.start.at, dates)}: it requested slots "
                     f"{low}..{high}, but {name} already serves {shared[0]}..{shared[1]}",
                     describe_event(epoch, dates),
                     consumer=epoch.cause.label,

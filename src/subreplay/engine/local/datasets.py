@@ -21,10 +21,10 @@ from subreplay.engine.local.parts import (
     WrittenOutput,
 )
 from subreplay.engine.steps import ColumnSelection, Filter, name_output
-from subreplay.rows.block_files import sizes
 from subreplay.rows.conditions import Condition
 from subreplay.rows.model.columns import as_type
 from subreplay.rows.sorted_blocks import Order
+from subreplay.rows.spill_files import measure_scopes
 
 if TYPE_CHECKING:
     from subreplay.engine.local.engine import LocalEngine
@@ -118,7 +118,7 @@ class SortedDataset(LocalDataset):
     @cached_property
     def _sorted_parts(self) -> Sequence[Part]:
         """The parts, the largest first. Their content does not depend on the number of cores."""
-        scope_sizes = sizes(self.paths)
+        scope_sizes = measure_scopes(self.paths)
         loads: list[tuple[int, list[tuple[str, int]]]] = [(0, []) for _ in range(min(MAX_PARTS, len(scope_sizes)))]
         for scope in sorted(scope_sizes, key=lambda scope: (-scope_sizes[scope], scope)):
             least = min(range(len(loads)), key=lambda hand: loads[hand][0])

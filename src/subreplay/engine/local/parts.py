@@ -13,9 +13,9 @@ import pyarrow as pa
 from subreplay.engine.delta_files import NewFile, NewFiles, PartitionWriter
 from subreplay.engine.interface import Batches, Splitter, Step
 from subreplay.engine.steps import as_schema
-from subreplay.rows.block_files import BlockFile, waiting
 from subreplay.rows.model.columns import MOST_BYTES, ROWS
-from subreplay.rows.sorted_blocks import RUN, WAITING_BLOCK, Order, external_merge, shuffle_blocks
+from subreplay.rows.sorted_blocks import SORT_ROWS, SPILL_BLOCK_BYTES, Order, external_merge, shuffle_blocks
+from subreplay.rows.spill_files import SpillFile, read_blocks
 
 MAX_SORT_BYTES: Final = 1 << 27
 """The maximum bytes of rows that are sorted together; wide rows reach it before the row limit."""
@@ -69,7 +69,7 @@ class SortedPart:
     rows: int
 
     def batches(self) -> Batches:
-        return external_merge(waiting(self.paths, self.scopes), self.order)
+        return external_merge(read_blocks(self.paths, self.scopes), self.order)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class SourcePart:
 
     part: Any
     read: Callable[[Any], Batches]
-    rows: int = RUN
+    rows: int = SORT_ROWS
 
     def batches(self) -> Batches:
         return self.read(self.part)
@@ -196,17 +196,17 @@ class _BlockWriter:
         self._pending_rows = self._bytes = 0
 
     def __enter__(self) -> _BlockWriter:
-        self._file = BlockFile(self._path)
+        self._file = SpillFile(self._path)
         return self
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._pending.append(batch)
         self._pending_rows, self._bytes = self._pending_rows + batch.num_rows, self._bytes + batch.nbytes
-        if self._pending_rows >= RUN or self._bytes >= MAX_SORT_BYTES:
+        if self._pending_rows >= SORT_ROWS or self._bytes >= MAX_SORT_BYTES:
             self._sort()
 
     def _sort(self) -> None:
-        for block in shuffle_blocks(self._pending, self._order, WAITING_BLOCK):
+        for block in shuffle_blocks(self._pending, self._order, SPILL_BLOCK_BYTES):
             self._file.add(block)
         self._rows += self._pending_rows
         self._pending, self._pending_rows, self._bytes = [], 0, 0

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from subreplay.audit.input_statistics import MOST_EVENTS, Rows, check_event_count
-from subreplay.audit.passes.repeats import members_once
+from subreplay.audit.passes.repeats import drop_repeated_members
 from subreplay.config.run import Subscription
 from subreplay.engine.spark.arrow_functions import create_column_function
 from subreplay.engine.spark.datasets import make_nullable
@@ -27,12 +27,12 @@ from subreplay.engine.spark.schemas import arrow_schema
 from subreplay.errors import ConfigError, InputError
 from subreplay.hashing.murmur2 import murmur2_32_array
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32_array
-from subreplay.rows.canonical import Canonical, columns_of, require_columns
+from subreplay.rows.canonical import Canonical, require_columns, select_canonical_columns
 from subreplay.rows.model.columns import NEVER
-from subreplay.rows.model.held import told
 from subreplay.rows.model.range_table import NOBODY
+from subreplay.rows.model.stored_rows import list_names
 from subreplay.rows.model.tables import MEMBERSHIP
-from subreplay.rows.quarantine import checked, quarantined
+from subreplay.rows.quarantine import find_valid_rows, make_quarantine
 from subreplay.rows.scan.members import members
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
@@ -163,11 +163,11 @@ def owners(
     for column in ("subscription", "topic"):
         names = {row[column] for row in events}
         if len(names) != 1:
-            what = told(column, names) if names else f"no {column}"
+            what = list_names(column, names) if names else f"no {column}"
             raise InputError(f"membership has {what}. Pass the one to use: {column}=…")
     name = events[0]["topic"]
     numbers = range(partitions) if partitions else () if any(r["partition"] is not None for r in events) else (-1,)
-    once, _, _ = members_once(events)
+    once, _, _ = drop_repeated_members(events)
     folded = build_plan("owners", made, build_dispatcher_events(once, [(name, number) for number in numbers]))
     found = {
         scope.partition: _Dispatcher(timeline.index, tuple(consumer.label for consumer in timeline.consumers))
@@ -221,12 +221,12 @@ def _read_events(membership: pa.Table) -> Rows:
     """Read the events of a membership in order. Raises ``InputError`` if a row is invalid or there are too many
     rows."""
     check_event_count([{}] * len(membership))
-    columns = columns_of("membership", membership.schema)
+    columns = select_canonical_columns("membership", membership.schema)
     found = pa.Table.from_batches(Canonical(columns, fill=True)(membership.select(columns.names).to_batches()), columns)
     for batch in found.combine_chunks().to_batches():
-        keeps = checked("membership", batch)
+        keeps = find_valid_rows("membership", batch)
         if keeps is not None:
-            why = quarantined("membership", batch, keeps)["reasons"][0].as_py()[0]
+            why = make_quarantine("membership", batch, keeps)["reasons"][0].as_py()[0]
             raise InputError(f"membership: {why['column']} {why['value']}: {why['rule']}; {why['remedy']}")
     whole = [found[f.name] if f.name in columns.names else pa.nulls(len(found), f.type) for f in MEMBERSHIP]
     return members(pa.table(whole, names=MEMBERSHIP.names))

@@ -179,7 +179,7 @@ def quote_column(name: str) -> Column:
 
 def to_column(condition: Condition) -> Column:
     """Translate a condition into a Spark column."""
-    found: Column = condition.translated(
+    found: Column = condition.translate(
         lambda name: F.col(".".join(f"`{part}`" for part in name.split("."))),
         F.lit,
         Column.isNull,

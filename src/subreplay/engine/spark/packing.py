@@ -18,7 +18,7 @@ from subreplay.engine.interface import Batches, Splitter, Step
 from subreplay.engine.steps import as_schema
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError, NoMatchingRows, SubreplayError
 from subreplay.rows.model.columns import MOST_BYTES, ROWS
-from subreplay.rows.sorted_blocks import KEY_COLUMNS, RUN, Order, ShuffleBlock, external_merge, shuffle_blocks
+from subreplay.rows.sorted_blocks import KEY_COLUMNS, SORT_ROWS, Order, ShuffleBlock, external_merge, shuffle_blocks
 
 PACKED: Final = pa.schema(
     [
@@ -77,7 +77,7 @@ class Packer:
             output = self.outputs[name]
             pending[name].append(batch if isinstance(output, Order) else as_schema(batch, output))
             rows[name], size[name] = rows[name] + batch.num_rows, size[name] + batch.nbytes
-            if rows[name] >= (RUN if isinstance(output, Order) else ROWS) or size[name] >= MOST_BYTES:
+            if rows[name] >= (SORT_ROWS if isinstance(output, Order) else ROWS) or size[name] >= MOST_BYTES:
                 yield from self._pack_output(name, pending.pop(name))
                 rows[name] = size[name] = 0
         for name in [*pending]:

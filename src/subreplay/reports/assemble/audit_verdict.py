@@ -13,8 +13,8 @@ from subreplay.config.run import RunConfig
 from subreplay.reports.data import RunInfo
 from subreplay.reports.figures import Figures, Row
 from subreplay.reports.formatting import format_plural, format_span
-from subreplay.rows.model.held import nothing_of
 from subreplay.rows.model.rows import RuleStatus, Verdict
+from subreplay.rows.model.stored_rows import explain_nothing_found
 
 MAX_ACTS_SHOWN: Final = 3
 """Acts of operators and clients that a headline names; all of them are among the facts."""
@@ -50,7 +50,7 @@ def judge_replay(figures: Figures, config: RunConfig) -> RunJudgement:
     if figures.quiet and config.require.quiet_days == "valid":
         return RunJudgement(Verdict.VALID, (), True)
     requested = config.subscription.name, figures.topic, config.date
-    why = _explain_quiet(config) if figures.quiet else nothing_of(figures.held, "messages", *requested)
+    why = _explain_quiet(config) if figures.quiet else explain_nothing_found(figures.held, "messages", *requested)
     return RunJudgement(Verdict.UNKNOWN, (why,), True)
 
 
@@ -92,8 +92,10 @@ def _write_verdict_sentence(run: RunInfo, judged: RunJudgement, figures: Figures
 
 def _explain_quiet(config: RunConfig) -> str:
     """Why a run that meets no row is unknown."""
-    happened = _describe_quiet_day(None if config.date is None else config.date.isoformat())
-    return f"{happened[0].lower()}{happened[1:]}, and the run does not say that quiet days are valid"
+    find_delivery_time = _describe_quiet_day(None if config.date is None else config.date.isoformat())
+    return (
+        f"{find_delivery_time[0].lower()}{find_delivery_time[1:]}, and the run does not say that quiet days are valid"
+    )
 
 
 def _describe_quiet_day(date: str | None) -> str:
@@ -117,9 +119,9 @@ def _list_missing_inputs(figures: Figures, config: RunConfig) -> Iterator[str]:
     if figures.quiet:
         yield _explain_quiet(config)
     elif not figures.extent["deliveries"]:
-        yield nothing_of(figures.held, "deliveries", *requested)
+        yield explain_nothing_found(figures.held, "deliveries", *requested)
     if not figures.quiet and not figures.extent["messages"] and not figures.extent["deliveries"]:
-        yield nothing_of(figures.held, "messages", *requested)
+        yield explain_nothing_found(figures.held, "messages", *requested)
 
 
 def _list_uncertainties(figures: Figures, config: RunConfig) -> Iterator[str]:
@@ -127,9 +129,9 @@ def _list_uncertainties(figures: Figures, config: RunConfig) -> Iterator[str]:
     if Need.MEMBERSHIP in figures.lacking:
         requested = config.subscription.name, figures.topic, None
         events = any(s.table == "membership" and (s.subscription, s.topic) == requested[:2] for s in figures.held)
-        yield Need.MEMBERSHIP.value if events else nothing_of(figures.held, "membership", *requested)
+        yield Need.MEMBERSHIP.value if events else explain_nothing_found(figures.held, "membership", *requested)
     if Need.SOME_MESSAGE in figures.lacking:
-        yield nothing_of(figures.held, "messages", config.subscription.name, figures.topic, None)
+        yield explain_nothing_found(figures.held, "messages", config.subscription.name, figures.topic, None)
     for need in (Need.EXACT_MEMBERSHIP, Need.DELIVERIES):
         if need in figures.lacking:
             yield need.value

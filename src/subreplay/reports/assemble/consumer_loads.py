@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from subreplay.reports.data import ConsumerTotal, LoadPoint
 from subreplay.reports.figures import Figures, Row
-from subreplay.rows.model.words import instant
+from subreplay.rows.model.text_format import format_instant
 from subreplay.whatif.fair_share import compute_fair_share, compute_fair_shares
 from subreplay.whatif.idle_consumers import explain_idle_consumers
 
@@ -31,8 +31,8 @@ def build_load_points(figures: Figures) -> tuple[LoadPoint, ...]:
         start, share = row["window"], row["messages"] / sums[row["window"]]
         points.append(
             LoadPoint(
-                instant(start),
-                instant(start + figures.width),
+                format_instant(start),
+                format_instant(start + figures.width),
                 row["consumer"] or NOBODY,
                 row["messages"],
                 row["bytes"],

@@ -19,7 +19,7 @@ from subreplay.reports.dispatch_data import (
 )
 from subreplay.reports.figures import DispatchFigures, Row
 from subreplay.reports.formatting import format_count, format_names, format_nanos, format_plural, natural_sort_key
-from subreplay.rows.model.words import instant
+from subreplay.rows.model.text_format import format_instant
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.policies.kafka.assignor import is_group
 
@@ -130,14 +130,14 @@ def _build_backlog(figures: DispatchFigures) -> tuple[tuple[BacklogPoint, ...], 
     for window, (change, taken) in sorted(steps.items()):
         total, at_consumer_total = total + change, at_consumer_total + taken
         at_consumers = min(max(at_consumer_total, 0), max(total, 0))
-        points.append(BacklogPoint(instant(window), max(total - at_consumers, 0), at_consumers))
+        points.append(BacklogPoint(format_instant(window), max(total - at_consumers, 0), at_consumers))
         if total > most:
-            most, most_at = total, instant(window)
+            most, most_at = total, format_instant(window)
         if window <= figures.last_published:
             remaining = total
     remaining = max(remaining, 0) + sum(row["late"] for row in figures.outcomes)
     if remaining > most:
-        most, most_at = remaining, instant(figures.last_published)
+        most, most_at = remaining, format_instant(figures.last_published)
     return tuple(points), most, most_at, remaining
 
 
@@ -223,7 +223,7 @@ def _build_blocked_rows(figures: DispatchFigures, rows: Sequence[Row]) -> tuple[
             place=_name_place(figures, r),
             holder=r["holder"] or "",
             why=_describe_wait_reason(figures, r),
-            since=instant(r["since"]),
+            since=format_instant(r["since"]),
             blocked_ns=r["blocked"],
             stretches=r["stretches"],
             messages=r["messages"],

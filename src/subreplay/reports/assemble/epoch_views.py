@@ -16,7 +16,7 @@ from subreplay.reports.data import Band, EpochView, RangeMap, SlotShare
 from subreplay.reports.figures import Figures
 from subreplay.rows.model.range_table import RangeTable
 from subreplay.rows.model.rows import Scope
-from subreplay.rows.model.words import instant
+from subreplay.rows.model.text_format import format_instant
 from subreplay.semantics.timelines.event_text import describe_changes
 from subreplay.semantics.timelines.timeline import Epoch, Timeline, compute_once_per_index
 from subreplay.whatif.handovers import group_changes
@@ -111,8 +111,8 @@ def _build_view(timeline: Timeline, column: EpochColumn, begin: int, end: int) -
             shares[name] = shares.get(name, 0.0) + slots / (high - low + 1)
     return EpochView(
         last.index,
-        instant(start),
-        instant(stop),
+        format_instant(start),
+        format_instant(stop),
         start // 1_000,
         stop // 1_000,
         describe_changes(column),

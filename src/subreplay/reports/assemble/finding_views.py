@@ -20,7 +20,7 @@ from subreplay.reports.figures import MAX_SHOWN_FINDINGS, Figures, Row
 from subreplay.reports.finding_data import CodeStatus, CodeSummary, FindingPoint, FindingView, Source
 from subreplay.reports.finding_sample import SampleFacet, order_for_sample
 from subreplay.rows.model.rows import RuleStatus, Verdict
-from subreplay.rows.model.words import instant
+from subreplay.rows.model.text_format import format_instant
 from subreplay.semantics.policies.base import Policy
 
 
@@ -49,7 +49,8 @@ def build_code_summaries(figures: Figures, source: Source = "observed") -> tuple
 def count_findings_over_time(figures: Figures) -> tuple[FindingPoint, ...]:
     """All findings, counted by window, rule and consumer."""
     return tuple(
-        FindingPoint(instant(r["window"]), r["code"], r["consumer"] or "nobody", r["count"]) for r in figures.findings
+        FindingPoint(format_instant(r["window"]), r["code"], r["consumer"] or "nobody", r["count"])
+        for r in figures.findings
     )
 
 
@@ -134,14 +135,14 @@ def explain_not_evaluated(code: Code, policy: Policy, lacking: Mapping[Code, fro
 def _build_finding_view(row: Row, width: int, looks_like: Sequence[Incident] = ()) -> FindingView:
     at, window = row["at"], _find_window(row, width)
     return FindingView(
-        at=instant(at) if at is not None else "",
+        at=format_instant(at) if at is not None else "",
         sentence=row["explanation"],
         scope=f"{row['topic']}" if row["partition"] < 0 else f"{row['topic']}, partition {row['partition']}",
         key=row["key"] or "",
         consumer=row["consumer"] or "nobody",
         cause=row["cause"],
         witness=tuple(row["witness"]),
-        window=instant(window) if window is not None else "",
+        window=format_instant(window) if window is not None else "",
         attribution=row.get("attribution") or "",
         tickets=tuple(incident.ticket for incident in looks_like),
     )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from subreplay.reports.data import MoveView
 from subreplay.reports.figures import Figures
 from subreplay.rows.model.columns import Ints
-from subreplay.rows.model.words import instant
+from subreplay.rows.model.text_format import format_instant
 from subreplay.semantics.timelines.event_text import describe_changes
 from subreplay.semantics.timelines.timeline import Timeline, compute_once_per_index
 from subreplay.whatif.handovers import Handovers, find_handovers, group_changes
@@ -111,7 +111,7 @@ class _DescribedHandovers:
         self.handovers: Handovers = find_handovers(timeline)
         rows = [*self.handovers.iterate_rows()]
         words = {
-            change[-1].index: (instant(change[0].start.at), describe_changes(change))
+            change[-1].index: (format_instant(change[0].start.at), describe_changes(change))
             for change in group_changes(timeline)
         }
         self.epoch = [row.epoch for row in rows]

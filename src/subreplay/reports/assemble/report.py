@@ -28,8 +28,8 @@ from subreplay.reports.data import (
 )
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.figures import Figures, Row
-from subreplay.rows.model.held import told
-from subreplay.rows.model.words import instant, position
+from subreplay.rows.model.stored_rows import list_names
+from subreplay.rows.model.text_format import format_instant, format_position
 from subreplay.semantics.policies.base import Policy
 
 ASSIGNMENT_NOTE = (
@@ -135,13 +135,13 @@ def build_facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioVi
         what = "no audit of the day before" if figures.missed else "findings left open by that run are checked again"
         facts.append(Fact("Continues from the audit of", figures.night.isoformat(), what))
     if figures.begin is not None:
-        facts.append(Fact("Judged from", instant(figures.begin), LEFT_TRUNCATED_NOTE))
+        facts.append(Fact("Judged from", format_instant(figures.begin), LEFT_TRUNCATED_NOTE))
     facts += [
         Fact(f"Retracted: {row['code']} of {row['told']}", f"{row['count']:,}", _describe_retracted(row))
         for row in figures.withdrawn
     ]
     if figures.left_out:
-        others = told("topic", figures.left_out)
+        others = list_names("topic", figures.left_out)
         why = (
             f"the run names {figures.topic}, so {others} are not audited. Remove subscription.topic to audit all topics"
         )
@@ -153,9 +153,9 @@ def build_facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioVi
         facts.append(
             Fact("Dropped", share, "no consumer had a permit when they were published; the topic is non-persistent")
         )
-    facts += [Fact(seen.title, instant(seen.act.at), seen.sentence) for seen in figures.acts]
+    facts += [Fact(seen.title, format_instant(seen.act.at), seen.sentence) for seen in figures.acts]
     if figures.unknown_consumers and figures.members:
-        unknown, known = (told("consumer", names) for names in (figures.unknown_consumers, figures.members))
+        unknown, known = (list_names("consumer", names) for names in (figures.unknown_consumers, figures.members))
         why = f"the deliveries name {unknown}, but the membership only contains {known}"
         facts.append(Fact("Names", "warning", why))
     if figures.clocks.shifts:
@@ -177,7 +177,8 @@ def build_facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioVi
 def _describe_retracted(row: Row) -> str:
     """Which findings of an earlier night are withdrawn, by their positions."""
     named = [
-        (f"{p['partition']}/" if p["partition"] >= 0 else "") + position(p["ledger"], p["entry"], p["batch_index"])
+        (f"{p['partition']}/" if p["partition"] >= 0 else "")
+        + format_position(p["ledger"], p["entry"], p["batch_index"])
         for p in row["positions"]
     ]
     remaining = row["count"] - len(named)
@@ -238,8 +239,8 @@ def build_run_info(
         topic=figures.topic,
         partitions=sum(scope.partition >= 0 for scope in figures.plan.timelines),
         date=config.date.isoformat() if config.date else None,
-        window_start=instant(figures.extent["first"]),
-        window_end=instant(figures.extent["last"]),
+        window_start=format_instant(figures.extent["first"]),
+        window_end=format_instant(figures.extent["last"]),
         policy=subscription.policy,
         profile=subscription.profile,
         options=tuple((option, str(subscription.options[option])) for option in sorted(subscription.options)),

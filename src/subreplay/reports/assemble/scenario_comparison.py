@@ -14,7 +14,7 @@ from subreplay.reports.assemble.consumer_loads import sum_messages_by_window
 from subreplay.reports.assemble.dispatch_views import count_never_taken
 from subreplay.reports.data import Flow, ScenarioConsumer, ScenarioView, WindowLoad
 from subreplay.reports.figures import DispatchFigures, Figures, Row
-from subreplay.rows.model.words import instant
+from subreplay.rows.model.text_format import format_instant
 from subreplay.whatif.fair_share import (
     compute_fair_share,
     compute_fair_shares,
@@ -131,7 +131,7 @@ def _build_window_loads(
             busiest[start] = row
     return tuple(
         WindowLoad(
-            instant(start), instant(start + wide), row["consumer"], row["messages"],
+            format_instant(start), format_instant(start + wide), row["consumer"], row["messages"],
             sums[row["window"]] * even[row["window"]],
         )
         for start, row in sorted(busiest.items())
@@ -206,7 +206,7 @@ def _describe_retention(plan: ScenarioPlan, rows: Mapping[str, list[Row]]) -> st
         return ""
     kept = [
         f"partition {row['partition']}: {row['messages']:,} messages, {row['bytes']:,} bytes"
-        + (f", since {instant(row['window'])}" if row["window"] is not None else "")
+        + (f", since {format_instant(row['window'])}" if row["window"] is not None else "")
         for row in sorted(rows["kept"], key=lambda row: row["partition"])
     ]
     more = f" and {len(kept) - MAX_PARTITIONS_SHOWN:,} more partitions" if len(kept) > MAX_PARTITIONS_SHOWN else ""

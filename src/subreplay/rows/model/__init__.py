@@ -1,10 +1,11 @@
-"""The words of the domain: the rows, tables, columns and names that every other room speaks of.
+"""The domain model: the rows, tables, columns and names that every other package uses.
 
-``rows`` are the frozen objects: instants, consumers, membership events. ``tables`` lists every canonical table with its
-columns, and ``contracts`` says which values each input column may hold. ``columns`` turns Arrow columns into the arrays
-that rules compute with; ``words`` writes instants, positions and keys in the same way everywhere. ``topics`` and
-``subscription`` hold the rules of names and of a subscription's beginning and type. ``entry_keys`` gives the key a
-broker sees for each message, and ``range_table`` says which consumer owns which slot.
+``rows`` has the frozen objects: instants, consumers, membership events. ``tables`` lists every canonical table with its
+columns, and ``contracts`` defines the legal values of each input column. ``columns`` converts Arrow columns to the
+arrays that rules compute with. ``text_format`` formats instants and positions, and ``key_masking`` masks keys.
+``topics`` and ``subscription`` implement the rules for names and for the start and type of a subscription.
+``entry_keys`` returns the key that a broker sees for each message, and ``range_table`` the consumer that owns each
+slot.
 
-Nothing here knows a policy, a rule of the audit, Spark or a file format.
+No module here depends on a policy, a rule of the audit, Spark or a file format.
 """

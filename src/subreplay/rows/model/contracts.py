@@ -1,8 +1,8 @@
-"""The contract of the input tables: what each column may hold, why, and what to do where it holds something else.
+"""The contract of the input tables: the legal values of each column, the reason, and the remedy for other values.
 
-A column that is not named here may hold anything that its type can. Null is legal wherever ``tables`` says that a
-column may be null. What is computed from a column decides its range: times are counted in nanoseconds, positions are
-packed into one integer, queues are held in memory.
+Columns without an entry here may contain any value of their type. Null is legal wherever ``tables`` declares a column
+as nullable. The use of a column determines its range: times are counted in nanoseconds, positions are packed into one
+integer, queues are kept in memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LARGEST: Final = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class Numbers:
+class NumberRange:
     """Whole numbers from ``least`` to ``most``."""
 
     least: int
@@ -25,7 +25,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Times:
+class TimeRange:
     """Instants from ``least`` to ``most``, µs since the epoch."""
 
     least: int
@@ -35,77 +35,82 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Words:
-    """One of ``known``; any text but an empty one where none is named."""
+class TextValues:
+    """One of ``known``; any non-empty text if there are none."""
 
     rule: str
     remedy: str
     known: tuple[str, ...] = ()
 
 
-Legal: TypeAlias = Numbers | Times | Words
+Legal: TypeAlias = NumberRange | TimeRange | TextValues
 
 
-def _micros(year: int) -> int:
+def _to_micros(year: int) -> int:
     return int(datetime(year, 1, 1, tzinfo=timezone.utc).timestamp()) * 1_000_000
 
 
 # Nanoseconds since 1970 fit 64 bits until 2262: with a century to spare, durations can be added to any time.
-FIRST_TIME: Final = _micros(1971)
-LAST_TIME: Final = _micros(2170) - 1
+FIRST_TIME: Final = _to_micros(1971)
+LAST_TIME: Final = _to_micros(2170) - 1
 
 _TIMES = "a time is from 1971 to 2169"
-HAPPENED: Final = Times(
+HAPPENED: Final = TimeRange(
     FIRST_TIME, LAST_TIME, _TIMES, "-1 and 0 mean no timestamp; else check its unit (µs since 1970, UTC)"
 )
-MAY_HAPPEN: Final = Times(FIRST_TIME, LAST_TIME, _TIMES, "write null where it never happened; else check its unit (µs)")
-NANOS: Final = Numbers(0, 999, "what is beyond the microsecond is from 0 to 999 ns", "write the rest of the time in ns")
+MAY_HAPPEN: Final = TimeRange(
+    FIRST_TIME, LAST_TIME, _TIMES, "write null where it never happened; else check its unit (µs)"
+)
+NANOS: Final = NumberRange(
+    0, 999, "the nanoseconds beyond the microsecond are from 0 to 999", "write the rest of the time in ns"
+)
 
 # A position is packed into one integer (``audit.ordinals``): 20 bits for the message of a batch, 41 for the entry.
-LEDGER: Final = Numbers(
+LEDGER: Final = NumberRange(
     0, LARGEST, "a ledger id is not negative, and of 64 bits", "map the ledger id; of Kafka write 0"
 )
-ENTRY: Final = Numbers(
+ENTRY: Final = NumberRange(
     0, 2**41 - 1, "an entry id, or a Kafka offset, is from 0 to 2,199,023,255,551", "map the entry column"
 )
-OF_A_LEDGER: Final = Numbers(
+LEDGER_ENTRY: Final = NumberRange(
     0, 2**31 - 1, "a ledger has entries 0 to 2,147,483,647", "map the entry column; a Kafka offset stands in ledger 0"
 )
-"""The entry of a ledger other than 0, which stands for a Kafka partition."""
-BATCH_INDEX: Final = Numbers(
+"""The entry of a ledger other than 0, which represents a Kafka partition."""
+BATCH_INDEX: Final = NumberRange(
     -1, 2**20 - 2, "a batch index is -1 (no batch), or from 0 to 1,048,574", "map the batch index column"
 )
-PARTITION: Final = Numbers(
+PARTITION: Final = NumberRange(
     -1, 999_999, "a partition is -1 (none), or from 0 to 999,999", "map the partition column"
 )  # a group keeps an owner for every partition below the highest
-SEQ: Final = Numbers(
+SEQ: Final = NumberRange(
     0, 2**62, "the order among events of one instant is from 0 to 4,611,686,018,427,387,904", "number events from 0"
 )
-SEQUENCE_ID: Final = Numbers(
+SEQUENCE_ID: Final = NumberRange(
     -1, LARGEST - 1, "a sequence id is from -1 (none) to 9,223,372,036,854,775,806", "map the sequence id"
 )
-SIZE: Final = Numbers(0, 2**31 - 1, "a size is from 0 to 2,147,483,647 bytes", "map the size column")
-REDELIVERY_COUNT: Final = Numbers(
+SIZE: Final = NumberRange(0, 2**31 - 1, "a size is from 0 to 2,147,483,647 bytes", "map the size column")
+REDELIVERY_COUNT: Final = NumberRange(
     0, 2**31 - 1, "a redelivery count is from 0 to 2,147,483,647", "map the redelivery count"
 )
-PRIORITY: Final = Numbers(
+PRIORITY: Final = NumberRange(
     0, 2**31 - 1, "a priority level is from 0, the highest, to 2,147,483,647", "correct the level, or write null"
 )
-QUEUE_SIZE: Final = Numbers(
+QUEUE_SIZE: Final = NumberRange(
     0, 1_000_000, "a receiver queue has room for 0 to 1,000,000 messages", "write null where its size is not known"
 )
-SLOT: Final = Numbers(0, 2**31 - 1, "the end of a range is a slot, from 0 to 2,147,483,647", "correct the range")
-_BATCH_SIZE = Numbers(1, 2**20 - 1, "a batch has 1 to 1,048,575 messages", "write null where it is not known")
-_CHUNK_ID = Numbers(0, 2**20 - 1, "chunks count from 0 to 1,048,575", "map the chunk id; null: not a chunk")
-_CHUNK_COUNT = Numbers(1, 2**20, "a message has 1 to 1,048,576 chunks", "map the chunk count; null: not a chunk")
-GENERATION: Final = Numbers(
+SLOT: Final = NumberRange(0, 2**31 - 1, "the end of a range is a slot, from 0 to 2,147,483,647", "correct the range")
+_BATCH_SIZE = NumberRange(1, 2**20 - 1, "a batch has 1 to 1,048,575 messages", "write null where it is not known")
+_CHUNK_ID = NumberRange(0, 2**20 - 1, "chunks count from 0 to 1,048,575", "map the chunk id; null: not a chunk")
+_CHUNK_COUNT = NumberRange(1, 2**20, "a message has 1 to 1,048,576 chunks", "map the chunk count; null: not a chunk")
+GENERATION: Final = NumberRange(
     -1, 2**31 - 1, "a generation, or a member epoch, is from -1 (none) to 2,147,483,647", "map the generation"
 )
-_TIMEOUT = Numbers(0, 2**31 - 1, "a timeout is from 0 to 2,147,483,647 ms", "write null where it is not known")
-_NAME = Words("a name is not empty", "map the column")
-_CLUSTER = Words("a cluster's name is not empty", "write null where the message was published here")
-_INSTANCE = Words("an instance is not empty", "leave it null where unknown")
+_TIMEOUT = NumberRange(0, 2**31 - 1, "a timeout is from 0 to 2,147,483,647 ms", "write null where it is not known")
+_NAME = TextValues("a name is not empty", "map the column")
+_CLUSTER = TextValues("a cluster name is not empty", "write null for a message of the local cluster")
+_INSTANCE = TextValues("an instance is not empty", "leave it null where unknown")
 
+_GROUP_EVENTS = ("assigned", "revoked", "lost", "owner", "withdrawn")
 _POSITION: dict[str, Legal] = {
     "topic": _NAME, "partition": PARTITION, "ledger": LEDGER, "entry": ENTRY, "batch_index": BATCH_INDEX,
 }  # fmt: skip
@@ -132,11 +137,10 @@ LEGAL: Final[dict[str, dict[str, Legal]]] = {
         "type": _NAME,
         "consumer": _NAME,
         "instance": _INSTANCE,
-        "event": Words(
-            "an event is join, leave, crash or rejected; of a Kafka group also assigned, revoked, lost, owner or "
-            "withdrawn",
+        "event": TextValues(
+            f"an event is join, leave, crash or rejected; of a Kafka group also {', '.join(_GROUP_EVENTS)}",
             "map the names",
-            ("join", "leave", "crash", "rejected", "assigned", "revoked", "lost", "owner", "withdrawn"),
+            ("join", "leave", "crash", "rejected", *_GROUP_EVENTS),
         ),
         "at": HAPPENED,
         "at_nanos": NANOS,
@@ -163,7 +167,7 @@ LEGAL: Final[dict[str, dict[str, Legal]]] = {
         "received_at": MAY_HAPPEN,
         "acked_at": MAY_HAPPEN,
         "acked_nanos": NANOS,
-        "ack_type": Words(
+        "ack_type": TextValues(
             "an acknowledgement is Individual or Cumulative, or a Commit or an AutoCommit",
             "map the names",
             ("Individual", "Cumulative", "Commit", "AutoCommit"),
@@ -171,21 +175,24 @@ LEGAL: Final[dict[str, dict[str, Legal]]] = {
         "nacked_at": MAY_HAPPEN,
         "nacked_nanos": NANOS,
         "refused_at": MAY_HAPPEN,
-        "source": Words("a delivery is observed or predicted", "set source to observed", ("observed", "predicted")),
+        "source": TextValues(
+            "a delivery is observed or predicted", "set source to observed", ("observed", "predicted")
+        ),
     },
 }
-"""By table and column; ``origin.x`` is a field of a struct, ``ranges.x`` a field of each element of a list."""
+"""Legal values by table and column. ``origin.x`` is a field of a struct, ``ranges.x`` a field of each element of a
+list."""
 
 KEYS: Final = ("key", "ordering_key", "batch_key", "batch_ordering_key")
-"""Columns that a rejected row shows the length of only."""
+"""Columns of which a rejected row shows only the length."""
 MOST_SHOWN: Final = 2_000
-"""Characters of a rejected row, or of its value, that are kept."""
+"""The largest number of stored characters of a rejected row or of its value."""
 
 
-def shortened(text: str, most: int = MOST_SHOWN) -> str:
-    """A text, cut where it is longer than ``most`` characters, and then with its length.
+def shorten(text: str, most: int = MOST_SHOWN) -> str:
+    """Cut a text that is longer than ``most`` characters, and append its length.
 
-    >>> shortened("abcdef", 4)
+    >>> shorten("abcdef", 4)
     'abcd… (6 characters)'
     """
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"

@@ -1,7 +1,7 @@
-"""Range tables: who owns which slots, as sorted inclusive ranges.
+"""Range tables: which consumer owns which slots, as sorted inclusive ranges.
 
-A table belongs to one epoch of one dispatcher. Owners are consumer indexes (``Consumer.index``), never names, so that
-two tables of one timeline can be compared. A slot outside every range has no owner.
+A table belongs to one epoch of one dispatcher. Owners are consumer indexes (``Consumer.index``), not names, so that
+tables of one timeline can be compared. A slot outside every range has no owner.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Code = TypeVar("Code", np.int32, np.int64)
 
 
 class Move(NamedTuple):
-    """The inclusive slot range ``[start, end]`` passed from one consumer index to another (``NOBODY`` for none).
+    """The inclusive slot range ``[start, end]`` moved from one consumer index to another (``NOBODY`` for none).
 
-    A code below ``NOBODY`` stands for a group of consumers, as in ``RangeTable.owners``.
+    A code below ``NOBODY`` represents a group of consumers, as in ``RangeTable.owners``.
     """
 
     start: int
@@ -35,7 +35,7 @@ class Move(NamedTuple):
 
 
 class Cuts(NamedTuple):
-    """A table without holes: ``owners[i]`` holds from ``at[i]`` up to the next cut; the last cut has no owner."""
+    """A table without holes: ``owners[i]`` owns ``at[i]`` up to the next cut. The last cut has no owner."""
 
     at: NDArray[np.int64]
     owners: NDArray[np.int64]
@@ -57,13 +57,13 @@ class RangeTable:
 
     @classmethod
     def empty(cls) -> RangeTable:
-        """Nobody owns anything."""
+        """Return a table without owners."""
         nothing = np.zeros(0, np.int64)
         return cls(nothing, nothing, nothing)
 
     @classmethod
     def single(cls, owner: int, first: int, last: int) -> RangeTable:
-        """One consumer owns ``[first, last]``."""
+        """Return a table with one owner of ``[first, last]``."""
         return cls(np.array([first]), np.array([last]), np.array([owner]))
 
     @classmethod
@@ -81,18 +81,18 @@ class RangeTable:
         return len(self.starts)
 
     def rows(self) -> list[tuple[int, int, int]]:
-        """``(start, end, owner)`` of every range, in slot order."""
+        """Return ``(start, end, owner)`` of every range, in slot order."""
         return list(zip(self.starts.tolist(), self.ends.tolist(), self.owners.tolist(), strict=True))
 
     def by_owner(self) -> dict[int, list[Range]]:
-        """The inclusive ranges of each owner, in slot order: the inverse of ``of``."""
+        """Return the inclusive ranges of each owner, in slot order: the inverse of ``of``."""
         ranges: dict[int, list[Range]] = {}
         for start, end, owner in self.rows():
             ranges.setdefault(owner, []).append((start, end))
         return ranges
 
     def merged(self) -> RangeTable:
-        """The same owners in as few ranges as possible."""
+        """Return the same owners in as few ranges as possible."""
         if not len(self):
             return self
         new = np.ones(len(self), bool)
@@ -102,7 +102,7 @@ class RangeTable:
         return RangeTable(self.starts[first], self.ends[last], self.owners[first], self.groups)
 
     def owners_of(self, slots: NDArray[np.int64], hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """The consumer index that owns each slot, or ``NOBODY``; ``hashes`` decide inside a group."""
+        """Return the consumer index that owns each slot, or ``NOBODY``. ``hashes`` decide inside a group."""
         if not len(self):
             return np.full(len(slots), NOBODY, np.int64)
         at = np.searchsorted(self.starts, slots, "right") - 1
@@ -125,7 +125,7 @@ class RangeTable:
         shared = min(len(self.groups), len(other.groups))
         if self.groups[:shared] != other.groups[:shared]:
             raise ValueError("cannot compare tables of different timelines: their groups are numbered differently")
-        at, before, after = _aligned(self.cuts(), other.cuts())
+        at, before, after = _align(self.cuts(), other.cuts())
         changed = before != after
         opens, closes = changed.copy(), changed.copy()
         passes_on = (before[1:] != before[:-1]) | (after[1:] != after[:-1])  # and never where only one has changed
@@ -135,7 +135,7 @@ class RangeTable:
         return at[first], at[last + 1] - 1, before[first], after[first]
 
     def cuts(self) -> Cuts:
-        """The table with its holes filled by ``NOBODY``."""
+        """Return the table with its holes filled by ``NOBODY``."""
         at, owners = self.starts, self.owners
         holes = np.flatnonzero(self.starts[1:] != self.ends[:-1] + 1) + 1
         if len(holes):
@@ -155,7 +155,7 @@ class RangeTable:
         return list(zip(lower[free].tolist(), upper[free].tolist(), strict=True))
 
     def slots_per_owner(self) -> dict[int, float]:
-        """How many slots each consumer owns; the members of a group have equal shares of its slots."""
+        """Count the slots of each consumer. The members of a group have equal shares of its slots."""
         owned: defaultdict[int, float] = defaultdict(float)
         codes, positions = np.unique(self.owners, return_inverse=True)
         slots = np.bincount(positions, self.ends - self.starts + 1, len(codes))
@@ -167,7 +167,7 @@ class RangeTable:
 
 
 def pick(codes: NDArray[Code], hashes: NDArray[np.uint32], groups: Groups) -> NDArray[Code]:
-    """``codes`` with each group replaced by its member ``(hash & 0x7fffffff) % len(group)``."""
+    """Replace each group in ``codes`` by its member ``(hash & 0x7fffffff) % len(group)``."""
     shared = codes < NOBODY
     if not shared.any():
         return codes
@@ -180,8 +180,8 @@ def pick(codes: NDArray[Code], hashes: NDArray[np.uint32], groups: Groups) -> ND
     return picked
 
 
-def _aligned(one: Cuts, two: Cuts) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """All cuts of two tables, and the owner in either table from each cut on."""
+def _align(one: Cuts, two: Cuts) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return all cuts of two tables, and the owner in either table from each cut on."""
     at = np.concatenate([one.at, two.at])
     order = np.argsort(at, kind="stable")  # merging two sorted runs is linear
     at = at[order]

@@ -1,8 +1,8 @@
-"""The words of the domain: frozen rows, units stated once.
+"""The rows of the domain: frozen objects with units.
 
-Times are nanoseconds since the Unix epoch (UTC): tables hold microseconds, and what is finer in a column beside them.
-``seq`` is the position of an event in its source's own order (a broker's event counter): it orders events of the same
-instant and is 0 where the source has none.
+Times are nanoseconds since the Unix epoch (UTC). Tables store microseconds, and the remainder in another column.
+``seq`` is the position of an event in its source's own order (a broker's event counter). It orders events of the same
+instant, and is 0 if the source has no order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Verdict(IntEnum):
 
 
 class RuleStatus(str, Enum):
-    """What a subscription's policy says of a rule."""
+    """The status of a rule under a subscription's policy."""
 
     PROMISED = "promised"  # a finding makes the run invalid
     ALLOWED = "allowed"  # a finding is shown and does not fail
@@ -33,7 +33,7 @@ class RuleStatus(str, Enum):
 
     @property
     def is_evaluated(self) -> bool:
-        """Whether anything is looked for."""
+        """Whether the rule is evaluated."""
         return self in (RuleStatus.PROMISED, RuleStatus.ALLOWED)
 
 
@@ -46,7 +46,7 @@ class Instant(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What one dispatcher serves: a topic (``persistent://tenant/namespace/topic``) or one partition of it.
+    """The responsibility of one dispatcher: a topic (``persistent://tenant/namespace/topic``) or one partition of it.
 
     ``partition`` is -1 for a topic without partitions. Documented row L-PART-1: a partition behaves as a plain topic.
     """
@@ -56,7 +56,7 @@ class Scope:
 
     @property
     def full_name(self) -> str:
-        """The internal topic's name, with its ``-partition-N`` suffix where there is one."""
+        """The name of the internal topic, with its ``-partition-N`` suffix for a partition."""
         return self.topic if self.partition < 0 else f"{self.topic}-partition-{self.partition}"
 
 
@@ -64,9 +64,9 @@ class Scope:
 class Consumer:
     """A connected consumer as a policy sees it.
 
-    ``index`` is unique in a timeline (the ordinal of its join, so a consumer that comes back is a new one);
-    ``ranges`` are the inclusive slot ranges that a sticky consumer asks for; ``alive`` is what a broker's check of
-    its connection would answer. ``instance`` and ``alias`` are as in ``MembershipEvent``.
+    ``index`` is unique in a timeline (the ordinal of its join, so a returning consumer is a new one). ``ranges`` are
+    the inclusive slot ranges that a sticky consumer requests. ``alive`` is what a broker's check of its connection
+    would return. ``instance`` and ``alias`` are as in ``MembershipEvent``.
     """
 
     index: int
@@ -79,26 +79,27 @@ class Consumer:
 
     @property
     def label(self) -> str:
-        """What it is called in results."""
+        """Its name in results."""
         return self.alias or self.name
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipEvent:
-    """A consumer joined, left or crashed, seen by one dispatcher; or its group was rebalanced once more.
+    """A consumer joined, left or crashed, as seen by one dispatcher; or its group was rebalanced.
 
-    In a Kafka group a consumer may be told of a partition, too: it is ``assigned``, ``revoked`` (``closing``: because
-    the consumer closes) or ``lost``; or the coordinator decided that the consumer is its ``owner`` from then on, or
-    that it is ``withdrawn`` from the consumer and nobody's.
+    In a Kafka group, an event may also be a callback about a partition: it is ``assigned``, ``revoked`` (``closing``:
+    because the consumer closes) or ``lost``. Or it is a decision of the coordinator: the consumer is the ``owner`` from
+    then on, or the partition is ``withdrawn`` from the consumer and has no owner.
 
-    ``at`` is when the change was complete; ``since`` when it was first asked for (subscribe, close). Between the two
-    nobody outside the broker can tell whether the change has taken effect. ``since == at`` where only one is known.
+    ``at`` is when the change was complete, ``since`` when it was first requested (subscribe, close). Between the two,
+    only the broker knows whether the change has taken effect. ``since == at`` if only one of them is recorded.
 
-    ``receiver_queue_size`` is in messages; None: not known. ``instance`` tells consumers apart that bear one name at
-    once (None: not known), ``alias`` what each of those is called in results (None: its name tells it).
+    ``receiver_queue_size`` is in messages; None: not recorded. ``instance`` distinguishes consumers with one name that
+    are connected at once (None: not recorded). ``alias`` is the name of each of them in results (None: its own name).
 
     ``instance_id`` (``group.instance.id``), ``topics`` (subscribed ones; None: all of the group), ``rack`` and
-    ``client_id`` are of Kafka's members; ``generation`` is the one in which the change is in force (None: not known).
+    ``client_id`` are those of Kafka members. ``generation`` is the one in which the change takes effect (None: not
+    recorded).
     """
 
     scope: Scope
@@ -120,5 +121,5 @@ class MembershipEvent:
 
     @property
     def label(self) -> str:
-        """What its consumer is called in results."""
+        """The name of its consumer in results."""
         return self.alias or self.consumer

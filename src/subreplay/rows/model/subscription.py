@@ -1,6 +1,6 @@
-"""The life of a subscription: where it starts, of which type it is, what it keeps (documented row L-SUB-1).
+"""The life of a subscription: where it starts, its type, and which messages it keeps (documented row L-SUB-1).
 
-The specification of that row: no command reaches it, since a replay begins with the members and cursors that it gets.
+This specifies that row. No command uses it, because a replay starts with given members and cursors.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class SubscriptionState:
     consumers: tuple[str, ...] = ()
 
     def join(self, consumer: str, type_: str, end: int) -> SubscriptionState:
-        """A consumer of a type connects when the log holds ``end`` messages; raises ConsumerRejected if it may not."""
+        """Connect a consumer of a type when the log contains ``end`` messages. Raises ConsumerRejected if the broker
+        rejects it."""
         if self.consumers and type_ != self.type:
             raise ConsumerRejected("SubscriptionBusyException", "Subscription is of different type")
         first = {"earliest": 0, "latest": end}[self.start]
@@ -49,19 +50,19 @@ class SubscriptionState:
         return replace(self, cursor=cursor, type=type_, consumers=(*self.consumers, consumer))
 
     def leave(self, consumer: str) -> SubscriptionState:
-        """A consumer disconnects; raises ValueError if it is not connected. Without consumers the type is open."""
+        """Disconnect a consumer. Raises ValueError if it is not connected. Without consumers, the type is undefined."""
         at = self.consumers.index(consumer)
         left = self.consumers[:at] + self.consumers[at + 1 :]
         kept = self.cursor if left or self.durable else None
         return replace(self, consumers=left, cursor=kept, type=self.type if left else None)
 
     def acknowledged(self, until: int) -> SubscriptionState:
-        """Everything before the message number ``until`` is acknowledged; the cursor never goes back."""
+        """Acknowledge everything before message number ``until``. The cursor never moves back."""
         return replace(self, cursor=max(self.cursor or 0, until))
 
 
-def type_conflicts(changes: Iterable[tuple[MembershipEvent, str]]) -> list[MembershipEvent]:
-    """The joins that the broker refuses since consumers of another type are connected.
+def find_type_conflicts(changes: Iterable[tuple[MembershipEvent, str]]) -> list[MembershipEvent]:
+    """Return the joins that the broker rejects because consumers of another type are connected.
 
     ``changes`` are events in order, each with its consumer's type.
     """
@@ -77,11 +78,11 @@ def type_conflicts(changes: Iterable[tuple[MembershipEvent, str]]) -> list[Membe
     return refused
 
 
-def kept_from(subscriptions: Iterable[SubscriptionState], end: int) -> int:
-    """The first message, of ``end``, that some subscription has not acknowledged: from there on all are kept.
+def find_first_kept(subscriptions: Iterable[SubscriptionState], end: int) -> int:
+    """Return the first of ``end`` messages that some subscription has not acknowledged. From there on, all are kept.
 
     >>> fast, slow = (SubscriptionState().join("A", "Shared", end=0).acknowledged(n) for n in (9, 4))
-    >>> kept_from([fast, slow], end=10)
+    >>> find_first_kept([fast, slow], end=10)
     4
     """
     return min((s.cursor for s in subscriptions if s.cursor is not None), default=end)

@@ -235,7 +235,7 @@ FACTS: Final = pa.schema(
         _required("delivered", pa.bool_()),
         _required("before", pa.bool_()),  # a delivery of an earlier day, which only says who still holds what
         _required("ordinal", pa.int64()),  # rises with the position in its topic partition's log
-        pa.field("key", pa.string()),  # as it may leave (``words.KeyWords``)
+        pa.field("key", pa.string()),  # as it may leave (``words.KeyMasking``)
         _required("key_id", pa.int64()),  # identity within which order is promised; -1: none
         _required("slot", pa.int64()),  # a hash of the key; in result tables -1 where it is not told (``words``)
         _required("hash", pa.int64()),

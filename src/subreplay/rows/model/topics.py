@@ -1,4 +1,4 @@
-"""Topic names, and the topics that one consumer subscribes to (documented rows L-TOPIC-1, L-TOPIC-2, L-PART-1)."""
+"""Topic names, and the topics to which a consumer subscribes (documented rows L-TOPIC-1, L-TOPIC-2, L-PART-1)."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class TopicName:
 
     @classmethod
     def parse(cls, text: str) -> TopicName:
-        """The topic of a whole name, of ``tenant/namespace/topic`` or of ``topic`` in ``public/default``.
+        """Parse a complete name, ``tenant/namespace/topic``, or ``topic`` in ``public/default``.
 
-        Raises InputError naming the rule broken.
+        Raises InputError that names the broken rule.
         """
-        domain, tenant, namespace, local = _parts(text)
+        domain, tenant, namespace, local = _split_name(text)
         if not local.strip() or "/" in local:
-            raise _malformed(text, f"the topic's own name {local!r} must not be blank nor contain a slash")
+            raise _make_error(text, f"the topic's own name {local!r} must not be blank nor contain a slash")
         numbered = _PARTITION.fullmatch(local)  # "-partition-01" is part of a name, as for Pulsar
         if numbered:
             return cls(domain, tenant, namespace, numbered[1], int(numbered[2]))
@@ -51,20 +51,21 @@ class TopicName:
 
     @property
     def whole(self) -> TopicName:
-        """The topic that this is a partition of, or the topic itself."""
+        """The topic of a partition, or the topic itself."""
         return replace(self, partition=-1)
 
     @property
     def scope(self) -> Scope:
-        """What the dispatcher of this topic or partition serves."""
+        """The scope of this topic's or partition's dispatcher."""
         return Scope(f"{self.domain}://{self.tenant}/{self.namespace}/{self.topic}", self.partition)
 
     def partitions(self, count: int) -> tuple[TopicName, ...]:
-        """The internal topics of a topic with ``count`` partitions."""
+        """Return the internal topics of a topic with ``count`` partitions."""
         return tuple(replace(self, partition=number) for number in range(count))
 
     def selects(self, topic: TopicName) -> bool:
-        """Whether a consumer of this topic is one of ``topic``: of all its partitions, or of the one that this is."""
+        """Return whether a consumer of this topic also consumes ``topic``: it is this topic, or one of its
+        partitions."""
         return topic == self or topic.whole == self
 
 
@@ -86,33 +87,34 @@ class TopicPattern:
 
     @classmethod
     def parse(cls, text: str) -> TopicPattern:
-        """A name with a regular expression instead of the topic's own name; short forms as in ``TopicName.parse``.
+        """Parse a name with a regular expression as the topic's local name; short forms as in ``TopicName.parse``.
 
-        Raises InputError naming the rule broken.
+        Raises InputError that names the broken rule.
         """
-        parts = _parts(text)
+        parts = _split_name(text)
         try:
             re.compile(parts[-1])
         except re.error as error:
-            raise _malformed(text, f"{parts[-1]!r} must be a regular expression: {error}") from None
+            raise _make_error(text, f"{parts[-1]!r} must be a regular expression: {error}") from None
         return cls(*parts)
 
     def selects(self, topic: TopicName) -> bool:
-        """Whether the topic matches; a partition does if its topic does."""
-        here = (topic.domain, topic.tenant, topic.namespace) == (self.domain, self.tenant, self.namespace)
-        return here and re.fullmatch(self.expression, topic.topic) is not None
+        """Return whether the topic matches. A partition matches if its topic does."""
+        same_namespace = (topic.domain, topic.tenant, topic.namespace) == (self.domain, self.tenant, self.namespace)
+        return same_namespace and re.fullmatch(self.expression, topic.topic) is not None
 
 
 Selection: TypeAlias = TopicName | TopicPattern
 
 
-def picked_up(
+def find_subscribed_topics(
     selections: Iterable[Selection], appeared: Iterable[tuple[TopicName, Instant]], joined: Instant
 ) -> dict[Scope, Instant]:
-    """From when a consumer that joined at ``joined`` is served each topic or partition that its selections name.
+    """Return when a consumer that joined at ``joined`` starts to receive messages of each topic or partition that its
+    selections name.
 
-    A topic that appears later is picked up at once (a client that looks for new topics now and then is later). Of
-    messages in different topics no order is promised.
+    A topic that appears later is subscribed at once; a client that looks for new topics periodically is later. No order
+    is promised between messages of different topics.
     """
     wanted = tuple(selections)
     return {
@@ -122,22 +124,24 @@ def picked_up(
     }
 
 
-def _parts(text: str) -> tuple[str, str, str, str]:
-    """Domain, tenant, namespace and the rest."""
+def _split_name(text: str) -> tuple[str, str, str, str]:
+    """Split a name into domain, tenant, namespace and the rest."""
     domain, path = text.split("://", 1) if "://" in text else ("persistent", text)
     parts = path.split("/", 2)
     if len(parts) == 1 and "://" not in text:
         parts = ["public", "default", *parts]
     if domain not in DOMAINS:
-        raise _malformed(text, f"the domain must be {' or '.join(DOMAINS)}, not {domain!r}")
+        raise _make_error(text, f"the domain must be {' or '.join(DOMAINS)}, not {domain!r}")
     if len(parts) < 3:
-        raise _malformed(text, "it must have the form domain://tenant/namespace/topic, tenant/namespace/topic or topic")
+        raise _make_error(
+            text, "it must have the form domain://tenant/namespace/topic, tenant/namespace/topic or topic"
+        )
     tenant, namespace, local = parts
     for part, name in (("tenant", tenant), ("namespace", namespace)):
         if not _NAME.fullmatch(name):
-            raise _malformed(text, f"the {part} {name!r} must be of letters, digits and _-=:. only")
+            raise _make_error(text, f"the {part} {name!r} must be of letters, digits and _-=:. only")
     return domain, tenant, namespace, local
 
 
-def _malformed(text: str, rule: str) -> InputError:
+def _make_error(text: str, rule: str) -> InputError:
     return InputError(f"invalid topic name {text!r}: {rule}")

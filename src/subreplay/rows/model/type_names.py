@@ -1,4 +1,4 @@
-"""The names that SQL has for types of columns, as errors say them."""
+"""The SQL names of column types, for error messages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _NAMES: Final = {
 }  # fmt: skip
 
 
-def sql_name(kind: pa.DataType) -> str:
-    """The name of a type; what may be null in it is not told.
+def get_sql_name(kind: pa.DataType) -> str:
+    """Return the SQL name of a type, without its nullability.
 
-    >>> sql_name(pa.list_(pa.struct([("start", pa.int64())])))
+    >>> get_sql_name(pa.list_(pa.struct([("start", pa.int64())])))
     'array<struct<start:bigint>>'
     """
     if kind in _NAMES:
@@ -26,9 +26,9 @@ def sql_name(kind: pa.DataType) -> str:
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_struct(kind):
-        return f"struct<{','.join(f'{field.name}:{sql_name(field.type)}' for field in kind)}>"
+        return f"struct<{','.join(f'{field.name}:{get_sql_name(field.type)}' for field in kind)}>"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return f"array<{sql_name(kind.value_type)}>"
+        return f"array<{get_sql_name(kind.value_type)}>"
     if pa.types.is_map(kind):
-        return f"map<{sql_name(kind.key_type)},{sql_name(kind.item_type)}>"
+        return f"map<{get_sql_name(kind.key_type)},{get_sql_name(kind.item_type)}>"
     return str(kind)

@@ -1,8 +1,8 @@
-"""What a run has to know of its messages and deliveries before it judges, counted batch by batch: rows that keep the
-contract and others, the time they span, topic partitions, and who was served.
+"""Count, batch by batch, what a run needs to know of its messages and deliveries before it judges: valid and other
+rows, time range, topic partitions and consumers.
 
-Rows are counted by ledger first, since the lowest position of a topic partition is needed: these counts are few, are
-added up whatever the batches were, and make a summary in the end.
+Rows are counted by ledger first, because the lowest position of a topic partition is needed. These counts are few and
+can be added up over any batches. A summary is computed from them in the end.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ import pyarrow.compute as pc
 from subreplay.rows.encoded import Mask
 from subreplay.rows.model.columns import NEVER
 from subreplay.rows.model.contracts import KEYS
-from subreplay.rows.scan.log_rows import happened, is_commit, nanos
-from subreplay.rows.scan.rows import Columns
+from subreplay.rows.scan.log_rows import find_delivery_time, is_commit, to_nanos
+from subreplay.rows.scan.table_columns import Columns
 
-_BY: Final = {"messages": ("valid", "partition"), "deliveries": ("valid", "partition", "consumer", "instance")}
+_GROUP_COLUMNS: Final = {
+    "messages": ("valid", "partition"),
+    "deliveries": ("valid", "partition", "consumer", "instance"),
+}
 _MESSAGE_FACTS: Final = ("numbered", "keyed", "sticky", "slotless", "other", "batched")
-_OF_A_LEDGER: Final = ("entry", "highest", "batched")  # what is asked for by ledger only
+_LEDGER_FACTS: Final = ("entry", "highest", "batched")  # what is asked for by ledger only
 _DELIVERY_FACTS: Final = ("recorded", "acknowledged", "given_back", "dispatched")
 _BEGINS: Final = {"alone": -1, "batched": 0}  # batch indexes that a ledger's first message may have
 _FIRSTS: Final = tuple(f"{name}{suffix}" for suffix in ("", "_new") for name in _BEGINS)
@@ -35,8 +38,8 @@ _ADDED: Final[Mapping[str, Mapping[str, str]]] = {
         "committed": "max", "entry": "min", "batch_index": "min", **dict.fromkeys(_FIRSTS, "min"),
     },
 }  # fmt: skip
-_MORE: Final = {"messages": {"crowded": "any", "constant": "all"}, "deliveries": {"ended": "any"}}
-"""What a summary says beside, and how it is added up."""
+_DERIVED: Final = {"messages": {"crowded": "any", "constant": "all"}, "deliveries": {"ended": "any"}}
+"""The additional columns of a summary, and how they are added up."""
 _POSITION: Final = {"ledger": pa.int64(), "entry": pa.int64(), "batch_index": pa.int64()}
 _LOWEST: Final = {"messages": _POSITION, "deliveries": _POSITION | {"at": pa.int64(), "again": pa.bool_()}}
 _KINDS: Final = {"valid": pa.bool_(), "partition": pa.int32(), "consumer": pa.string(), "instance": pa.string(),
@@ -44,57 +47,60 @@ _KINDS: Final = {"valid": pa.bool_(), "partition": pa.int32(), "consumer": pa.st
 
 
 def shape(table: str) -> pa.Schema:
-    """The columns of counts by ledger."""
-    by = [pa.field(name, _KINDS[name]) for name in (*_BY[table], "ledger")]
+    """Return the columns of counts by ledger."""
+    by = [pa.field(name, _KINDS[name]) for name in (*_GROUP_COLUMNS[table], "ledger")]
     added = _ADDED[table].items()
     return pa.schema([*by, *(pa.field(name, pa.bool_() if how == "any" else pa.int64()) for name, how in added)])
 
 
 def counted(table: str, batch: pa.RecordBatch, keeps: Mask | None) -> pa.Table:
-    """Counts by ledger of some rows, of which those are valid that ``keeps`` tells; None: all are."""
+    """Count rows by ledger. ``keeps`` marks the valid rows; None: all."""
     columns = Columns(table, batch)
     n = columns.rows
     # what is not valid may be anything, of any number
-    rows = columns if keeps is None else Columns(table, _nothing_where(batch, ~keeps))
-    facts = _of_messages(columns, rows) if table == "messages" else _of_deliveries(columns, rows)
+    rows = columns if keeps is None else Columns(table, _null_rows(batch, ~keeps))
+    facts = _count_messages(columns, rows) if table == "messages" else _count_deliveries(columns, rows)
     of = {
         "valid": pa.repeat(True, n) if keeps is None else pa.array(keeps),
-        **{name: rows[name] for name in (*_BY[table], "ledger") if name != "valid"},
+        **{name: rows[name] for name in (*_GROUP_COLUMNS[table], "ledger") if name != "valid"},
         "count": pa.repeat(1, n),
         **facts,
     }
-    return _added(table, pa.table([of[f.name].cast(f.type) for f in shape(table)], schema=shape(table)))
+    return _sum_by_ledger(table, pa.table([of[f.name].cast(f.type) for f in shape(table)], schema=shape(table)))
 
 
 def together(table: str, counts: Iterable[pa.Table]) -> pa.Table:
-    """Counts by ledger, added up, in order."""
-    added = _added(table, pa.concat_tables([shape(table).empty_table(), *counts]))
-    return added.sort_by([(name, "ascending") for name in (*_BY[table], "ledger")])
+    """Add up counts by ledger, in order."""
+    added = _sum_by_ledger(table, pa.concat_tables([shape(table).empty_table(), *counts]))
+    return added.sort_by([(name, "ascending") for name in (*_GROUP_COLUMNS[table], "ledger")])
 
 
 def summary(table: str) -> pa.Schema:
-    """The columns of a summary: of messages by topic partition, of deliveries by consumer, too. ``ledger``, ``entry``
-    and ``batch_index`` are the lowest position of valid rows; of deliveries ``at`` tells when it was delivered first,
-    as far as a ledger's first message tells, and ``again`` whether it was redelivered before that."""
-    by = [pa.field(name, _KINDS[name]) for name in _BY[table]]
-    facts = [pa.field(name, shape(table).field(name).type) for name in _facts(table)]
-    more = [pa.field(name, pa.bool_()) for name in _MORE[table]]
+    """Return the columns of a summary: of messages by topic partition, of deliveries also by consumer.
+
+    ``ledger``, ``entry`` and ``batch_index`` are the lowest position of valid rows. For deliveries, ``at`` is the first
+    delivery of this position, as far as the first message of a ledger shows it, and ``again`` whether it was
+    redelivered before that.
+    """
+    by = [pa.field(name, _KINDS[name]) for name in _GROUP_COLUMNS[table]]
+    facts = [pa.field(name, shape(table).field(name).type) for name in _list_facts(table)]
+    more = [pa.field(name, pa.bool_()) for name in _DERIVED[table]]
     return pa.schema([*by, *facts, *more, *(pa.field(*lowest) for lowest in _LOWEST[table].items())])
 
 
 def summed(table: str, counts: Iterable[pa.Table]) -> pa.Table:
-    """All counts by ledger as a summary, in order."""
+    """Compute the summary of all counts by ledger, in order."""
     rows = together(table, counts)
-    for name, values in (_crowded(rows) if table == "messages" else _ended(rows)).items():
+    for name, values in (_find_crowded(rows) if table == "messages" else _find_ended(rows)).items():
         rows = rows.append_column(name, values)
     found = pc.and_(rows["valid"], rows["entry"].is_valid())
-    for name, values in _positions(table, rows).items():
+    for name, values in _find_lowest_positions(table, rows).items():
         rows = rows.append_column(f"lowest_{name}", pc.if_else(found, values, pa.scalar(None, values.type)))
-    by, last = [*_BY[table]], pc.ScalarAggregateOptions(min_count=0)
+    by, last = [*_GROUP_COLUMNS[table]], pc.ScalarAggregateOptions(min_count=0)
     wanted: list[tuple[Any, ...]] = [
-        (name, _ADDED[table][name], _options(_ADDED[table][name])) for name in _facts(table)
+        (name, _ADDED[table][name], _make_options(_ADDED[table][name])) for name in _list_facts(table)
     ]
-    wanted += [(name, how, last) for name, how in _MORE[table].items()]
+    wanted += [(name, how, last) for name, how in _DERIVED[table].items()]
     wanted += [(f"lowest_{name}", "first", None) for name in _LOWEST[table]]
     one = rows.append_column("(row)", pa.repeat(1, len(rows)))
     sums = one.group_by(by, use_threads=False).aggregate([*wanted, ("(row)", "sum")])
@@ -105,18 +111,18 @@ def summed(table: str, counts: Iterable[pa.Table]) -> pa.Table:
     return sums.sort_by([(name, "ascending") for name in by]).cast(summary(table))
 
 
-def _of_messages(columns: Columns, valid: Columns) -> dict[str, pa.Array]:
+def _count_messages(columns: Columns, valid: Columns) -> dict[str, pa.Array]:
     keyed = pc.coalesce(*(columns[name] for name in KEYS)).is_valid()
     numbered = pc.and_(columns["producer"].is_valid(), columns["sequence_id"].is_valid())
     batched = pc.fill_null(pc.greater_equal(columns["batch_index"], 0), False)
     others = pc.coalesce(*(columns[name] for name in KEYS[1:])).is_valid()
     lengths = [pc.fill_null(pc.binary_length(columns[name]), 0) for name in KEYS if name in columns]
-    at = nanos(valid, "publish_time")
+    at = to_nanos(valid, "publish_time")
     first = pc.equal(columns["entry"], 0)
     return {
         "first": at,
         "last": at,
-        "widest": _sum(lengths, columns.rows),
+        "widest": _sum_columns(lengths, columns.rows),
         "numbered": numbered,
         "keyed": keyed,
         "sticky": pc.or_(keyed, numbered),
@@ -125,14 +131,14 @@ def _of_messages(columns: Columns, valid: Columns) -> dict[str, pa.Array]:
         "batched": batched,
         "entry": columns["entry"],
         "highest": columns["entry"],
-        "batch_index": _if(first, columns["batch_index"]),
+        "batch_index": _keep_known(first, columns["batch_index"]),
     }
 
 
-def _of_deliveries(columns: Columns, valid: Columns) -> dict[str, pa.Array]:
-    at = happened(valid)
+def _count_deliveries(columns: Columns, valid: Columns) -> dict[str, pa.Array]:
+    at = find_delivery_time(valid)
     there = at.is_valid()
-    told = {"recorded": "received_at", "acknowledged": "acked_at", "given_back": "nacked_at"}
+    columns_by_fact = {"recorded": "received_at", "acknowledged": "acked_at", "given_back": "nacked_at"}
     first = pc.and_(there, pc.fill_null(pc.equal(columns["entry"], 0), False))
     new = pc.invert(pc.fill_null(pc.greater(columns["redelivery_count"], 0), False))
     begins = {
@@ -142,61 +148,63 @@ def _of_deliveries(columns: Columns, valid: Columns) -> dict[str, pa.Array]:
     return {
         "first": at,
         "last": at,
-        **{name: pc.and_(there, columns[column].is_valid()) for name, column in told.items()},
+        **{name: pc.and_(there, columns[column].is_valid()) for name, column in columns_by_fact.items()},
         "dispatched": columns["delivered_at"].is_valid(),
         "commits": is_commit(columns).cast(pa.int64()),
-        "committed": _if(is_commit(columns), nanos(valid, "acked_at", "acked_nanos")),
-        "entry": _if(there, columns["entry"]),
-        "batch_index": _if(first, columns["batch_index"]),
-        **{name: _if(mine, at) for name, mine in begins.items()},
-        **{f"{name}_new": _if(pc.and_(mine, new), at) for name, mine in begins.items()},
+        "committed": _keep_known(is_commit(columns), to_nanos(valid, "acked_at", "acked_nanos")),
+        "entry": _keep_known(there, columns["entry"]),
+        "batch_index": _keep_known(first, columns["batch_index"]),
+        **{name: _keep_known(selected, at) for name, selected in begins.items()},
+        **{f"{name}_new": _keep_known(pc.and_(selected, new), at) for name, selected in begins.items()},
     }
 
 
-def _nothing_where(batch: pa.RecordBatch, missing: Mask) -> pa.RecordBatch:
+def _null_rows(batch: pa.RecordBatch, missing: Mask) -> pa.RecordBatch:
     kept = pa.array(~missing)
     columns = [pc.if_else(kept, column, pa.scalar(None, column.type)) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _if(known: pa.Array, values: pa.Array) -> pa.Array:
+def _keep_known(known: pa.Array, values: pa.Array) -> pa.Array:
     return pc.if_else(known, values, pa.scalar(None, values.type))
 
 
-def _sum(columns: list[pa.Array], rows: int) -> pa.Array:
+def _sum_columns(columns: list[pa.Array], rows: int) -> pa.Array:
     total = pa.repeat(0, rows)
     for each in columns:
         total = pc.add(total, each.cast(pa.int64()))
     return total
 
 
-def _added(table: str, rows: pa.Table) -> pa.Table:
-    by, options = [*_BY[table], "ledger"], pc.ScalarAggregateOptions(min_count=0)
-    asked = [(name, how, options if how == "any" else None) for name, how in _ADDED[table].items()]
-    grouped = rows.group_by(by, use_threads=False).aggregate(asked)
+def _sum_by_ledger(table: str, rows: pa.Table) -> pa.Table:
+    by, options = [*_GROUP_COLUMNS[table], "ledger"], pc.ScalarAggregateOptions(min_count=0)
+    aggregates = [(name, how, options if how == "any" else None) for name, how in _ADDED[table].items()]
+    make_group_order = rows.group_by(by, use_threads=False).aggregate(aggregates)
     names = [*by, *(f"{name}_{how}" for name, how in _ADDED[table].items())]
-    return grouped.select(names).rename_columns(shape(table).names)
+    return make_group_order.select(names).rename_columns(shape(table).names)
 
 
-def _facts(table: str) -> tuple[str, ...]:
-    """What is told of a topic partition, or a consumer, too."""
-    return tuple(name for name in _ADDED[table] if name not in (*_OF_A_LEDGER, "batch_index", *_FIRSTS))
+def _list_facts(table: str) -> tuple[str, ...]:
+    """Return the facts of a topic partition, or of a consumer."""
+    return tuple(name for name in _ADDED[table] if name not in (*_LEDGER_FACTS, "batch_index", *_FIRSTS))
 
 
-def _options(how: str) -> pc.ScalarAggregateOptions | None:
+def _make_options(how: str) -> pc.ScalarAggregateOptions | None:
     return pc.ScalarAggregateOptions(min_count=0) if how == "any" else None
 
 
-def _positions(table: str, rows: pa.Table) -> dict[str, pa.Array]:
-    """The lowest position of each ledger; of deliveries with when it was delivered first, as far as a ledger's first
-    message tells, and whether it was redelivered before that."""
+def _find_lowest_positions(table: str, rows: pa.Table) -> dict[str, pa.Array]:
+    """Return the lowest position of each ledger; for deliveries also its first delivery, as far as the first message of
+    a ledger shows it, and whether it was redelivered before that."""
     index = rows["batch_index"]
     found = {"ledger": rows["ledger"], "entry": rows["entry"], "batch_index": pc.fill_null(index, -1)}
     if table == "messages":
         return found
     when, new = (
         pc.fill_null(
-            pc.coalesce(*(_if(pc.equal(index, begin), rows[f"{name}{suffix}"]) for name, begin in _BEGINS.items())),
+            pc.coalesce(
+                *(_keep_known(pc.equal(index, begin), rows[f"{name}{suffix}"]) for name, begin in _BEGINS.items())
+            ),
             NEVER,
         )
         for suffix in ("", "_new")
@@ -204,9 +212,9 @@ def _positions(table: str, rows: pa.Table) -> dict[str, pa.Array]:
     return found | {"at": when, "again": pc.greater(new, when)}
 
 
-def _crowded(rows: pa.Table) -> dict[str, pa.Array]:
-    """Whether ledgers have more messages than entries, so that some have the same position (``crowded``); and whether
-    all have (``constant``)."""
+def _find_crowded(rows: pa.Table) -> dict[str, pa.Array]:
+    """Return which ledgers have more messages than entries, so that some have the same position (``crowded``), and
+    which have one position only (``constant``)."""
     known = pc.and_(rows["valid"], rows["entry"].is_valid())
     entries = pc.add(pc.subtract(rows["highest"], rows["entry"]), 1)
     many = pc.and_(pc.invert(rows["batched"]), pc.fill_null(pc.greater(rows["count"], entries), False))
@@ -214,5 +222,5 @@ def _crowded(rows: pa.Table) -> dict[str, pa.Array]:
     return {"crowded": crowded, "constant": pc.and_(crowded, pc.fill_null(pc.equal(entries, 1), False))}
 
 
-def _ended(rows: pa.Table) -> dict[str, pa.Array]:
+def _find_ended(rows: pa.Table) -> dict[str, pa.Array]:
     return {"ended": pc.or_(rows["acknowledged"], rows["given_back"])}

@@ -1,5 +1,5 @@
-"""Which subscriptions, topics and other values there are in an input table: small tables, which each task makes of its
-rows and the driver adds up."""
+"""Collect the subscriptions, topics and other values of an input table: small tables that each task makes and the
+driver merges."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.rows.model.held import Stored
+from subreplay.rows.model.stored_rows import Stored
 
 STORED: Final = pa.schema([pa.field("subscription", pa.string()), pa.field("topic", pa.string()),
                            pa.field("first", pa.date32()), pa.field("last", pa.date32())])  # fmt: skip
-"""Subscriptions (null: messages, which are of none) and topics, and the days of their rows."""
+"""Subscriptions (null for messages) and topics, and the range of days of their rows."""
 MOST_STORED: Final = 10_000  # subscriptions and topics of a table that are looked at
 MOST_NAMES: Final = 1_000  # of one column that are looked at
 MOST_SCOPES: Final = 1_000_000  # topic partitions
@@ -23,29 +23,29 @@ _ROWS: Final = 1 << 16  # of small tables that are added up at a time
 
 @dataclass(frozen=True)
 class Distinct:
-    """Makes the distinct values of some columns, where none of them is null: the first ``most`` in order."""
+    """Collects the distinct values of some columns without nulls: the first ``most`` in order."""
 
     columns: tuple[str, ...]
     most: int = MOST_NAMES
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held: list[pa.Table] = []
+        pending: list[pa.Table] = []
         for batch in batches:
             rows = pa.Table.from_batches([batch]).select([*self.columns])
-            held.append(rows.group_by([*self.columns], use_threads=False).aggregate([]))
-            if sum(map(len, held)) > max(_ROWS, 2 * len(held[0])):
-                held = [self.added(held)]
-        if held:
-            yield from self.added(held).to_batches()
+            pending.append(rows.group_by([*self.columns], use_threads=False).aggregate([]))
+            if sum(map(len, pending)) > max(_ROWS, 2 * len(pending[0])):
+                pending = [self.added(pending)]
+        if pending:
+            yield from self.added(pending).to_batches()
 
     def added(self, parts: Iterable[pa.Table]) -> pa.Table:
-        """Those of several tasks together."""
+        """Merge the values of several tasks."""
         rows = pa.concat_tables(parts)
         once = rows.group_by([*self.columns], use_threads=False).aggregate([]).drop_null()
         return once.sort_by([(name, "ascending") for name in self.columns]).slice(0, self.most)
 
     def values(self, rows: pa.Table) -> set[tuple[Any, ...]]:
-        """The values of what tasks made."""
+        """Return the values of all tasks."""
         return {tuple(row.values()) for row in self.added([rows]).to_pylist()}
 
 
@@ -69,34 +69,36 @@ def add_counts(parts: Iterable[pa.Table]) -> pa.Table:
     return found.rename_columns(COUNTED.names).sort_by([(name, "ascending") for name in by])
 
 
-def stored_days(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """``STORED`` of rows of an input table, which may lack ``subscription``."""
-    held: list[pa.Table] = []
+def find_stored_days(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Collect ``STORED`` from rows of an input table, which may lack ``subscription``."""
+    pending: list[pa.Table] = []
     for batch in batches:
         given = {name: batch.column(name) for name in ("topic", "date")}
         missing = "subscription" not in batch.schema.names
         given["subscription"] = pa.nulls(batch.num_rows, pa.string()) if missing else batch.column("subscription")
-        held.append(_days(pa.table(given | {"first": given["date"], "last": given["date"]}).select(STORED.names)))
-        if sum(map(len, held)) > max(_ROWS, 2 * len(held[0])):
-            held = [_added(held)]
-    if held:
-        yield from _added(held).to_batches()
+        pending.append(
+            _find_days(pa.table(given | {"first": given["date"], "last": given["date"]}).select(STORED.names))
+        )
+        if sum(map(len, pending)) > max(_ROWS, 2 * len(pending[0])):
+            pending = [_merge_days(pending)]
+    if pending:
+        yield from _merge_days(pending).to_batches()
 
 
 def stored(table: str, rows: pa.Table) -> tuple[Stored, ...]:
-    """What a table has, of what tasks made of it."""
-    return tuple(Stored(table, **row) for row in _added([rows]).to_pylist())
+    """Merge what tasks found in a table."""
+    return tuple(Stored(table, **row) for row in _merge_days([rows]).to_pylist())
 
 
-def _added(parts: Iterable[pa.Table]) -> pa.Table:
-    found = _days(pa.concat_tables(parts))
+def _merge_days(parts: Iterable[pa.Table]) -> pa.Table:
+    found = _find_days(pa.concat_tables(parts))
     known = found.append_column("named", found["subscription"].is_valid())
     order = [(name, "ascending") for name in ("named", "subscription", "topic")]
     return known.sort_by(order).select(STORED.names).slice(0, MOST_STORED)
 
 
-def _days(rows: pa.Table) -> pa.Table:
-    """By subscription and topic; those without a topic, or without any day, are left out."""
+def _find_days(rows: pa.Table) -> pa.Table:
+    """Group by subscription and topic, without rows that lack a topic or every day."""
     by = ["subscription", "topic"]
     found = rows.group_by(by, use_threads=False).aggregate([("first", "min"), ("last", "max")])
     found = found.select([*by, "first_min", "last_max"]).rename_columns(STORED.names).cast(STORED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from subreplay.rows.model.rows import MembershipEvent
-from subreplay.rows.model.words import clock
+from subreplay.rows.model.text_format import format_clock
 from subreplay.semantics.timelines.timeline import Epoch
 
 _PAST_VERBS = {
@@ -26,7 +26,7 @@ def describe_event(epoch: Epoch, dates: bool = False) -> str:
     rejection = " and was rejected" if epoch.rejected else ""
     event = epoch.cause.event
     event_text = f"{_describe_consumer(epoch.cause)} {_PAST_VERBS[event]}" if event in _PAST_VERBS else "a rebalance"
-    return f"epoch {epoch.index}: {event_text}{rejection} at {clock(epoch.start.at, dates)}"
+    return f"epoch {epoch.index}: {event_text}{rejection} at {format_clock(epoch.start.at, dates)}"
 
 
 def describe_pending_change(epoch: Epoch, dates: bool = False) -> str:
@@ -35,7 +35,7 @@ def describe_pending_change(epoch: Epoch, dates: bool = False) -> str:
         return describe_event(epoch)
     verb = _PENDING_VERBS.get(epoch.cause.event)
     change_text = "a rebalance was under way" if verb is None else f"{_describe_consumer(epoch.cause)} {verb}"
-    return f"epoch {epoch.index}: {change_text} since {clock(epoch.since.at, dates)}"
+    return f"epoch {epoch.index}: {change_text} since {format_clock(epoch.since.at, dates)}"
 
 
 def _describe_consumer(cause: MembershipEvent) -> str:
@@ -54,4 +54,4 @@ def describe_changes(epochs: Sequence[Epoch]) -> str:
             names_by_verb.setdefault(verb, []).append(epoch.cause.label)
     names_fit = sum(map(len, names_by_verb.values())) <= _MAX_NAMED
     told = ", ".join(f"{', '.join(names) if names_fit else len(names)} {verb}" for verb, names in names_by_verb.items())
-    return f"epochs {epochs[0].index} to {epochs[-1].index}: {told} at {clock(epochs[0].start.at)}"
+    return f"epochs {epochs[0].index} to {epochs[-1].index}: {told} at {format_clock(epochs[0].start.at)}"

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from subreplay.hashing.producer_routing import BYTE_KEY_HASHES, HASHES, SCHEMES, get_scheme, to_non_negative
 from subreplay.kernels.inlining import operation
 from subreplay.rows.model.columns import Ints
-from subreplay.rows.model.partitioners import MOST_KEYS, Part, Sightings, Way
+from subreplay.rows.model.partitioners import MOST_KEYS, KeyPlacements, KeyScheme, Part
 from subreplay.rows.model.rows import Scope
 from subreplay.whatif.traffic.traffic_profile import NO_KEY, Runs, TrafficProfile
 
@@ -64,7 +64,9 @@ def find_routing_numbers(profile: TrafficProfile, scheme: str, parts: Sequence[P
     """Return, for each run, the number whose remainder is the partition of its key; any number without a key."""
     runs = profile.runs
     if not parts:
-        return _hash_routing_keys(profile, Way(scheme, bool(get_scheme(scheme).of_bytes) and _has_bytes_keys(profile)))
+        return _hash_routing_keys(
+            profile, KeyScheme(scheme, bool(get_scheme(scheme).of_bytes) and _has_bytes_keys(profile))
+        )
     recorded_partitions = find_recorded_partitions(profile)
     routing_numbers, unexplained = _hash_routing_keys(profile, parts[0].way), np.ones(len(runs), bool)
     for part in parts:
@@ -79,12 +81,12 @@ def find_recorded_partitions(profile: TrafficProfile) -> Ints:
     return np.array([scope.partition for scope in profile.scopes], np.int64)[profile.runs.scope]
 
 
-def _hash_routing_keys(profile: TrafficProfile, way: Way) -> Ints:
+def _hash_routing_keys(profile: TrafficProfile, way: KeyScheme) -> Ints:
     hashes = to_non_negative(getattr(profile.keys, way.hash), get_scheme(way.scheme).sign)
     return np.append(hashes, 0)[profile.runs.routed]  # the last element is for NO_KEY
 
 
-def build_sightings(profile: TrafficProfile) -> Sightings:
+def build_sightings(profile: TrafficProfile) -> KeyPlacements:
     """Return where the messages of each key are.
 
     A profile does not contain their producers, nor which keys are not ASCII.
@@ -101,7 +103,7 @@ def build_sightings(profile: TrafficProfile) -> Sightings:
     no_producer = np.zeros(len(runs), np.int64)
     first, last = profile.at[runs.begin], profile.at[runs.end - 1]
     ascii_ = np.ones(len(runs), bool)
-    return Sightings(no_producer, (None,), partition, runs.end - runs.begin, first, last, hashes, ascii_, all_keys)
+    return KeyPlacements(no_producer, (None,), partition, runs.end - runs.begin, first, last, hashes, ascii_, all_keys)
 
 
 def count_relocated(profile: TrafficProfile, routing: PartitionRouting) -> tuple[int, int]:

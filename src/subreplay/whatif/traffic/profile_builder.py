@@ -15,11 +15,11 @@ from subreplay.hashing.murmur3 import murmur3_32_array
 from subreplay.hashing.producer_routing import hash_keys
 from subreplay.hashing.profiles import KEYLESS
 from subreplay.kernels.inlining import operation
-from subreplay.rows.model.columns import DAY, Ints, column, gathered, ints
+from subreplay.rows.model.columns import DAY, Ints, column, gather_batches, ints
 from subreplay.rows.model.entry_keys import outer_keys, outer_sticky_keys, own_keys
+from subreplay.rows.model.key_masking import KeyMasking
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.tables import LOG
-from subreplay.rows.model.words import KeyWords
 from subreplay.whatif.traffic.traffic_profile import NO_KEY, WORD_BITS, Hashes, Indexes, KeyHashes, Runs, TrafficProfile
 
 COLUMNS: Final = ("topic", "partition", "entry", "batch_index", "at", "key", "ordering_key", "batch_key",
@@ -42,12 +42,12 @@ class ProfileBuilder:
     ``topic`` is the topic of messages without a column ``topic`` (None: all have it). Other missing columns are null.
     """
 
-    words: KeyWords
+    words: KeyMasking
     topic: str | None = ""
 
     def build_profiles(self, batches: Iterable[pa.RecordBatch], rows: int = BLOCK) -> Iterator[TrafficProfile]:
         """Yield profiles of messages (``COLUMNS``, in any order), each of one UTC day and at most ``rows`` messages."""
-        for batch_rows in gathered(batches, rows):
+        for batch_rows in gather_batches(batches, rows):
             days = ints(batch_rows, "at") // DAY
             for day in np.unique(days):
                 yield self.build_profile(
@@ -85,7 +85,7 @@ class ProfileBuilder:
         )  # fmt: skip
 
     def _build_keys(self, distinct: pa.Array) -> KeyHashes:
-        pseudonyms, shift = self.words.numbers(distinct), np.uint64(64 - WORD_BITS)
+        pseudonyms, shift = self.words.digest_keys(distinct), np.uint64(64 - WORD_BITS)
         rest = compute_key_identities(distinct).astype(np.uint64) & np.uint64((1 << 64 - WORD_BITS) - 1)
         return KeyHashes((pseudonyms << shift) | rest, **hash_keys(distinct))
 

@@ -33,7 +33,7 @@ class KeyHashes:
     All hashes but ``identity`` decide where a message goes.
 
     ``identity`` (64 bits) distinguishes keys. Its upper 48 bits are the digest keyed with the run's secret, by which
-    reports name the key (``KeyWords.numbers``); the lower 16 are from its FNV hash. ``murmur3`` (32 bits, unsigned)
+    reports name the key (``KeyMasking.numbers``); the lower 16 are from its FNV hash. ``murmur3`` (32 bits, unsigned)
     decides the slot. Producers choose partitions by one of the hashes (``producer_routing.SCHEMES``).
     """
 
@@ -105,7 +105,7 @@ class TrafficProfile:
     ``at`` is when it was published, ns. ``entry`` is the number of its entry in its ledger, or its offset; messages of
     a batch share it. ``size`` is in bytes, 0 if unknown. ``spread`` is the hash by which a broker of ``pulsar-4.0``
     spreads messages without a sticky key. It is made of producer and sequence id, 0 for all other messages, and empty
-    if all have a key. ``secret`` is the digest of nothing under the run's secret (``KeyWords.check``).
+    if all have a key. ``secret`` is the digest of nothing under the run's secret (``KeyMasking.check``).
     """
 
     scopes: tuple[Scope, ...]

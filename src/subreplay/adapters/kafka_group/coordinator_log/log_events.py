@@ -19,7 +19,7 @@ from subreplay.adapters.kafka_group.coordinator_log.known_lines import GROUP_BEG
 from subreplay.adapters.kafka_group.coordinator_log.log_clock import NO_TIME, TIMESTAMP, LocalClock
 from subreplay.adapters.kafka_group.offset_commits import BinaryCells
 from subreplay.errors import InputError
-from subreplay.rows.model.contracts import shortened
+from subreplay.rows.model.contracts import shorten
 from subreplay.rows.model.tables import TIME
 
 COORDINATOR_EVENTS: Final = pa.schema(
@@ -190,11 +190,11 @@ class _LogBatch:
             self._reject(i, "text", message[i].as_py(), rule, "check that the line is complete, or report its wording")
 
     def _reject(self, i: int, column: str, value: str, rule: str, remedy: str) -> None:
-        self.rejected[i] = Reason(column, shortened(value, 200), rule, remedy)
+        self.rejected[i] = Reason(column, shorten(value, 200), rule, remedy)
 
     def _build_rejected_row(self, i: int, reason: Reason) -> RejectedRow:
         return RejectedRow(
-            "coordinator_log", self.file[i].as_py(), self.line[i].as_py(), shortened(self.raw[i].as_py()), (reason,)
+            "coordinator_log", self.file[i].as_py(), self.line[i].as_py(), shorten(self.raw[i].as_py()), (reason,)
         )
 
 

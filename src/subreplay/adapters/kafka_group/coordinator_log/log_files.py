@@ -14,7 +14,7 @@ from subreplay.adapters.base import Reason, RejectedRow
 from subreplay.adapters.kafka_group.coordinator_log.log_events import COORDINATOR_EVENTS, parse_lines
 from subreplay.adapters.log_lines import read_log_lines
 from subreplay.rows.encoded import utf8_text
-from subreplay.rows.model.contracts import shortened
+from subreplay.rows.model.contracts import shorten
 
 _NOT_UTF8: Final = Reason("text", "(bytes)", "a line must be UTF-8", "copy the log again from its broker")
 
@@ -41,7 +41,7 @@ def read_log(path: Path, name: str, time_zone: str) -> Iterator[LogPart]:
         for broken in read.broken:
             about_groups = pc.match_substring(text, "roup").to_numpy(zero_copy_only=False)
             for i in np.flatnonzero(broken.rows & about_groups).tolist():
-                raw = shortened(text[i].as_py().decode(errors="backslashreplace"))
+                raw = shorten(text[i].as_py().decode(errors="backslashreplace"))
                 rejected.append(RejectedRow("membership", name, part.column("line")[i].as_py(), raw, (_NOT_UTF8,)))
         lines = pc.utf8_rtrim(pc.fill_null(read.values, ""), "\r\n")
         found = parse_lines(part.set_column(2, "text", lines), time_zone)
