@@ -6,7 +6,8 @@ Comments directly above a block say what the tests do with it; readers do not se
 ``<!-- exits: 1 -->``                the exit code of the last command of a ``sh`` block; 0 where it is missing
 ``<!-- not run: why -->``            of a ``sh`` or ``python`` block that no test can run
 ``<!-- shows: "Rules" 9 -->``        which lines a ``text`` block shows of what the last command printed: from a line
-                                     that begins so, as many lines, or up to another line (``to "Load"``).
+                                     that begins so, as many lines, up to another line (``to "Load"``), or up to the
+                                     next empty line (``paragraph``).
                                      Several parts are separated by commas; without the note, all lines are shown
 ``<!-- file: build/run.yaml -->``    the file that the reader saves the block as
 ``<!-- part: why -->``               of a ``yaml`` block that is no run file
@@ -73,13 +74,17 @@ def shown(printed: str, pieces: str | None) -> str:
         return "".join(f"{line}\n" for line in lines)
     chosen: list[str] = []
     end = 0
-    for start, count, stop in re.findall(r'"(.+?)" (?:(\d+)|to "(.+?)")', pieces):
+    for start, count, stop in re.findall(r'"(.+?)" (?:(\d+)|to "(.+?)"|paragraph)', pieces):
         first = _find(lines, start, end)
         if chosen:
-            chosen += [SKIPPED] if first > end else [""] if not lines[first - 1] else []
-        end = first + int(count) if count else _find(lines, stop, first + 1)
+            chosen += [SKIPPED] if any(lines[end:first]) else [""] if not lines[first - 1] else []
+        end = first + int(count) if count else _find(lines, stop, first + 1) if stop else _blank(lines, first)
         chosen += "\n".join(lines[first:end]).rstrip().splitlines()
     return "".join(f"{line}\n" for line in chosen)
+
+
+def _blank(lines: Sequence[str], after: int) -> int:
+    return next((n for n, line in enumerate(lines) if n > after and not line), len(lines))
 
 
 def _find(lines: Sequence[str], start: str, after: int) -> int:
