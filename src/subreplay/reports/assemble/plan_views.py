@@ -17,7 +17,7 @@ from subreplay.reports.formatting import (
     format_ratio,
 )
 from subreplay.reports.plan_data import PlanTable, PlanText, PlanView
-from subreplay.rows.model.words import instant
+from subreplay.rows.model.text_format import format_instant
 from subreplay.whatif.planning import client_code
 from subreplay.whatif.planning.questions.answer import PlanAnswer, Question
 from subreplay.whatif.planning.questions.policy_loads import name_consumers
@@ -385,6 +385,6 @@ def _describe_fragility(answer: PlanAnswer) -> Iterable[str]:
         worst = max(days, key=lambda day: day.regret)
         yield (
             f"Tested on {format_plural(len(days), 'day')} that the plan was not made from. The worst is "
-            f"{instant(worst.day)[:10]} with {format_amount(worst.achieved, answer.unit)}; a plan made from that day "
+            f"{format_instant(worst.day)[:10]} with {format_amount(worst.achieved, answer.unit)}; a plan made from that day "
             f"has {format_amount(worst.own, answer.unit)} ({format_percent(worst.regret)} more)."
         )
