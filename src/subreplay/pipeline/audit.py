@@ -1,4 +1,4 @@
-"""The stages of an audit: each takes what the one before it gave, and writes what a user may want to query."""
+"""The stages of an audit. Each stage takes the result of the previous one, and writes tables that users may query."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from subreplay.semantics.timelines.timeline import Timeline, compute_once_per_in
 
 
 def build_judge(source: Source) -> Judge:
-    """Fold the policy over the membership, and make the judge that goes to the tasks.
+    """Apply the policy to the membership, and build the judge that is sent to the tasks.
 
-    Raises ``ConfigError`` where the night before was judged by other rules.
+    Raises ``ConfigError`` if the previous daily run was judged by other rules.
     """
     if source.before is not None:
         daily_runs.check_basis(source.before, source.config)
@@ -96,7 +96,7 @@ def _sessions(timelines: Mapping[Scope, Timeline]) -> dict[Scope, Sessions]:
 
 
 def _build_terms(source: Source) -> Terms:
-    """The terms of the run, with what the messages show of their producers."""
+    """Build the terms of the run, including what the messages show about their producers."""
     terms, found = source.config.terms, source.partitioners
     if terms.routing is None or found is None:
         return terms
@@ -106,14 +106,14 @@ def _build_terms(source: Source) -> Terms:
 
 
 class JudgedRows(NamedTuple):
-    """Judged rows with a finding (``JUDGED``), and what consumers were given."""
+    """The judged rows with a finding (``JUDGED``), and the loads of consumers."""
 
     findings: Dataset
     loads: Loads
 
 
 def judge(source: Source, judge: Judge) -> JudgedRows:
-    """Judge every delivery; writes tables ``audited``, ``loads`` and, of a date, ``state``."""
+    """Judge every delivery, and write tables ``audited``, ``loads`` and, for a daily run, ``state``."""
     config, tables = source.config, source.tables
     spans, findings_only = (source.span, source.report_span), config.output.audited == "findings"
     adding = replace(judge, spans=spans, findings_only=findings_only)
@@ -137,8 +137,11 @@ def judge(source: Source, judge: Judge) -> JudgedRows:
 
 
 class ExplainedFindings(NamedTuple):
-    """What tasks have counted of findings: ``counts`` (``sums.COUNTS``) of those about deliveries and of others,
-    ``panes`` (``sums.PANES``) of failing ones; and of table ``violations`` the rows that a report may show."""
+    """The findings, counted by tasks.
+
+    ``counts`` (``sums.COUNTS``) and ``panes`` (``sums.PANES``, failing findings only) have two parts: findings about
+    deliveries and other findings. ``first`` are the rows of table ``violations`` that a report may show.
+    """
 
     counts: tuple[Dataset, Dataset]
     panes: tuple[Dataset, Dataset]
@@ -146,8 +149,7 @@ class ExplainedFindings(NamedTuple):
 
 
 def explain(source: Source, judge: Judge, judged: JudgedRows) -> ExplainedFindings:
-    """Findings in words, also those that are not about one delivery; writes table ``violations``. What is counted of
-    them."""
+    """Explain all findings in sentences, write table ``violations``, and count the findings."""
     subscription, config = source.config.subscription.name, source.config
     explainer = Explainer(judge, subscription)
     since = UNKNOWN if source.before is None else source.before.end
@@ -165,7 +167,7 @@ def explain(source: Source, judge: Judge, judged: JudgedRows) -> ExplainedFindin
 
 
 def _find_message_findings(source: Source, judge: Judge, since: int) -> Iterator[Dataset]:
-    """Findings about messages, and not about a delivery: only where there may be any is a message looked at."""
+    """Find what is wrong with messages rather than deliveries. Messages are only read if the rules apply."""
     config, topic, engine = source.config, source.inputs.topic, source.engine
     subscription = config.subscription.name
     if len(judge.dispatchers) > 1 and source.may_scatter:
@@ -190,19 +192,19 @@ def _find_message_findings(source: Source, judge: Judge, since: int) -> Iterator
 
 
 class RejudgedRows(NamedTuple):
-    """A log judged once more: its rows as table ``audited`` has them, nothing of which is written."""
+    """A log that was judged again: rows as in table ``audited``, which are not written."""
 
     rows: Dataset
     applicable: int
 
     def counts(self, width: int) -> pa.Table:
-        """Its findings, counted by window of ``width`` ns (``sums.COUNTS``)."""
+        """Count its findings by window of ``width`` ns (``sums.COUNTS``)."""
         counted = self.rows.map(partial(_count_findings, self.applicable, width), sums.COUNTS).to_table()
         return add_up(sums.make_count_adder(), counted)
 
 
 def judge_again(source: Source, judge: Judge, off: Sequence[ClockShift] = ()) -> RejudgedRows:
-    """Judge every delivery once more, with clocks corrected that are ``off``."""
+    """Judge every delivery again, after correcting the clocks in ``off``."""
     step = AuditedRows(JudgeRows(judge, source.config.subscription.name))
     return RejudgedRows(source.sorted_log(off).map(step, AUDITED), judge.applicable)
 

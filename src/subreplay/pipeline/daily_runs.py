@@ -1,7 +1,7 @@
-"""What the run of a date takes from earlier runs: their state, the log of what is still open, and their findings.
+"""Continue a daily run from earlier runs: their state, the log of open positions, and their findings.
 
-Tables ``state``, ``audited`` and ``violations`` of the output hold them. A run continues from the latest date before
-its own.
+They are stored in tables ``state``, ``audited`` and ``violations`` of the output. A daily run continues from the most
+recent earlier run.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from subreplay.rows.scan.selection import select_days, select_early
 from subreplay.rows.sorted_blocks import BY_POSITION, GROUP
 
 MAX_CLOCK_AHEAD: Final = 60_000_000_000
-"""How far (ns) the clock of a producer may be ahead: that far into the next day a message is looked for."""
+"""How far (ns) the clock of a producer may be ahead. Messages are read from that much of the next day."""
 
 _DAYS: Final = pa.schema([pa.field("day", pa.date32())])
 _LOG: Final = "log"
@@ -54,7 +54,7 @@ _LOG: Final = "log"
 
 @dataclass(frozen=True)
 class EarlierState:
-    """The state that the latest run before a date handed on: rows of table ``state`` of its date, ``day``."""
+    """The state that the most recent earlier run stored: rows of table ``state`` of its ``day``."""
 
     day: Date
     state: Dataset
@@ -66,12 +66,12 @@ class EarlierState:
 
     @property
     def carried(self) -> Dataset:
-        """The state as rows of the log, which come first of each topic partition."""
+        """The state as rows of the log, which come first in each topic partition."""
         return self.state.where(~(field("name") == OPEN)).map(make_carried_rows, STATE_ROWS)
 
     @property
     def open(self) -> Dataset:
-        """``OPEN_POSITIONS`` that it left."""
+        """The open positions (``OPEN_POSITIONS``) that the run stored."""
         return self._open.map(read_open_positions, OPEN_POSITIONS)
 
     @property
@@ -81,18 +81,18 @@ class EarlierState:
 
     @cached_property
     def oldest(self) -> Date | None:
-        """The first day of which a position is open."""
+        """The first day with an open position."""
         found: Date | None = pc.min(self._open.map(_find_first_open_day, _DAYS).to_table()["day"]).as_py()
         return found
 
     @property
     def basis(self) -> str:
-        """What that run's judging rested on."""
+        """The settings by which that run judged."""
         return decode_text(Checkpoint([make_checkpoints(self._basis.slice(0, 1))]).arrays()[BASIS])
 
     @property
     def partitions(self) -> set[int]:
-        """The topic partitions whose state it handed on."""
+        """The topic partitions whose state the run stored."""
         return {*self._basis["partition"].to_pylist()}
 
     @property
@@ -101,12 +101,12 @@ class EarlierState:
 
     @cached_property
     def _basis(self) -> pa.Table:
-        """A row of each topic partition."""
+        """One row of each topic partition."""
         return self.state.where((field("name") == BASIS) & (field("part") == 0)).to_table().combine_chunks()
 
 
 def find_earlier_state(tables: Tables, config: RunConfig, topic: str) -> EarlierState | None:
-    """What the run of a date begins with; None where no earlier date was audited, or all dates are audited at once."""
+    """Find the state from which a daily run continues; None for the first daily run and for a run without a date."""
     state = None if config.date is None else tables.find("state")
     if state is None:
         return None
@@ -125,19 +125,20 @@ def _find_first_open_day(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def _pick_day(pick: Callable[[pa.Array], pa.Scalar], days: Iterable[pa.Array]) -> pa.RecordBatch:
-    """The one that ``pick`` picks of all days, as ``_DAYS``; null where there is none."""
+    """Return the day that ``pick`` selects as ``_DAYS``; null if there is none."""
     picked = pa.array([pick(each).as_py() for each in days], pa.date32())
     return pa.RecordBatch.from_arrays([pa.array([pick(picked).as_py()], pa.date32())], schema=_DAYS)
 
 
 def build_basis(config: RunConfig) -> str:
-    """What the judging of a run rests on: runs that continue from one another must agree in it, but for ``resets``."""
+    """Return the settings that decide the judging. Daily runs that continue from one another must agree in them, except
+    for ``resets``."""
     settings = config.subscription.model_dump(mode="json", include={"policy", "profile", "options"})
     return json.dumps(settings | {"topic": config.topic.model_dump(mode="json", exclude={"resets"})}, sort_keys=True)
 
 
 def check_basis(before: EarlierState, config: RunConfig) -> None:
-    """Raise ``ConfigError`` where the run before was judged by other rules."""
+    """Raise ``ConfigError`` if the earlier run was judged by other rules."""
     was, now = json.loads(before.basis), json.loads(build_basis(config))
     differing = [f"{name} {was.get(name)!r} and not {now[name]!r}" for name in now if was.get(name) != now[name]]
     if differing:
@@ -148,19 +149,20 @@ def check_basis(before: EarlierState, config: RunConfig) -> None:
 
 
 def find_first_day(config: RunConfig, before: EarlierState | None) -> Date:
-    """The first of the days before a date whose log its run reads."""
+    """Return the first earlier day whose log the run reads."""
     since = find_first_lookback_day(config)
     return since if before is None else min(since, before.oldest or since)
 
 
 def find_first_lookback_day(config: RunConfig) -> Date:
-    """The first of the ``lookback_days`` before the date of a run."""
+    """Return the first of the ``lookback_days`` before the date of a run."""
     assert config.date is not None
     return config.date - timedelta(days=config.traffic.lookback_days)
 
 
 def select_earlier_days(config: RunConfig, topic: str, since: Date) -> dict[str, Condition]:
-    """Which messages and deliveries of the days before its date, from one on, the run reads."""
+    """Return the conditions of the messages and deliveries of earlier days, starting with ``since``, that the run
+    reads."""
     assert config.date is not None
     return {
         "messages": select_days(topic, since, config.date),
@@ -169,7 +171,8 @@ def select_earlier_days(config: RunConfig, topic: str, since: Date) -> dict[str,
 
 
 def select_other_days(config: RunConfig, topic: str, since: Date) -> dict[str, Condition]:
-    """The same, with the messages that their producers' clocks may have put into the day after."""
+    """Return the conditions of ``select_earlier_days``, with messages whose producers' clocks may have dated them to
+    the next day."""
     assert config.date is not None
     tomorrow = config.date + timedelta(days=1)
     earlier = select_earlier_days(config, topic, since)
@@ -180,8 +183,11 @@ def select_other_days(config: RunConfig, topic: str, since: Date) -> dict[str, C
 
 
 def build_entry_filter(firsts: Mapping[int, Bound], served: Dataset, before: EarlierState | None) -> EntryFilter:
-    """A filter of the log of earlier days, so that little of it is sorted. ``firsts``: the ledger and the entry of the
-    day's first message in each partition; ``served``: the day's deliveries, with the columns of ``ENTRY`` at least."""
+    """Build a filter for the log of earlier days, so that little of it is sorted.
+
+    ``firsts`` are ledger and entry of the day's first message in each partition. ``served`` are the day's deliveries
+    with at least the columns of ``ENTRY``.
+    """
     bounds = EntryFilter.of(firsts)
     entries = [served.select(ENTRY), *([] if before is None else [before.open.select(ENTRY)])]
     hashes = [each.map(partial(hash_entries, before=bounds), HASHES).to_table(MOST_ENTRIES + 1) for each in entries]
@@ -204,9 +210,11 @@ def build_log(
     firsts: Mapping[int, Bound],
     served: Dataset,
 ) -> Dataset:
-    """The log that the run of a date judges, in order of positions, after ``keep_wanted`` was mapped over it. ``day``:
-    that of its date; ``others``: ``messages`` and ``deliveries`` of other days (``select_other_days``); ``firsts`` and
-    ``served`` as of ``build_entry_filter``."""
+    """Build the log that a daily run judges, sorted by position. ``keep_wanted`` must be mapped over it.
+
+    ``day`` is the log of its date, ``others`` are ``messages`` and ``deliveries`` of other days
+    (``select_other_days``). ``firsts`` and ``served`` are those of ``build_entry_filter``.
+    """
     assert config.date is not None
     logs = [*day] if before is None else [*day, before.make_open_rows, before.carried]
     others = {name: rows for name, rows in others.items() if not rows.is_empty()}
@@ -221,19 +229,20 @@ def build_log(
 
 
 def find_earlier_findings(tables: Tables, config: RunConfig, topic: str, *codes: Code) -> Dataset | None:
-    """Table ``violations`` as far as earlier runs reported some codes; None where none can have."""
+    """Find the rows of table ``violations`` with some codes that earlier runs wrote; None if there cannot be any."""
     found = find_earlier_rows(tables, "violations", config, topic)
     return None if found is None else found.where(field("code").among(*(code.name for code in codes)))
 
 
 def find_earlier_rows(tables: Tables, name: str, config: RunConfig, topic: str) -> Dataset | None:
-    """The rows of an output table that runs of earlier dates wrote about the same; None where none can have."""
+    """Find the rows of an output table that earlier daily runs of this subscription and topic wrote; None if there
+    cannot be any."""
     found = None if config.date is None else tables.find(name)
     return None if found is None else found.where(match_earlier_runs(config, topic))
 
 
 def match_earlier_runs(config: RunConfig, topic: str) -> Condition:
-    """Rows of an output table that runs of earlier dates wrote about the same."""
+    """Return the condition of rows that earlier daily runs of this subscription and topic wrote."""
     mine = (field("subscription") == config.subscription.name) & (field("topic") == topic)
     return mine & (field("date") < config.date)
 

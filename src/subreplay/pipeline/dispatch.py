@@ -1,4 +1,4 @@
-"""The dispatch replay as a stage of a run, on any engine: predict, count, judge."""
+"""The dispatch replay as a stage of a run, on any engine: predict deliveries, count them, and judge them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PREDICTED_AUDITED: Final = pa.schema([*AUDITED, pa.field("scenario", pa.string()
 
 
 def describe_replays(source: Source, plans: Sequence[ScenarioPlan]) -> str:
-    """Which scenarios are replayed, and how much each is, in words; empty where none is."""
+    """Describe which scenarios are replayed, and how large each is; empty if there is none."""
     replayed = [p for s, p in zip(source.config.scenarios, plans, strict=True) if s.dispatch is not None]
     consumers = [len({consumer.label for consumer in p.consumers}) for p in replayed]
     texts = [f"{p.name} ({many:,} consumers)" for p, many in zip(replayed, consumers, strict=True)]
@@ -61,9 +61,9 @@ def describe_replays(source: Source, plans: Sequence[ScenarioPlan]) -> str:
 
 
 def replay_dispatch(source: Source, plans: Sequence[ScenarioPlan]) -> tuple[DispatchFigures, ...]:
-    """Replay the dispatch of the scenarios that ask for it; writes tables ``predicted`` and ``predicted_audited``.
+    """Replay the dispatch of the scenarios that configure it, and write tables ``predicted`` and ``predicted_audited``.
 
-    The rules judge predicted deliveries as they judge observed ones.
+    The rules judge predicted deliveries in the same way as observed ones.
     """
     replayed = [
         (s, s.dispatch, p) for s, p in zip(source.config.scenarios, plans, strict=True) if s.dispatch is not None
@@ -108,7 +108,7 @@ def replay_dispatch(source: Source, plans: Sequence[ScenarioPlan]) -> tuple[Disp
 
 
 def _build_predictor(source: Source, plans: Sequence[ScenarioPlan], recorded: Service) -> DispatchPredictor:
-    """What is assumed of the scenarios whose partitions have a dispatcher each."""
+    """Build the simulations of scenarios whose partitions have one dispatcher each."""
     start, width = source.extent["first"], source.width
     return DispatchPredictor(
         {
@@ -121,7 +121,7 @@ def _build_predictor(source: Source, plans: Sequence[ScenarioPlan], recorded: Se
 
 
 def _build_group_predictor(source: Source, plans: Sequence[ScenarioPlan], recorded: Service) -> GroupPredictor:
-    """What is assumed of the scenarios with a Kafka group."""
+    """Build the simulations of scenarios with a Kafka group."""
     start, width = source.extent["first"], source.width
     return GroupPredictor(
         {
@@ -139,7 +139,7 @@ def _build_group_predictor(source: Source, plans: Sequence[ScenarioPlan], record
 
 
 def _get_cumulative(section: Dispatch | None) -> CumulativeAcks:
-    """Whether consumers acknowledge cumulatively, as the run supposes."""
+    """Return which consumers of a scenario acknowledge cumulatively."""
     if section is None:
         return CumulativeAcks()
     others = {name: consumers.cumulative for name, consumers in section.others.items()}
@@ -149,7 +149,7 @@ def _get_cumulative(section: Dispatch | None) -> CumulativeAcks:
 def _prepare_replays(
     source: Source, dispatchers: DispatchPredictor, groups: GroupPredictor
 ) -> tuple[Dataset, list[tuple[Dataset, Step]]]:
-    """Messages as rows of the log; and messages in the orders in which they are replayed, with the steps that do so."""
+    """Return the messages as rows of the log, and the messages in replay order with the steps that replay them."""
     scenarios, group_scenarios = tuple(dispatchers.scenarios), tuple(groups.scenarios)
     step = SplitMessages(scenarios, bool(group_scenarios))
     rows, replays = source.messages.split(step, step.outputs), list[tuple[Dataset, Step]]()
@@ -166,7 +166,7 @@ def _prepare_replays(
 
 @dataclass(frozen=True)
 class _PredictAndSum:
-    """Splits messages in order into what ``SumReplay`` makes of the rows that are predicted."""
+    """Splits messages in order into the outputs of ``SumReplay`` for the predicted rows."""
 
     predict: Step
     counting: SumReplay
@@ -176,7 +176,7 @@ class _PredictAndSum:
 
 
 def _replay(messages: Dataset, step: Step, counting: SumReplay, new: NewRows) -> Mapping[str, Dataset]:
-    """What comes of one look at the predicted rows, which are written."""
+    """Predict rows, write them, and return their sums."""
     logs = {name_log_output(number): BY_POSITION for number in range(len(counting.scenarios))}
     return messages.split(_PredictAndSum(step, counting), {**counting.outputs, "predicted": new, **logs})
 
@@ -188,7 +188,8 @@ def _concat_rows(parts: Sequence[Mapping[str, Dataset]], name: str) -> pa.Table:
 def _sum_replays(
     source: Source, counting: SumReplay, parts: Sequence[Mapping[str, Dataset]]
 ) -> tuple[dict[str, Rows], dict[str, int]]:
-    """What a report shows of the replays, and when the last event of each scenario was, or the last publication."""
+    """Sum the replays for the report. Also returns the instant of each scenario's last event, or of the last
+    publication."""
     engine, last = source.engine, counting.last_published
 
     def added(name: str, *more: pa.Table) -> Rows:
@@ -227,7 +228,7 @@ def _sum_replays(
 def _judge(
     source: Source, scenarios: Mapping[str, ScenarioPlan], messages: Dataset, logs: Mapping[str, Sequence[Dataset]]
 ) -> dict[str, Figures]:
-    """What the rules find in the predicted deliveries of each scenario; writes table ``predicted_audited``."""
+    """Judge the predicted deliveries of each scenario, and write table ``predicted_audited``."""
     config = source.config
     section = {s.name: s.dispatch for s in config.scenarios if isinstance(s, Scenario)}
     new = source.tables.begin_write("predicted_audited", PREDICTED_AUDITED, source.build_where(PREDICTED_AUDITED))
@@ -284,7 +285,7 @@ class _JudgePredicted:
 
 @dataclass(frozen=True)
 class _SelectedOutputs:
-    """Some of the outputs of a step."""
+    """Some outputs of a step."""
 
     step: Splitter
     names: tuple[str, ...]
@@ -309,7 +310,7 @@ def _build_judge(plan: ScenarioPlan, terms: Terms, section: Dispatch | None, wor
 
 
 def _read_recorded_times(source: Source) -> Empirical:
-    """Service times as recorded. Raises ``ConfigError`` where there are none."""
+    """Read the recorded service times. Raises ``ConfigError`` if there are none."""
     outputs = {"times": recorded_service_times.TIMES, "counted": recorded_service_times.COUNTED}
     found = source.deliveries.split(recorded_service_times.measure_service_times, outputs)
     count = sum(found["counted"].to_table()["count"].to_pylist())

@@ -1,4 +1,4 @@
-"""The engine of a run, opened. Nothing of pyspark is imported unless Spark is chosen."""
+"""Choose and open the engine of a run. pyspark is imported only if Spark is chosen."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ _SPARK_VARIABLES: Final = {
     "DATABRICKS_RUNTIME_VERSION": "the program runs on Databricks",
     "SPARK_REMOTE": "SPARK_REMOTE names a Spark Connect server",
 }
-"""Variables of the environment which show that the program belongs to Spark."""
+"""Environment variables that show that the program belongs to Spark."""
 _HADOOP_VARIABLES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
 
 
 def choose_engine(run: RunConfig) -> EngineChoice:
-    """The engine of a run in this program. Raises ``ConfigError`` where it requests one that cannot read its tables,
-    and ``EnvironmentFailed`` where it needs Spark, which is not installed."""
+    """Choose the engine of a run in this program.
+
+    Raises ``ConfigError`` if the run requests an engine that cannot read its tables. Raises ``EnvironmentFailed`` if it
+    needs Spark and pyspark is not installed.
+    """
     choice = select_engine(run, find_spark_environment(os.environ))
     if choice.engine == "spark" and find_spec("pyspark") is None:
         raise EnvironmentFailed(f"this run needs Spark, because {choice.reason}, and pyspark is not installed: {EXTRA}")
@@ -39,7 +42,7 @@ def choose_engine(run: RunConfig) -> EngineChoice:
 
 
 def find_spark_environment(environment: Mapping[str, str]) -> str | None:
-    """Why the program belongs to a Spark session, in words; None where it does not."""
+    """Explain why the program belongs to a Spark session; None if it does not."""
     if has_session_elsewhere():
         return "a Spark session of a cluster is active"
     if (why := next((why for name, why in _SPARK_VARIABLES.items() if environment.get(name)), None)) is not None:
@@ -52,7 +55,7 @@ def find_spark_environment(environment: Mapping[str, str]) -> str | None:
 
 
 def has_session_elsewhere() -> bool:
-    """Whether the thread, or else the program, has a Spark session to which a path is not a file of this machine."""
+    """Return whether the thread, or else the program, has a Spark session for which paths are not local files."""
     if "pyspark.sql" not in sys.modules:
         return False
     from subreplay.engine.spark.local_paths import is_local
@@ -63,7 +66,7 @@ def has_session_elsewhere() -> bool:
 
 
 def is_frame(table: object) -> TypeIs[DataFrame]:
-    """Whether a table is a frame of Spark, of which there is none before pyspark is imported."""
+    """Return whether a table is a Spark DataFrame. pyspark is not imported for this."""
     if "pyspark.sql" not in sys.modules:
         return False
     from subreplay.engine.spark.session import DataFrame
@@ -72,7 +75,7 @@ def is_frame(table: object) -> TypeIs[DataFrame]:
 
 
 def open_frame_engine(frames: Mapping[str, DataFrame]) -> Engine:
-    """The engine of the session that frames have."""
+    """Open the engine with the session of the DataFrames."""
     from subreplay.engine.spark.engine import SparkEngine
 
     return SparkEngine(next(iter(frames.values())).sparkSession)
@@ -84,9 +87,7 @@ def open_engine(
     start: Callable[[Spark], SparkSession] | None = None,
     jobs: int | None = None,
 ) -> Engine:
-    """The engine that was chosen for a run; of Spark with the session that ``start`` gives, else the one that fits
-    where the program runs; of this machine with so many processes (``jobs``), else one a core. Raises ``ConfigError``
-    where Spark is to have so many."""
+    """Open the chosen engine. For Spark, ``start`` opens the session; by default the session fits the environment."""
     if jobs is not None and choice.engine != "local":
         raise ConfigError(
             f"--jobs {jobs}: this run needs Spark, because {choice.reason}; set spark.master to local[{jobs}]"

@@ -1,5 +1,4 @@
-"""The life of a key: bytes, hash, slot, and its owner in each epoch, under the recorded policy and under every
-scenario."""
+"""Explain a key: its bytes, hash and slot, and its owner in each epoch under the recorded policy and every scenario."""
 
 from __future__ import annotations
 
@@ -19,8 +18,10 @@ from subreplay.whatif.message_assignment import ScenarioPlan
 
 
 def explain_key(run: RunConfig, key: str, engine: Callable[[], Engine], given: Given | None = None) -> Iterator[str]:
-    """The explanation, line by line. The ``engine`` reads tables only where a timeline was recorded, and not those that
-    are ``given``."""
+    """Yield the explanation line by line.
+
+    The ``engine`` reads tables only if the run has a recorded timeline, and only those not in ``given``.
+    """
     data = os.fsencode(key)
     hash32 = murmur3_32(data)
     yield f"key     {key}"
@@ -31,7 +32,7 @@ def explain_key(run: RunConfig, key: str, engine: Callable[[], Engine], given: G
 
 
 def _read_events(run: RunConfig, engine: Callable[[], Engine], given: Given | None) -> Events | None:
-    """The recorded membership; None where neither the run names tables nor a scenario wants it."""
+    """Read the recorded membership; None if the run names no tables and no scenario needs it."""
     named = bool(given) or "traffic" in run.model_fields_set
     if not named and all(s.members != "recorded" for s in run.scenarios):
         return None

@@ -1,4 +1,4 @@
-"""Writes what an adapter read as canonical tables."""
+"""Write the rows that an adapter has read as canonical tables."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from subreplay.rows.conditions import field
 from subreplay.rows.model.tables import INPUTS, QUARANTINE
 
 TOPICS: Final = 64
-"""Topics of a table that are written at a time."""
+"""The number of topics of a table that are written together."""
 _NO_TOPIC: Final = "none"  # of which no row is
 _TOPIC: Final = pa.schema([pa.field("topic", pa.string(), nullable=False)])
 
 
 def write(engine: Engine, read: Read, location: Location, format: str, source: str) -> None:
-    """Write canonical tables, topic by topic, and the quarantine of ``source``; what an earlier ingest of them left
-    is replaced. A table that the source has nothing of is made, and empty, where there is none."""
+    """Write canonical tables topic by topic, and the quarantine of ``source``.
+
+    They replace the rows of an earlier ingest. If the source has no rows of a table, an empty table is created unless
+    it exists.
+    """
     tables = engine.open_tables(location, format=format)
     for name, schema in INPUTS.items():
         topics = _find_topics(read.tables[name]) if name in read.tables else []
@@ -46,7 +49,7 @@ def _find_topics(rows: Dataset) -> list[str]:
 
 
 def _find_distinct_topics(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The topics of a task, which holds no more than these."""
+    """Yield the topics of a task. Only the topics are held in memory."""
     found = pa.array([], pa.string())
     for batch in batches:
         found = pc.unique(pa.chunked_array([found, pc.unique(batch.column("topic")).cast(pa.string())]))
@@ -63,7 +66,7 @@ def _write_topics(tables: Tables, name: str, columns: pa.Schema, rows: Dataset, 
 def _split_by_topic(
     topics: Sequence[str], columns: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Rows by the number of their topic."""
+    """Yield the rows by the number of their topic."""
     for batch in batches:
         for topic in pc.unique(batch.column("topic")).to_pylist():
             mine = batch.filter(pc.equal(batch.column("topic"), topic))

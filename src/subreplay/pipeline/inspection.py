@@ -1,4 +1,4 @@
-"""A first look at a table of somebody else's: what it may be, what its rows hold, and the run file to start from."""
+"""Inspect a table of unknown content: detect what it is, summarise its rows, and build a run file for it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _PULSAR: Final = tuple(
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was found, and what the rows hold; ``held`` is None while something is open."""
+    """The detected source and a summary of its rows; ``held`` is None while a question is open."""
 
     source: InputTable
     answer: AnsweredCandidate
@@ -70,12 +70,13 @@ class Inspection:
 
     @property
     def candidate(self) -> Candidate:
-        """What the source is taken to be."""
+        """The detected kind of source."""
         return self.answer.candidate
 
 
 def build_source(location: str, form: str | None) -> InputTable:
-    """A path, or the name of a table in a catalog, as a source. Raises ``InputError`` where its format is not known."""
+    """Build a source from a path, or from the name of a table in a catalog. Raises ``InputError`` if its format is
+    unknown."""
     location = strip_file_scheme(location)
     remote = "://" in location or location.startswith(("dbfs:", "abfss:"))
     if not remote and not Path(location).exists():
@@ -115,11 +116,11 @@ _FILE_ENDINGS: Final = frozenset(
         ".yml",
     ]
 )
-"""How names of files end, which could be those of tables as well."""
+"""Endings of file names; other names may also be names of tables."""
 
 
 def strip_file_scheme(path: str) -> str:
-    """A path without ``file:`` before it."""
+    """Remove ``file:`` from the start of a path."""
     return re.sub("^file:(//)?(?=/)", "", path)
 
 
@@ -131,7 +132,7 @@ def _validate(given: dict[str, object], location: str) -> InputTable:
 
 
 def _explain_unknown_format(path: Path | None) -> str:
-    """Why the format of a path is not known."""
+    """Explain why the format of a path is unknown."""
     if path is not None and path.is_dir() and next(_list_files(path), None) is None:
         return "no file there; name a file, or a folder of files"
     if path is not None and (why := explain_unsupported_file(path)) is not None:
@@ -142,7 +143,7 @@ def _explain_unknown_format(path: Path | None) -> str:
 
 
 def _detect_format(path: Path) -> str | None:
-    """The format of a local file or folder, by what is in it."""
+    """Detect the format of a local file or folder from its content."""
     if path.is_file():
         return _match_ending(path) or detect_table_format(path)
     if (path / "_delta_log").is_dir():
@@ -165,7 +166,7 @@ def _list_files(path: Path) -> Iterator[Path]:
 
 
 def build_kafka_source(brokers: str, topic: str | None) -> InputTable:
-    """A topic of a cluster, or all that are not the cluster's own, of the last day."""
+    """Build a source of the last day of a topic, or of all topics that are not internal to the cluster."""
     what = {"subscribePattern": "[^_].*"} if topic is None else {"subscribe": topic}
     since = datetime.now(timezone.utc).replace(microsecond=0) - timedelta(days=1)
     options = {"kafka.bootstrap.servers": brokers, **what, "from": since.isoformat()}
@@ -173,8 +174,10 @@ def build_kafka_source(brokers: str, topic: str | None) -> InputTable:
 
 
 def build_inspection_run(source: InputTable) -> config.RunConfig:
-    """The run that reads a source as its messages, by which the engine is chosen. Of Kafka, where no session is active,
-    Spark starts with its own package for it, unless the environment says how Spark starts."""
+    """Build the run that reads a source as its messages, to choose the engine.
+
+    For Kafka, Spark starts with its Kafka package unless a session is active or the environment configures the start.
+    """
     spark = config.Spark()
     if source.from_ == live.KAFKA and "PYSPARK_SUBMIT_ARGS" not in os.environ:
         spark = config.Spark(conf={"spark.jars.packages": live.name_kafka_package(version("pyspark"))})
@@ -183,7 +186,7 @@ def build_inspection_run(source: InputTable) -> config.RunConfig:
 
 
 def inspect_source(engine: Engine, source: InputTable) -> Inspection:
-    """Look at the messages of a source. Raises ``InputError`` where it cannot be read or contains no messages."""
+    """Inspect the messages of a source. Raises ``InputError`` if it cannot be read or has no messages."""
     return _inspect_rows(engine, source, _open_rows(engine, source))
 
 
@@ -214,7 +217,7 @@ def _inspect_rows(engine: Engine, source: InputTable, rows: Dataset) -> Inspecti
 
 @dataclass(frozen=True)
 class CompanionFile:
-    """A file beside the messages: what it is taken for, and how many of its rows are valid."""
+    """A file beside the messages: its detected table, and its numbers of rows and valid rows."""
 
     source: InputTable
     found: RecognisedFile
@@ -225,7 +228,7 @@ class CompanionFile:
 
 @dataclass(frozen=True)
 class InspectedFiles:
-    """Messages and what lies beside them, and the policy that their deliveries look like."""
+    """Messages, the files beside them, and the policy that fits the deliveries."""
 
     messages: Inspection
     beside: tuple[CompanionFile, ...]
@@ -233,8 +236,10 @@ class InspectedFiles:
 
 
 def inspect_files(engine: Engine, locations: Sequence[str], form: str | None = None) -> InspectedFiles:
-    """Look at several files or tables: one of messages, and beside it a receive log or a member list. Raises
-    ``InputError`` where it is not clear which is which."""
+    """Inspect several files or tables: one with messages, and beside it a receive log or a member list.
+
+    Raises ``InputError`` if their roles are ambiguous.
+    """
     sources = {location: build_source(location, form) for location in locations}
     opened = {location: _open_rows(engine, source) for location, source in sources.items()}
     every = {location: _read_contents(rows) for location, rows in opened.items()}
@@ -278,7 +283,7 @@ def inspect_files(engine: Engine, locations: Sequence[str], form: str | None = N
 
 
 def _answer(contents: SampleContents, source: InputTable, names: Sequence[str]) -> AnsweredCandidate:
-    """What a source is taken for as messages, with what some of its rows answer."""
+    """Map a source to messages, and answer open questions from some of its rows."""
     candidates = list_candidates(contents.rows.schema, names, contents)
     messages = [each for each in candidates if each.table == "messages"]
     best = messages[0] if messages else Candidate(BY_NAME, "messages", {}, _UNKNOWN)
@@ -287,7 +292,7 @@ def _answer(contents: SampleContents, source: InputTable, names: Sequence[str]) 
 
 
 def _open_rows(engine: Engine, source: InputTable, files: bool = False) -> Dataset:
-    """The rows of a source as they are."""
+    """Open the rows of a source."""
     if source.path is not None and Path(source.path).exists():
         require_format(Path(source.path), source.format)
     live_source = source if source.from_ in LIVE else None
@@ -297,24 +302,24 @@ def _open_rows(engine: Engine, source: InputTable, files: bool = False) -> Datas
 
 
 def _select_columns(rows: Dataset) -> pa.Schema:
-    """The columns of a source without those that stand beside the records of text files."""
+    """Select the columns of a source without the columns that text files add to their records."""
     return pa.schema([column for column in rows.schema if column.name not in HIDDEN_COLUMNS])
 
 
 def _read_contents(rows: Dataset) -> SampleContents:
-    """What columns contain, as far as the first rows show it."""
+    """Read a sample of the first rows."""
     return SampleContents(rows.select(_select_columns(rows).names).to_table(SAMPLE))
 
 
 def _count_companion(engine: Engine, rows: Dataset, source: InputTable, found: RecognisedFile) -> CompanionFile:
-    """A file beside the messages, with its rows counted."""
+    """Summarise a file beside the messages, with its rows counted."""
     given = InputTable.model_validate(found.section | source.model_dump(by_alias=True, exclude_defaults=True))
     held = _held(engine, rows, given, found.table)
     return CompanionFile(given, found, held.rows, held.valid, held.why)
 
 
 def _held(engine: Engine, rows: Dataset, given: InputTable, table: str) -> MessageOverview:
-    """What the rows of an input table hold, once they are in our columns."""
+    """Summarise the rows of an input table after mapping them to canonical columns."""
     columns = _select_columns(rows)
     if given.is_mapped:
         plan = build_plan(given.mapping, columns, table)
@@ -330,8 +335,7 @@ def _held(engine: Engine, rows: Dataset, given: InputTable, table: str) -> Messa
 
 
 def build_run_file(found: Inspection) -> dict[str, Any]:
-    """The run file to start from: where the messages are, and a what-if of some policies with members that are made
-    up."""
+    """Build a run file for the messages, with scenarios of some policies and made-up members."""
     given = found.answer.section | found.source.model_dump(by_alias=True, exclude_defaults=True)
     topic = None if found.held is None else found.held.topic
     policies = _choose_policies(found)
@@ -350,8 +354,8 @@ def build_run_file(found: Inspection) -> dict[str, Any]:
 
 
 def build_audit_run_file(found: InspectedFiles) -> dict[str, Any]:
-    """The run file to audit deliveries beside messages; where nobody listed the members, who was given something was
-    there."""
+    """Build a run file to audit deliveries beside messages. Without a member list, every consumer with a delivery is a
+    member."""
     run = build_run_file(found.messages)
     traffic, subscription = run["traffic"], run["subscription"]
     for each in found.beside:
@@ -375,12 +379,12 @@ def build_audit_run_file(found: InspectedFiles) -> dict[str, Any]:
 
 
 def make_members(count: int) -> list[dict[str, str]]:
-    """So many consumers that are there all the time."""
+    """Make ``count`` consumers that are connected all the time."""
     return [{"consumer": f"c{number:0{len(str(count))}}"} for number in range(1, count + 1)]
 
 
 def _choose_policies(found: Inspection) -> tuple[tuple[str, str], ...]:
-    """Policies that the traffic can be replayed under: a group's where the partitions are Kafka's."""
+    """Choose the policies under which the traffic can be replayed: those of Kafka groups for Kafka partitions."""
     keyless = {"key", "ordering_key"} <= set(found.candidate.lacks)
     kafka = "offset" in found.candidate.found or "offset" in found.answer.section.get("columns", {})
     unlisted = found.held is not None and found.held.unpartitioned
@@ -389,8 +393,8 @@ def _choose_policies(found: Inspection) -> tuple[tuple[str, str], ...]:
 
 
 def list_applicable_rules(found: Inspection) -> tuple[list[str], dict[str, list[str]]]:
-    """The rules that an audit could look for with deliveries and membership beside these messages, and those that it
-    could not, by reason."""
+    """List the rules that an audit could evaluate if deliveries and membership are added, and those that it could not,
+    by reason."""
     name, profile = _choose_policies(found)[0]
     policy = make_policy(name, profile)
     lacks = set(found.candidate.lacks) if found.candidate.name != CANONICAL else set()

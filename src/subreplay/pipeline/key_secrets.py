@@ -1,5 +1,7 @@
-"""With which secret tables were written: table ``runs`` holds a check value, so that another one is told, and not taken
-for keys that nobody knows."""
+"""Check that tables were written with the same secret.
+
+Table ``runs`` stores a check value. So a different secret is reported, and its digests are not taken for unknown keys.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,14 @@ _SHOWN: Final = "keys_shown"
 
 
 def add_key_columns(runs: pa.Table, config: RunConfig) -> pa.Table:
-    """Table ``runs`` with how keys were written."""
+    """Add the columns of table ``runs`` that record how keys were written."""
     for name, value in ((_CHECK, config.keys.words.check), (_SHOWN, config.keys.show)):
         runs = runs.append_column(name, pa.repeat(pa.scalar(value), len(runs)))
     return runs
 
 
 def require_same_secret(tables: Tables, config: RunConfig, topic: str, day: Date) -> None:
-    """Raise ``ConfigError`` where the audit of that date, from which a run continues, had another secret."""
+    """Raise ``ConfigError`` if the audit of the day from which a run continues used another secret."""
     found = tables.find("runs")
     if found is None:
         return
@@ -40,7 +42,7 @@ def require_same_secret(tables: Tables, config: RunConfig, topic: str, day: Date
 
 
 def require_same_display(runs: pa.Table, config: RunConfig) -> None:
-    """Raise ``ConfigError`` where the tables that these runs wrote show keys otherwise than this one would."""
+    """Raise ``ConfigError`` if the tables of these runs show keys in another way than this run."""
     if _has_other_value(runs, _CHECK, config.keys.words.check) or _has_other_value(runs, _SHOWN, config.keys.show):
         raise ConfigError(
             f"keys.secret or keys.show is not that of the audit that wrote {config.output.tables}: its keys cannot be "
@@ -49,5 +51,5 @@ def require_same_display(runs: pa.Table, config: RunConfig) -> None:
 
 
 def _has_other_value(runs: pa.Table, column: str, mine: str | bool) -> bool:
-    """Whether a column has another value than mine in any run."""
+    """Return whether a column has another value in any run."""
     return column in runs.column_names and bool(pc.any(pc.not_equal(runs[column], mine)).as_py())

@@ -1,5 +1,4 @@
-"""Measure what few questions ask of whole tables, on any engine: lags of consumers, scattered and hot keys, times of
-deliveries."""
+"""Measure values of whole tables, on any engine: lags of consumers, scattered and hot keys, and delivery times."""
 
 from __future__ import annotations
 
@@ -16,8 +15,10 @@ from subreplay.whatif import delivery_sample
 
 
 def measure_lags(engine: Engine, judged: Dataset) -> list[dict[str, Any]]:
-    """The lags of each consumer, of its judged deliveries (rows of table ``audited``): their count and quantiles, as
-    ``audit.clocks.shifts`` takes them."""
+    """Measure the lags of each consumer from its judged deliveries (rows of table ``audited``).
+
+    Returns count and quantiles as ``audit.clocks.shifts`` takes them.
+    """
     outputs = {"lags": clock_lags.LAG_ROWS, "counts": clock_lags.COUNTS}
     found = judged.select(clock_lags.COLUMNS).split(clock_lags.split_lags, outputs)
     counts = clock_lags.merge_counts(found["counts"].to_table())
@@ -27,7 +28,7 @@ def measure_lags(engine: Engine, judged: Dataset) -> list[dict[str, Any]]:
 
 
 def count_scattered_keys(engine: Engine, judged: Dataset) -> tuple[int, int]:
-    """Keys that reached several consumers within one epoch, and keys in all, of rows of table ``audited``."""
+    """Count the keys that reached several consumers within one epoch, and all keys, in rows of table ``audited``."""
     served = judged.select(scattered_keys.COLUMNS).map(scattered_keys.read_served_keys, scattered_keys.SERVED.schema)
     make_groups = engine.sort([served], scattered_keys.SERVED)
     counted = make_groups.map(scattered_keys.count_scattered, scattered_keys.COUNTS).to_table()
@@ -35,7 +36,7 @@ def count_scattered_keys(engine: Engine, judged: Dataset) -> tuple[int, int]:
 
 
 def find_hottest_keys(engine: Engine, messages: Dataset, limit: int) -> list[tuple[bytes, int]]:
-    """The ``limit`` keys with the most messages, and how many these are."""
+    """Find the ``limit`` keys with the most messages, and their numbers of messages."""
     columns = [name for name in hot_keys.COLUMNS if name in messages.schema.names]
     counted = messages.select(columns).map(hot_keys.count_keys, hot_keys.COUNTED.schema)
     hottest = hot_keys.HottestKeys(limit)
@@ -44,8 +45,8 @@ def find_hottest_keys(engine: Engine, messages: Dataset, limit: int) -> list[tup
 
 
 def sample_deliveries(engine: Engine, messages: Dataset, deliveries: Dataset, most: int) -> pa.Table:
-    """About ``most`` deliveries, or all of fewer, with the sizes of their messages, as ``delivery_sample.TIMES``; the
-    tables are the canonical ones."""
+    """Sample about ``most`` deliveries with the sizes of their messages, as ``delivery_sample.TIMES``, from canonical
+    tables."""
     count = deliveries.select(["ledger"]).map(delivery_sample.count_rows, delivery_sample.COUNT).to_table()
     every = max(1, int(ints(count, "rows").sum()) // most)
     sampled = []

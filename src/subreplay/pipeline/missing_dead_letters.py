@@ -1,4 +1,5 @@
-"""Look at dead letters beside the messages that were given up, on any engine (``audit.lost_letters``)."""
+"""Compare the dead letter topic with the messages that reached the redelivery limit, on any engine
+(``audit.lost_letters``)."""
 
 from __future__ import annotations
 
@@ -42,12 +43,12 @@ def find_dead_letter_findings(
     day: Date | None,
     rejected: bool = False,
 ) -> Dataset | None:
-    """Table ``violations`` of DLQ_INCOMPLETE and DLQ_ORDER; None where the run configures no dead letter policy.
+    """Find DLQ_INCOMPLETE and DLQ_ORDER as rows of table ``violations``; None if the run has no dead letter policy.
 
-    ``deliveries`` are of the run; ``messages``, rows of ``LOG``, name their keys. A message may be given up before
-    midnight and arrive after it, so ``letters``, rows of ``messages`` with their ``origin``, of later days count too;
-    their order is looked at on their own ``day``, behind those of the days before. ``rejected``: some are in
-    quarantine.
+    ``deliveries`` are those of the run; ``messages``, rows of ``LOG``, contain their keys. A message may reach its
+    limit before midnight and arrive on the dead letter topic afterwards. So ``letters`` (rows of ``messages`` with
+    their ``origin``) of later days count too. Their order is checked on their own ``day``, after the letters of earlier
+    days. ``rejected``: some letters are in quarantine.
     """
     limit = judge.terms.max_redeliveries
     if letters is None or limit is None:
@@ -60,14 +61,14 @@ def find_dead_letter_findings(
 
 
 def build_dead_letters(letters: Dataset | None, rejected: bool) -> DeadLetters:
-    """Which messages are on the dead letter topic; ``rejected``: some letters are in quarantine."""
+    """Collect which messages are on the dead letter topic. ``rejected``: some letters are in quarantine."""
     return DeadLetters() if letters is None else DeadLetters.of(letters.map(read_origins, ORIGINS).to_table(), rejected)
 
 
 def _find_exhausted(
     engine: Engine, deliveries: Dataset, messages: Dataset, letters: Dataset, limit: int, words: KeyMasking
 ) -> Dataset:
-    """``EXHAUSTED``: what reached ``limit`` redeliveries and is none of the dead letters."""
+    """Find the messages (``EXHAUSTED``) that reached ``limit`` redeliveries and are not on the dead letter topic."""
     columns = [name for name in DELIVERY_COLUMNS if name in deliveries.schema.names]
     attempts = deliveries.select(columns).map(AttemptReader(limit), ATTEMPTS.schema)
     known = letters.select(["origin"]).map(make_letter_attempts, ATTEMPTS.schema)

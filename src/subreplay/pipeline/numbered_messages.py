@@ -1,4 +1,4 @@
-"""Messages of a source without offsets, numbered by their times; and messages without exact copies of others."""
+"""Number messages of a source without offsets by time, and drop exact copies of messages."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from subreplay.rows.sorted_blocks import BY_POSITION
 
 
 def number_by_time(engine: Engine, messages: Dataset) -> Dataset:
-    """Canonical messages with column ``rejected``: those that could be read with entries from 0 in the order of their
-    times, in each topic partition."""
+    """Number the readable messages of each topic partition from 0 in the order of their times.
+
+    The messages are canonical, with column ``rejected``.
+    """
     outputs = messages.split(split_for_numbers, {"messages": BY_TIME, "others": messages.schema})
     in_order = engine.sort([outputs["messages"]], BY_TIME)
     return engine.concat([in_order.map(number_messages, messages.schema), outputs["others"]])
 
 
 def drop_copies(engine: Engine, messages: Dataset) -> tuple[Dataset, int]:
-    """Valid messages as rows of the log without exact copies of others, and how many these are."""
+    """Return valid messages as rows of the log without exact copies, and the number of copies."""
     in_order = engine.sort([messages], BY_POSITION)
     outputs = in_order.split(split_copies, {"messages": LOG, "copies": COPIES})
     return outputs["messages"], pc.sum(outputs["copies"].to_table()["copies"]).as_py() or 0

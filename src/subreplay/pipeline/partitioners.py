@@ -1,4 +1,4 @@
-"""How the producers of a run's messages choose partitions, as the messages show it."""
+"""Detect from the messages how their producers choose partitions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ _MESSAGE_COLUMNS: Final = ("key", "producer", "partition", "at")
 
 
 def detect_partitioners(source: Source) -> Partitioners | None:
-    """What explains where producers put the messages of keys; None where nothing can, or where the messages are more
-    than the driver looks at unasked: the topic has one partition, or no message has a key."""
+    """Detect how producers map keys to partitions.
+
+    Returns None if the topic has one partition, no message has a key, or the messages are too many for the driver and
+    the run does not require the answer.
+    """
     declared = source.config.topic.routing
     partitions = max((scope.partition + 1 for scope in source.events), default=0)
     partitions = max(partitions, 0 if declared is None else declared.partitions)
@@ -46,7 +49,7 @@ def detect_partitioners(source: Source) -> Partitioners | None:
 
 
 def describe_producers(source: Source) -> tuple[Statement, ...]:
-    """What a report says of a run's producers."""
+    """Describe a run's producers for the report."""
     declared = source.config.topic.routing
     if declared is not None and declared.mode == "CustomPartition":
         return ()

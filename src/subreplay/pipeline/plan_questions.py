@@ -1,4 +1,4 @@
-"""From section ``plan`` of a run to its questions, and from their answers to scenarios that show them at work."""
+"""Turn section ``plan`` of a run into questions, and their answers into scenarios."""
 
 from __future__ import annotations
 
@@ -60,8 +60,11 @@ KAFKA = ("kafka.range", "kafka.roundrobin", "kafka.sticky", "kafka.cooperative_s
 
 @dataclass(frozen=True)
 class PlanInput:
-    """A run with its traffic and its members; ``fitted`` makes a service model of its recorded deliveries, and
-    ``partitioners`` are what the messages show of how producers choose partitions."""
+    """A run with its traffic and members.
+
+    ``fitted`` fits a service model to its recorded deliveries. ``partitioners`` is how the producers choose partitions,
+    as the messages show it.
+    """
 
     config: RunConfig
     profile: TrafficProfile
@@ -75,14 +78,14 @@ class PlanInput:
 
     @cached_property
     def fit(self) -> ServiceFit | None:
-        """The model that was fitted, where the run asks for one."""
+        """The fitted service model, if the run requests one."""
         section = self.plan.service
         wanted = section == "fitted" or (isinstance(section, Service) and section.model == "recorded")
         return self.fitted() if wanted else None
 
     @cached_property
     def service(self) -> ServiceModel | None:
-        """How long the application works on a message; None: not known."""
+        """The time that the application takes for a message; None if unknown."""
         if self.fit is not None:
             return self.fit.service
         section = self.plan.service
@@ -90,7 +93,7 @@ class PlanInput:
 
     @cached_property
     def traffic(self) -> PlanTraffic:
-        """The traffic as the run measures it: in work where that is known, else in messages or bytes."""
+        """The traffic in the unit of the run: in work if its service time is known, else in messages or bytes."""
         if self.service is not None:
             return self.worked
         many = np.ones(len(self.profile), np.int64) if self.plan.measure == "messages" else self.profile.size
@@ -98,12 +101,12 @@ class PlanInput:
 
     @property
     def unit(self) -> Unit:
-        """That of ``traffic``."""
+        """The unit of ``traffic``."""
         return "ns" if self.service is not None else self.plan.measure
 
     @cached_property
     def worked(self) -> PlanTraffic:
-        """The traffic in ns of work. Raises ``ConfigError`` where nobody tells how long a message takes."""
+        """The traffic in ns of work. Raises ``ConfigError`` if the service time is unknown."""
         if self.service is None:
             raise ConfigError(
                 "plan.service: how long the application works on a message decides this; give a model such as "
@@ -120,7 +123,8 @@ class PlanInput:
 
     @property
     def setups(self) -> tuple[Setup, ...]:
-        """The policies to compare, each under the run's profile, or where it does not have that, under the latest."""
+        """The policies to compare, each under the run's profile, or under the latest profile if the policy does not
+        have that one."""
         kafka = self.setup.policy.startswith("kafka.")
         named = self.plan.policies or (KAFKA if kafka else PULSAR)
         keyed = bool((self.profile.runs.sticky != NO_KEY).any())
@@ -139,7 +143,7 @@ class PlanInput:
 
 
 def build_plan_input(source: Source) -> PlanInput:
-    """What questions are asked of. Raises ``NothingThere`` where there are no messages."""
+    """Build the input of the questions. Raises ``NoMatchingRows`` if there are no messages."""
     if not source.extent["messages"]:
         raise NoMatchingRows(
             "plan: the input has no messages, so there is nothing to plan. Check the input paths and the time range."
@@ -151,7 +155,7 @@ def build_plan_input(source: Source) -> PlanInput:
 
 
 def answer(inputs: PlanInput, question: Question) -> PlanAnswer:
-    """The answer to one question. Raises ``ConfigError`` or ``InputError`` where something that it needs is missing."""
+    """Answer one question. Raises ``ConfigError`` or ``InputError`` if something that it needs is missing."""
     return _ANSWERS[question](inputs)
 
 
@@ -189,7 +193,8 @@ def _answer_partitions(inputs: PlanInput) -> PlanAnswer:
 
 
 def _choose_routing(inputs: PlanInput) -> RecordedRouting:
-    """How the producers choose partitions: as the run says, else as the messages show, else as their system's do."""
+    """Choose how the producers map keys to partitions: from the run, else from the messages, else the default of their
+    system."""
     declared, default = inputs.config.topic.routing, get_default_scheme(inputs.setup.policy)
     assumed = inputs.plan.partitions.scheme or (None if declared is None else declared.scheme)
     found = inputs.partitioners
@@ -235,7 +240,8 @@ _ANSWERS: dict[Question, Callable[[PlanInput], PlanAnswer]] = {
 
 
 def build_finalists(config: RunConfig, answers: Sequence[PlanAnswer]) -> list[AnyScenario]:
-    """The finalists of all answers as scenarios, which are replayed in time where the run has a service model."""
+    """Build scenarios from the finalists of all answers. They include a dispatch replay if the run has a service
+    model."""
     found: dict[str, AnyScenario] = {}
     for one in answers:
         for finalist in one.finalists:

@@ -1,4 +1,4 @@
-"""What plans need of a run's tables: its traffic as a profile, and the times of its recorded deliveries."""
+"""Read what plans need from a run's tables: its traffic as a profile, and the times of its recorded deliveries."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from subreplay.whatif.planning.capacity import ServiceFit, fit_service
 from subreplay.whatif.traffic.traffic_profile import TrafficProfile
 
 MOST_TIMES: Final = 200_000
-"""Of more deliveries so many, about, are enough to fit a model."""
+"""The approximate number of deliveries that is enough to fit a service model."""
 
 
 def require_profile(source: Source) -> TrafficProfile:
-    """The traffic of a run. Raises ``InputError`` where it is more than this process holds."""
+    """Return the traffic of a run. Raises ``InputError`` if it is too large for this process."""
     found = source.profiled.local_profile
     if found is None:
         many = source.extent["messages"]
@@ -28,7 +28,7 @@ def require_profile(source: Source) -> TrafficProfile:
 
 
 def fit_recorded_service(source: Source) -> ServiceFit:
-    """A service model of the recorded deliveries, each with the size of its message."""
+    """Fit a service model to the recorded deliveries and the sizes of their messages."""
     times = sample_deliveries(source.engine, source.messages, source.deliveries, MOST_TIMES)
     names = column(times, "consumer").fill_null("").to_pylist() if times.num_rows else []
     return fit_service(ints(times, "received_at"), ints(times, "acked_at"), ints(times, "size", 0), names)

@@ -1,8 +1,8 @@
-"""The traffic of a run as its profile: in the driver where it fits, else where tasks are.
+"""Profile the traffic of a run: in the driver if it fits, else in the tasks.
 
-A task makes profiles of the messages that it reads, a block each. Blocks are a tenth of the messages and come back to
-the driver, so it needs no look at messages for a scenario. Of more messages than ``MAX_LOCAL_MESSAGES`` the blocks are
-parted by key and evaluated where they are, by the same function.
+Each task profiles the messages that it reads, one block for each part. Blocks have a tenth of the size of the messages.
+They are collected by the driver, so a scenario does not need the messages. With more than ``MAX_LOCAL_MESSAGES``
+messages, the blocks are partitioned by key and evaluated by the tasks with the same function.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ from subreplay.whatif.traffic.recent_load import LOAD, RecentLoad
 from subreplay.whatif.traffic.traffic_profile import HottestKey, TrafficProfile, join_profiles
 
 MAX_LOCAL_MESSAGES: Final = 16_000_000
-"""Messages of which the driver holds the profile: some 100 bytes each while scenarios are evaluated."""
+"""The maximum number of messages whose profile the driver holds, with about 100 bytes each while scenarios are
+evaluated."""
 TABLE: Final = "profile"
 _MOST_DAYS: Final = 8  # that an error names
 _PART: Final = 4_000_000
-"""Messages of a part, about, where they are more: each core evaluates one at a time."""
+"""The approximate number of messages of a part. Each core evaluates one part at a time."""
 _HOT: Final = "hot key"  # the level of a row that is none of ``TRAFFIC``
 _ASSIGNED: Final = pa.schema([*TRAFFIC, pa.field("word", pa.string()), pa.field("hash", pa.int64())])
 _HOT_KEY: Final = BLANK | {"level": _HOT, "scenario": ""}
@@ -54,7 +55,7 @@ _KINDS: Final = ["date", "secret", "version"]
 
 
 def build_profiling(words: KeyMasking, topic: str | None) -> Profiling:
-    """How the look at messages makes their profile; ``topic``: of that one or (None) of several."""
+    """Build the profiling step of the input scan, for one ``topic`` or (None) for several."""
     return Profiling(
         partial(build_message_blocks, words, topic), COLUMNS if topic is None else COLUMNS_OF_TOPIC, BLOCK, BLOCKS
     )
@@ -63,13 +64,15 @@ def build_profiling(words: KeyMasking, topic: str | None) -> Profiling:
 def build_message_blocks(
     words: KeyMasking, topic: str | None, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """``BLOCKS`` of messages in columns of the log."""
+    """Build ``BLOCKS`` from messages in columns of the log."""
     return build_blocks(ProfileBuilder(words, topic).build_profiles(batches))
 
 
 def write_profile_table(engine: Engine, config: RunConfig, topic: str, blocks: Dataset) -> list[dict[str, Any]]:
-    """Write table ``profile`` of a topic's messages, in place of what it had of that topic and day; returns how many
-    messages it now has of each day. Raises ``ConfigError`` where the run does not say where it is."""
+    """Write table ``profile`` of a topic's messages, and return the number of messages of each day.
+
+    It replaces the rows of that topic and day. Raises ``ConfigError`` if the run does not configure the table.
+    """
     location = config.traffic.profile
     if location is None:
         raise ConfigError("traffic.profile is not set: it is the folder to write table profile to")
@@ -90,10 +93,10 @@ def _pass_through(batches: Iterable[pa.RecordBatch]) -> NamedBatches:
 def read_profile_table(
     engine: Engine, config: RunConfig, topic: str, messages: Dataset, count: int
 ) -> ProfiledTraffic | None:
-    """What table ``profile`` has of a run's ``count`` valid ``messages``; None where the run names no such table, or
-    nobody has written it.
+    """Read table ``profile`` for a run's ``count`` valid ``messages``; None if the run names no such table, or it does
+    not exist.
 
-    Raises ``InputError`` or ``ConfigError`` where it has not these messages, or cannot be read with this run's secret.
+    Raises ``InputError`` or ``ConfigError`` if it does not contain these messages, or was written with another secret.
     """
     location = config.traffic.profile
     table = None if location is None else engine.open_tables(location).find(TABLE)
@@ -142,7 +145,7 @@ def _count_batches_by_day(messages: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
 
 
 class AssignedTraffic(NamedTuple):
-    """``TRAFFIC`` rows, and the keys that have the most messages, the most first."""
+    """Rows of ``TRAFFIC``, and the keys with the most messages, in descending order."""
 
     rows: list[dict[str, Any]]
     hottest: list[HottestKey]
@@ -158,13 +161,13 @@ class ProfiledTraffic:
 
     @cached_property
     def local_profile(self) -> TrafficProfile | None:
-        """All of it; None where it is too large to be held in this process."""
+        """The whole profile; None if it is too large for this process."""
         if self.messages > MAX_LOCAL_MESSAGES:
             return None
         return join_profiles(list(iterate_profiles(self.blocks.to_table().to_batches())))
 
     def assign(self, assigner: MessageAssigner, limit: int) -> AssignedTraffic:
-        """What an assigner makes of it, and its ``limit`` hottest keys."""
+        """Assign the traffic with an assigner, and find its ``limit`` hottest keys."""
         if self.local_profile is not None:
             return AssignedTraffic(
                 list(assigner.assign_rows(self.local_profile)), self.local_profile.find_hottest(limit)
@@ -185,7 +188,7 @@ class ProfiledTraffic:
         return AssignedTraffic(traffic, sorted(hot, key=lambda key: (-key.messages, key.word))[:limit])
 
     def measure_recent_load(self, load: RecentLoad) -> list[dict[str, Any]]:
-        """``LOAD`` rows, not summed."""
+        """Measure the load as ``LOAD`` rows, which are not summed."""
         if self.local_profile is not None:
             return load.count_profile(self.local_profile).to_pylist()  # type: ignore[no-any-return]
         rows: list[dict[str, Any]] = self.blocks.map(load.count_blocks, LOAD).to_table().to_pylist()
@@ -193,7 +196,7 @@ class ProfiledTraffic:
 
 
 def _split_by_key(parts: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Blocks by the part that their keys are of."""
+    """Split blocks into the parts of their keys."""
     for profile in iterate_profiles(batches):
         for part, mine in enumerate(profile.split_by_key(parts)):
             for block in build_blocks([mine]):
@@ -202,7 +205,7 @@ def _split_by_key(parts: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 
 
 def _assign_parts(assigner: MessageAssigner, limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What an assigner makes of all there is of the keys of a part, one part after the other."""
+    """Assign the traffic of each part, one part after the other."""
     for _, blocks in groupby(batches, key=lambda batch: batch["part"][0].as_py()):
         profile = join_profiles(list(iterate_profiles(blocks)))
         hot = [_HOT_KEY | key._asdict() for key in profile.find_hottest(limit)]

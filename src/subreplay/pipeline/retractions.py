@@ -1,4 +1,4 @@
-"""Retract what earlier daily runs reported and this day corrects, on any engine (``audit.retractions``)."""
+"""Retract findings of earlier daily runs that this day's data correct, on any engine (``audit.retractions``)."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def retract(
     membership: pa.Table,
     withdrawn: NewRows,
 ) -> list[dict[str, Any]]:
-    """Write what this day retracts into table ``withdrawn``, and count it by rule and day, with some positions.
+    """Write the retracted findings to table ``withdrawn``, and count them by rule and day, with some positions.
 
-    ``reported`` are findings of ``CODES`` in table ``violations`` of earlier runs, ``retracted`` rows of table
-    ``withdrawn`` of earlier runs; ``deliveries``, ``messages`` and ``membership`` are those of the day.
+    ``reported`` are findings of ``CODES`` in table ``violations`` of earlier runs. ``retracted`` are rows of table
+    ``withdrawn`` of earlier runs. ``deliveries``, ``messages`` and ``membership`` are those of the day.
     """
     findings = [reported.select(FINDING_COLUMNS).map(select_findings_to_retract, FINDINGS.schema)]
     if retracted is not None:

@@ -1,4 +1,4 @@
-"""A run's checked input, and its output tables."""
+"""The checked input of a run, and its output tables."""
 
 from __future__ import annotations
 
@@ -47,8 +47,10 @@ Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 
 @dataclass(frozen=True)
 class Source:
-    """A run's checked input: what one look at its tables gave, membership by dispatcher, and what was counted; ``held``
-    is all that the tables hold, where they have no delivery or no join of this run."""
+    """The checked input of a run: the scanned tables, the membership by dispatcher, and statistics.
+
+    ``held`` lists the subscriptions and topics in the tables if they have no delivery or no join of this run.
+    """
 
     engine: Engine
     config: RunConfig
@@ -71,31 +73,31 @@ class Source:
 
     @property
     def messages(self) -> Dataset:
-        """Valid messages."""
+        """The valid messages."""
         return self._valid("messages")
 
     @property
     def deliveries(self) -> Dataset:
-        """Valid deliveries."""
+        """The valid deliveries."""
         return self._valid("deliveries")
 
     @property
     def membership(self) -> Dataset:
-        """Valid membership events."""
+        """The valid membership events."""
         return self._valid("membership")
 
     @property
     def letters(self) -> Dataset | None:
-        """Valid dead letters of this topic; None: no such topic is named."""
+        """The valid dead letters of this topic; None if no dead letter topic is configured."""
         return self._valid("dead_letters") if "dead_letters" in self.look.of_tables else None
 
     def _valid(self, name: str) -> Dataset:
-        """As the look kept them, or else read once more."""
+        """Return the valid rows of a table, from the scan if it kept them, else from a second read."""
         return self.look.of_tables[name].get("valid") or self.inputs.valid(name)
 
     @cached_property
     def log(self) -> Mapping[str, Dataset]:
-        """Valid messages and deliveries as rows of the log."""
+        """The valid messages and deliveries as rows of the log."""
         made = {}
         for name in ("messages", "deliveries"):
             kept = self.look.of_tables[name].get("log")
@@ -104,13 +106,13 @@ class Source:
 
     @property
     def numbered(self) -> bool:
-        """Whether messages are numbered by their times."""
+        """Whether messages are numbered by time."""
         given = self.config.traffic.messages
         return given is not None and given.columns.get("offset") == {"as": BY_TIME}
 
     @property
     def quiet(self) -> bool:
-        """Whether it is a day without a row, of a topic with messages on others; or there is no row at all."""
+        """Whether the day has no rows while the topic has messages on other days, or the tables have no rows at all."""
         if self.statistics.traffic:
             return False
         if not self.held:
@@ -120,20 +122,20 @@ class Source:
 
     @cached_property
     def reasons(self) -> list[dict[str, Any]]:
-        """Why rows are in quarantine, counted."""
+        """The reasons for which rows are in quarantine, counted."""
         return count_reasons(self.look, self.statistics.with_rejected)
 
     @cached_property
     def profiled(self) -> ProfiledTraffic:
-        """The profile of the messages, as it is stored or was made."""
+        """The profile of the messages, stored or computed."""
         if self.stored_profile is not None:
             return self.stored_profile
         return ProfiledTraffic(self.engine, self.look.of_tables["messages"]["profile"], self.extent["messages"])
 
     @property
     def may_scatter(self) -> bool:
-        """Whether a key may have messages in several topic partitions; only where the run's profile tells all of its
-        messages, and is here, is it known that none has."""
+        """Whether a key may have messages in several topic partitions. Only a local profile of all messages can exclude
+        it."""
         if self.config.date is not None:
             return True
         return self.profiled.local_profile is None or self.profiled.local_profile.has_scattered_keys
@@ -145,12 +147,12 @@ class Source:
 
     @cached_property
     def partitioners(self) -> Partitioners | None:
-        """What explains where producers put the messages of keys; None where nothing can."""
+        """How producers map keys to partitions; None if it cannot be detected."""
         return partitioners.detect_partitioners(self)
 
     def sorted_log(self, off: Sequence[ClockShift] = ()) -> Dataset:
-        """The log that is judged, in order ``BY_POSITION``: of a day with what earlier ones left open; with the clocks
-        corrected that are ``off``."""
+        """Sort the log to judge by position, after correcting the clocks in ``off``. A daily run includes what earlier
+        runs left open."""
         messages, deliveries = self.log["messages"], self.log["deliveries"]
         if off:
             deliveries = deliveries.map(TimeCorrection(tuple(off)), LOG)
@@ -166,7 +168,8 @@ class Source:
         return log.map(keep_wanted, LOG)
 
     def messages_with_earlier(self) -> Dataset:
-        """The messages of a run as rows of the log; of a day with those of the days before it, marked ``before``."""
+        """Return the messages of a run as rows of the log, in any order. A daily run includes earlier days, marked
+        ``before``."""
         mine = self.log["messages"]
         if self.config.date is None:
             return mine
@@ -177,34 +180,36 @@ class Source:
 
     @property
     def where(self) -> dict[str, str]:
-        """What identifies this run's rows in an output table."""
+        """The values that identify this run's rows in an output table."""
         found = {"subscription": self.config.subscription.name, "topic": self.inputs.topic}
         return found | ({"date": self.config.date.isoformat()} if self.config.date else {})
 
     def build_where(self, columns: pa.Schema) -> dict[str, str]:
-        """The same for a table with these columns: of several topics each row tells its own."""
+        """Return the values that identify this run's rows in a table with these columns. With several topics, each row
+        has its own."""
         if self.inputs.scopes and "topic" in columns.names:
             return {name: value for name, value in self.where.items() if name != "topic"}
         return self.where
 
     @property
     def begin(self) -> int:
-        """The first instant (ns) of the audited day; ``UNKNOWN`` where all there is is audited at once."""
+        """The first instant (ns) of the audited day; ``UNKNOWN`` in a run without a date."""
         return UNKNOWN if self.config.date is None else midnight(self.config.date)
 
     @property
     def horizon(self) -> int:
-        """The last instant (ns) of the audited day; ``NEVER`` where all there is is audited at once."""
+        """The last instant (ns) of the audited day; ``NEVER`` in a run without a date."""
         return NEVER if self.begin == UNKNOWN else self.begin + DAY - 1
 
     @property
     def dates(self) -> bool:
-        """Whether sentences show dates: not in a run of one date."""
+        """Whether sentences show dates. A run of one date does not show them."""
         return self.config.date is None and has_dates(self.statistics.first, self.statistics.end)
 
     @property
     def width(self) -> int:
-        """The width of report windows in ns: the configured one, or as many of it as keep the report readable."""
+        """The width of report windows in ns: the configured width, or a multiple of it that keeps the report
+        readable."""
         width = self.config.windows.width * 1_000
         span = self.extent["last"] - self.extent["first"] + 1
         return width * max(1, -(-span // (width * WINDOWS)))
@@ -221,21 +226,21 @@ class Source:
         return Span(self.width, self.width)
 
     def put(self, rows: pa.Table, name: str) -> None:
-        """Write an output table of few rows."""
+        """Write a small output table."""
         self.tables.put(name, rows, self.build_where(rows.schema))
 
     def begin_write(self, name: str, columns: pa.Schema) -> NewRows:
-        """New rows of an output table of many, which are still to be committed."""
+        """Begin to write a large output table. The rows must be committed."""
         return self.tables.begin_write(name, columns, self.build_where(columns))
 
 
 def to_log_rows(table: str, batches: Any) -> Any:
-    """Valid rows of messages or deliveries as rows of the log."""
+    """Convert valid messages or deliveries to rows of the log."""
     return (make_log_rows(table, batch) for batch in batches)
 
 
 def _mark_before(batches: Any) -> Any:
-    """Messages of earlier days as rows of the log."""
+    """Convert messages of earlier days to rows of the log, marked ``before``."""
     for batch in to_log_rows("messages", batches):
         for name, value in (("judged", False), ("before", True)):
             batch = batch.set_column(batch.schema.get_field_index(name), name, pa.repeat(value, batch.num_rows))
@@ -251,10 +256,10 @@ def read_source(
     messages_only: bool = False,
     every_topic: bool = False,
 ) -> Source:
-    """Read and check the input tables, of which others than messages may be missing where ``messages_only``; those
-    that are ``given`` are not opened. ``every_topic``: all topics of a group are read where the run names none.
+    """Read and check the input tables of a run. Tables in ``given`` are not opened.
 
-    A day on which nothing happened is looked at all the same: messages that earlier ones left open are judged again.
+    With ``messages_only``, tables other than messages may be missing. With ``every_topic``, all topics of a group are
+    read if the run names none. A day without rows is judged too, because messages of earlier days may still be open.
     """
     inputs = read_inputs(engine, config, given, messages_only=messages_only, every_topic=every_topic)
     before = None if messages_only else daily_runs.find_earlier_state(tables, config, inputs.topic)
@@ -278,7 +283,7 @@ def read_source(
 
 
 def _drop_copies(inputs: Inputs, look: Look, found: InputStatistics) -> tuple[Look, InputStatistics]:
-    """The same without messages that are exact copies of others."""
+    """Drop messages that are exact copies of others."""
     rows, copies = drop_copies(inputs.engine, inputs.valid("messages").map(partial(to_log_rows, "messages"), LOG))
     if not copies:
         return look, found
@@ -294,8 +299,10 @@ def _drop_copies(inputs: Inputs, look: Look, found: InputStatistics) -> tuple[Lo
 
 
 def _require_valid_rows(look: Look, found: InputStatistics, config: RunConfig) -> None:
-    """Raise ``InputError`` with the most likely mistake where all rows of a table are rejected: there is nothing to
-    judge. A date may have few rows, and all of them rejected."""
+    """Raise ``InputError`` with the most likely mistake if all rows of a table are rejected.
+
+    A daily run is not checked: a day may have few rows.
+    """
     if found.constant and found.extent["messages"] >= _MIN_MESSAGES_TO_CHECK:
         raise InputError(
             "traffic.messages: all messages of a topic partition have the same position; map offset to the column that "
@@ -310,13 +317,13 @@ def _require_valid_rows(look: Look, found: InputStatistics, config: RunConfig) -
 
 
 def count_reasons(look: Look, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Why rows of some tables are in quarantine, counted."""
+    """Count the reasons for which rows of some tables are in quarantine."""
     parts = [look.ingest if name == INGEST_TABLE else look.of_tables.get(name, {}) for name in names]
     return rejects.list_reasons([part["reasons"].to_table() for part in parts if part])
 
 
 def _collect_rejects(look: Look) -> RejectedRows:
-    """What rejected rows could be about."""
+    """Collect what the rejected rows could have been about."""
     parts = [*look.of_tables.values(), *([look.ingest] if look.ingest else [])]
     found = rejects.added(part["rejects"].to_table() for part in parts).to_pylist()
     return RejectedRows(tuple(dict.fromkeys(_build_reject(row) for row in found)))
@@ -329,7 +336,7 @@ def _build_reject(row: dict[str, Any]) -> RejectedRow:
 def read_traffic(
     engine: Engine, config: RunConfig, tables: Tables, given: Given | None = None, *, every_topic: bool = False
 ) -> Source:
-    """The same for a what-if, which reads the traffic's profile where it is stored."""
+    """Read the source of a what-if, and the stored traffic profile if there is one."""
     source = read_source(engine, config, tables, given, messages_only=True, every_topic=every_topic)
     if given or config.traffic.profile is None or source.inputs.scopes:
         return source
@@ -347,8 +354,7 @@ def write_profile(engine: Engine, config: RunConfig) -> list[dict[str, Any]]:
 
 
 def write_tables(source: Source, made: Mapping[str, pa.Table]) -> None:
-    """Write the result tables that the driver holds, and table ``quarantine``; table ``runs`` when all others are
-    written."""
+    """Write the result tables of the driver and table ``quarantine``, and table ``runs`` last."""
     for name in made:
         if name != "runs":
             source.put(made[name], name)

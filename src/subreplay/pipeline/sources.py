@@ -1,8 +1,8 @@
-"""Files of somebody's own form, read by the tasks of an engine.
+"""Read files in the formats of other programs by the tasks of an engine.
 
-An adapter's rules are pure functions in ``subreplay.adapters``. The parts of a source are read by a task each; what is
-in them is sorted and folded, stage after stage. The driver holds the names of files, counts, members, and what a stage
-makes known to those after it.
+An adapter's rules are pure functions in ``subreplay.adapters``. Each part of a source is read by one task. Its rows are
+sorted and folded, one stage after the other. The driver holds names of files, counts, members, and what a stage passes
+on to later stages.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from subreplay.rows.conditions import field
 from subreplay.rows.model.tables import INPUTS, QUARANTINE
 
 SMALL: Final = 1 << 21
-"""Bytes of files that are one part, which takes no other process or task: some 150,000 captured events."""
+"""Files with fewer bytes are read as one part, without another process or task: about 150,000 captured events."""
 _BROKER_LOG: Final = "pulsar-broker-log"
 _RECORD: Final = "record"  # of what one task read in one go, without its rows
 _WHOLE: Final = {**INPUTS, REJECTED: QUARANTINE, _RECORD: pa.schema([("pickled", pa.binary())])}
@@ -50,9 +50,11 @@ _FIRST: Final = [(name, "ascending") for name in ("file", "row", "table", "raw")
 
 @dataclass(frozen=True)
 class Read:
-    """What an adapter reads. ``tables`` are canonical rows by name, of those that the source has something of;
-    ``rejected`` the rows in quarantine (``QUARANTINE``), whatever table they are of; ``told`` what the driver knows of
-    both."""
+    """The rows that an adapter reads.
+
+    ``tables`` are canonical rows by name, for the tables that the source has. ``rejected`` are the rows in quarantine
+    (``QUARANTINE``) of all tables. ``told`` is the summary for the driver.
+    """
 
     tables: Mapping[str, Dataset]
     rejected: Dataset
@@ -60,9 +62,9 @@ class Read:
 
 
 def read(engine: Engine, name: str, path: Path, options: Options) -> Read:
-    """Read a source by the adapter of that name. The rows are kept as long as the engine is open.
+    """Read a source with the adapter ``name``. The rows stay available while the engine is open.
 
-    Raises ``ConfigError`` where the adapter does not take an option, ``InputError`` or ``EnvironmentFailed`` where the
+    Raises ``ConfigError`` if the adapter does not support an option, and ``InputError`` or ``EnvironmentFailed`` if the
     source cannot be read.
     """
     adapter = ADAPTERS[name]
@@ -75,7 +77,7 @@ def read(engine: Engine, name: str, path: Path, options: Options) -> Read:
 
 
 def read_streamed(engine: Engine, source: SourceStream) -> Read:
-    """Read a source part by part, and fold its rows stage after stage."""
+    """Read a source part by part, and fold its rows stage by stage."""
     known: dict[str, pa.Table] = {}
     counts: list[pa.Table] = []
     found: dict[str, list[Dataset]] = {}
@@ -106,7 +108,7 @@ def read_streamed(engine: Engine, source: SourceStream) -> Read:
 
 
 def _read_whole(engine: Engine, name: str, path: Path, options: Options) -> Read:
-    """Read a source by one task in one go, as it is one story: a recording."""
+    """Read a recording in one task, because its files depend on one another."""
     parse = partial(read_part_batches, ((path, options),), partial(_read_recording, name), _WHOLE)
     made = _number_parts(engine, 1, 0).split(parse, _WHOLE)
     told: SourceSummary = pickle.loads(made[_RECORD].to_table()["pickled"][0].as_py())  # noqa: S301 - of a task of this run
@@ -122,7 +124,7 @@ def _read_recording(name: str, given: tuple[Path, Options]) -> Rows:
 
 
 def _read_broker_log(engine: Engine, path: Path, options: Options) -> Read:
-    """Read the files of a log by a task each, and fold each subscription of a topic partition."""
+    """Read each file of a log in one task, and fold each subscription of a topic partition."""
     from subreplay.adapters.broker_log import log_stages  # not before: they take seconds to load
     from subreplay.adapters.broker_log.broker_logs import BrokerLog
     from subreplay.adapters.broker_log.log_dispatchers import EVENT_KINDS, find_membership, reject_unnamed_members
@@ -165,7 +167,7 @@ def _read_broker_log(engine: Engine, path: Path, options: Options) -> Read:
 
 
 def _number_parts(engine: Engine, parts: int, size: int) -> Dataset:
-    """The numbers of the parts of a source of so many bytes, as a task reads them: one each, or all of few bytes."""
+    """Number the parts of a source for tasks: one part for each task, or all parts together if they have few bytes."""
     numbers = range(parts)
     return engine.read_parts(
         [tuple(numbers)] if size <= SMALL else [(each,) for each in numbers], number_parts, PART_NUMBERS
@@ -173,13 +175,13 @@ def _number_parts(engine: Engine, parts: int, size: int) -> Dataset:
 
 
 def _find_examples(rejected: Dataset) -> tuple[RejectedRow, ...]:
-    """The first of the rejected rows."""
+    """Find the first rejected rows."""
     found = _select_first([rejected.map(_select_first_in_task, QUARANTINE).to_table()])
     return tuple(map(RejectedRow.from_row, found.to_pylist()))
 
 
 def _select_first_in_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The first of those of a task, which holds no more."""
+    """Select the first rejected rows of a task. Only these are held in memory."""
     first = QUARANTINE.empty_table()
     for batch in batches:
         first = _select_first([first, pa.Table.from_batches([batch])])

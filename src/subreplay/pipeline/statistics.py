@@ -1,4 +1,4 @@
-"""What a run's tables hold, from one look at each of them (``audit.input_statistics``)."""
+"""Compute statistics of a run's input tables from one scan of each (``audit.input_statistics``)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ from subreplay.rows.scan.members import members
 
 
 def compute_statistics(inputs: Inputs, look: Look, before: EarlierState | None, copies: int = 0) -> InputStatistics:
-    """What a look at the tables tells; ``before`` is what an earlier run handed on, ``copies`` are messages left out.
-    Raises ``InputError`` where the membership is more than the driver folds."""
+    """Compute the statistics of the scanned tables.
+
+    ``before`` is the state of an earlier run, ``copies`` is the number of dropped messages. Raises ``InputError`` if
+    the membership is too large for the driver.
+    """
     counted = {name: outputs["counts"].to_table() for name, outputs in look.of_tables.items()}
     summaries = {name: counts.summed(name, [rows]) for name, rows in counted.items() if name in LOGGED}
     numbers = {name: rows for name, rows in counted.items() if name not in LOGGED}

@@ -1,4 +1,4 @@
-"""The story of a run: logs -> events -> timelines -> owners -> findings -> windows -> report."""
+"""The sequence of a run: logs -> events -> timelines -> owners -> findings -> windows -> report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ Progress = Callable[[str], AbstractContextManager[object]]
 
 @dataclass(frozen=True)
 class Result:
-    """What a run found: the report is still to be rendered; ``tables`` are its rows of every result table."""
+    """The result of a run: the verdict, the data of the report, and this run's rows of every result table in
+    ``tables``."""
 
     verdict: Verdict
     report: ReportData
@@ -49,9 +50,11 @@ def audit(
     given: Given | None = None,
     shown_engine: EngineInfo | None = None,
 ) -> Result:
-    """Check recorded deliveries against every promise of the subscription; scenarios in the run are compared beside
-    it. Input tables may be ``given``; without ``tables``, results go where the run says. ``shown_engine``: the engine
-    that the report names, where a task of it runs this story on another."""
+    """Check recorded deliveries against the guarantees of the subscription, and compare the scenarios of the run.
+
+    Input tables may be passed as ``given``. Without ``tables``, results are written where the run configures it.
+    ``shown_engine`` is the engine in the report, if a task of that engine runs this audit on another engine.
+    """
     with progress("reading and checking the tables"):
         source = read_source(engine, config, tables or run_tables(engine, config), given)
     with progress("folding the membership into epochs"):
@@ -82,8 +85,10 @@ def whatif(
     tables: Tables | None = None,
     given: Given | None = None,
 ) -> Result:
-    """Replay recorded traffic under every scenario of the run and compare them side by side; ``tables`` and ``given``
-    as above."""
+    """Replay recorded traffic under every scenario of the run, and compare them side by side.
+
+    ``tables`` and ``given`` are those of ``audit``.
+    """
     with progress("reading and checking the tables"):
         written = tables or run_tables(engine, config, "whatif_")
         source = read_traffic(engine, config, written, given, every_topic=True)
@@ -98,8 +103,10 @@ def plan(
     tables: Tables | None = None,
     given: Given | None = None,
 ) -> Result:
-    """Answer questions about how to set a subscription up, and replay the traffic under the finalists; ``tables`` and
-    ``given`` as above."""
+    """Answer questions about the setup of a subscription, and replay the traffic under the finalists.
+
+    ``tables`` and ``given`` are those of ``audit``.
+    """
     with progress("reading and checking the tables"):
         source = read_traffic(engine, config, tables or run_tables(engine, config, "plan_"), given)
     with progress("profiling the traffic"):
@@ -112,7 +119,7 @@ def plan(
 
 
 def _compare(source: Source, progress: Progress, plans_made: tuple[PlanView, ...] = ()) -> Result:
-    """The scenarios of a run side by side."""
+    """Compare the scenarios of a run side by side."""
     config = source.config
     with progress("replaying the traffic under the scenarios"):
         figures, plans = scenarios.assign(source, scenarios.sum_traffic(source))
@@ -128,7 +135,7 @@ def _compare(source: Source, progress: Progress, plans_made: tuple[PlanView, ...
 
 
 def profile(engine: Engine, config: RunConfig, progress: Progress = nullcontext) -> dict[str, int]:
-    """Write the traffic's profile, which a what-if reads; returns how many messages it has of each day."""
+    """Write the traffic profile, which a what-if reads, and return the number of messages of each day."""
     with progress("writing the traffic's profile"):
         return {str(row["date"]): row["messages"] for row in write_profile(engine, config)}
 
@@ -142,5 +149,5 @@ def _replay(source: Source, plans: tuple[ScenarioPlan, ...], progress: Progress)
 
 
 def describe_engine(engine: Engine) -> EngineInfo:
-    """What a report says of an engine."""
+    """Describe an engine for the report."""
     return EngineInfo(engine.name, engine.version, engine.cores)

@@ -1,4 +1,4 @@
-"""The sums of an audit: what it counts of judged rows and of findings, which a report shows and tables keep."""
+"""Sum the results of an audit: counts of judged rows and findings for the report and for tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from subreplay.whatif.message_assignment import ScenarioPlan
 
 
 def sum_audit(source: Source, judge: Judge, judged: JudgedRows, found: ExplainedFindings) -> Figures:
-    """Add up what was judged; writes tables ``assignments``, ``violations_by_window``, ``finding_counts`` and
+    """Sum the judged rows, and write tables ``assignments``, ``violations_by_window``, ``finding_counts`` and
     ``withdrawn``."""
     folded = ScenarioPlan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
     given, width = judged.loads.overall(), source.width
@@ -104,7 +104,7 @@ def _write_violations_by_window(source: Source, found: ExplainedFindings) -> Non
 
 
 def _write_finding_counts(source: Source, found: ExplainedFindings) -> list[pa.Table]:
-    """Write table ``finding_counts``; the same by windows of the report."""
+    """Write table ``finding_counts``, and return the counts by windows of the report."""
     collected = window_sums.collect_small(found.counts)
     if collected is not None:
         counts = [sums.sort_counts(window_sums.add_up(sums.make_count_adder(), each)) for each in collected]
@@ -117,7 +117,7 @@ def _write_finding_counts(source: Source, found: ExplainedFindings) -> list[pa.T
 
 
 def _retract_findings(source: Source) -> sums.Rows:
-    """What this day withdraws of earlier days' findings, counted; writes table ``withdrawn``."""
+    """Retract findings of earlier days, write table ``withdrawn``, and return their counts."""
     tables, topic = source.tables, source.inputs.topic
     reported = daily_runs.find_earlier_findings(tables, source.config, topic, *CODES)
     if reported is None:
@@ -133,22 +133,24 @@ def _retract_findings(source: Source) -> sums.Rows:
 
 
 def _list_acts(judge: Judge, rows: sums.Rows) -> tuple[SeenAct, ...]:
-    """The acts of operators and clients that rows count."""
+    """List the acts of operators and clients that the rows count."""
     if not rows:
         return ()
     return tuple(list_seen_acts({s.partition: judge.acts(d.timeline) for s, d in judge.dispatchers.items()}, rows))
 
 
 def _find_connected(source: Source, judge: Judge, totals: Mapping[str, int]) -> tuple[ConnectedInterval, ...]:
-    """How many consumers were connected until the run's log ends."""
+    """Count the connected consumers over time, until the run's log ends."""
     timelines = [dispatcher.timeline for dispatcher in judge.dispatchers.values()]
     return find_connected_intervals(timelines, max(source.extent["last"], totals["last"]) + 1)
 
 
 def _check_clocks(source: Source, judge: Judge, of_others: pa.Table, findings: sums.Rows, counted: sums.Rows) -> Clocks:
-    """Consumers whose clocks are off, and what fails with these corrected: the log is judged once more where there are
-    any. Where table ``audited`` keeps findings only, they are looked for where one of them fails. How many
-    ``measure_lags`` there are of each size tells of most logs that there are none."""
+    """Find consumers whose clocks are off, and count the failures after correcting them.
+
+    The log is judged again if there are any. If table ``audited`` contains only findings, clocks are checked only if a
+    finding fails. The counts of ``lags`` by size rule out wrong clocks in most logs.
+    """
     recorded = count_failing(findings, judge.rule_statuses)
     if source.config.output.audited == "findings" and not recorded:
         return Clocks()
@@ -166,20 +168,20 @@ def _check_clocks(source: Source, judge: Judge, of_others: pa.Table, findings: s
 def _count_corrected(
     source: Source, judge: Judge, of_others: pa.Table, off: Sequence[ClockShift]
 ) -> Mapping[Code, int]:
-    """What fails with clocks corrected, by rule."""
+    """Count the failures by rule after correcting clocks."""
     counts = judge_again(source, judge, off).counts(source.width)
     return count_failing([*counts.to_pylist(), *of_others.to_pylist()], judge.rule_statuses)
 
 
 def _find_needless(source: Source, findings: sums.Rows) -> frozenset[str]:
-    """The membership, where rows of it are in quarantine, explain no finding and hide none."""
+    """Return the membership if its quarantined rows neither explain a finding nor hide one."""
     doubted = any(row["excuse"] in (Exemption.MEMBERSHIP_REJECTED, Exemption.MEMBER_REJECTED) for row in findings)
     hides = doubted or source.rejects.may_hide_a_leave(source.statistics.last_served)
     return frozenset() if hides else frozenset({"membership"})
 
 
 def _get_all_rows(source: Source, judge: Judge) -> Dataset:
-    """Every judged row; those that table ``audited`` does not keep are judged once more."""
+    """Return every judged row. The log is judged again if table ``audited`` does not contain all rows."""
     if source.config.output.audited != "findings":
         return source.tables.written["audited"].select([n for n in AUDITED.names if n not in source.where])
     return judge_again(source, judge).rows

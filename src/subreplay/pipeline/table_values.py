@@ -1,4 +1,4 @@
-"""Which subscriptions, topics and other values the input tables hold."""
+"""Find the subscriptions, topics and other values that the input tables contain."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from subreplay.rows.scan.distinct import MOST_NAMES, STORED, Distinct, find_stor
 
 
 def find_distinct_values(rows: Dataset, columns: Sequence[str], most: int = MOST_NAMES) -> list[tuple[Any, ...]]:
-    """The distinct values of some columns where none of them is null, in order; of very many the first."""
+    """Find the distinct values of some columns, sorted, without rows that have a null; at most ``most`` of them."""
     step = Distinct(tuple(columns), most)
     schema = pa.schema([rows.schema.field(name) for name in columns])
     return sorted(step.values(rows.select(columns).map(step, schema).to_table()))
 
 
 def find_stored_values(tables: Mapping[str, Dataset]) -> tuple[Stored, ...]:
-    """Subscriptions, topics and days of every input table, all rows of which are given."""
+    """Find the subscriptions, topics and days of every input table."""
     found: list[Stored] = []
     for name, rows in tables.items():
         columns = [column for column in STORED.names[:2] if column in rows.schema.names]

@@ -1,4 +1,4 @@
-"""Find what is wrong across the partitions of a topic, on any engine (``audit.topic_findings``)."""
+"""Find violations across the partitions of a topic, on any engine (``audit.topic_findings``)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ def keys_in_two_partitions(
     reported: Dataset | None = None,
     partitioners: Partitioners | None = None,
 ) -> Dataset:
-    """Table ``violations`` of keys in two partitions; ``messages`` are rows of ``LOG``, those of earlier days marked
-    ``before``. What earlier runs ``reported`` of that rule in table ``violations`` is not reported again.
-    ``partitioners`` may explain them."""
+    """Find keys in two partitions as rows of table ``violations``.
+
+    ``messages`` are rows of ``LOG``; those of earlier days are marked ``before``. Findings that earlier runs
+    ``reported`` in table ``violations`` are not reported again. ``partitioners`` may explain them.
+    """
     earlier = [] if reported is None else [reported.select(["topic", "partition", "key"])]
     firsts = _find_first_messages(engine, messages, True, judge.words, earlier)
     step = KeysInTwoPartitionsStep(FindingRows(subscription, judge.rule_statuses), partitioners, judge.dates)
@@ -42,8 +44,8 @@ def keys_in_two_partitions(
 
 
 def keyless_strays(engine: Engine, messages: Dataset, judge: Judge, subscription: str) -> Dataset:
-    """Table ``violations`` of messages without a key that are not in the partition of their producer; only where they
-    ``may_have_keyless_strays``."""
+    """Find messages without a key outside the partition of their producer, as rows of table ``violations``. Needs
+    ``may_stray``."""
     firsts = _find_first_messages(engine, messages, False, judge.words)
     step = make_keyless_strays_step(judge, subscription)
     return engine.create_dataset(VIOLATIONS.empty_table()) if firsts is None else firsts.map(step, VIOLATIONS)
@@ -52,7 +54,8 @@ def keyless_strays(engine: Engine, messages: Dataset, judge: Judge, subscription
 def _find_first_messages(
     engine: Engine, messages: Dataset, keyed: bool, words: KeyMasking, reported: list[Dataset] | None = None
 ) -> Dataset | None:
-    """``FIRSTS`` in order, with those that were ``reported``; None where nothing is in two partitions."""
+    """Find the first messages (``FIRSTS``) in order, with those already ``reported``; None if nothing is in two
+    partitions."""
     messages = messages.select(MESSAGE_COLUMNS)
     partitions = engine.sort([messages.map(KeyPartitionReader(keyed), PARTITIONS.schema)], PARTITIONS)
     spread = partitions.map(select_spread_hashes, SPREAD).to_table(MOST_SPREAD + 1)

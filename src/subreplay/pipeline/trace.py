@@ -1,7 +1,7 @@
-"""Evidence: the life of one message or one key, with the findings about it, from the tables of a run.
+"""Trace the history of a message or a key, with its findings, from the tables of a run.
 
-Where an audit of this configuration has written its tables, they are read, so the findings are the audit's own; where
-none has, the dispatchers in question are judged now, by the same rules.
+If an audit of this configuration has written its tables, they are read, so the findings are the audit's. Otherwise the
+dispatchers are judged now, by the same rules.
 """
 
 from __future__ import annotations
@@ -56,12 +56,13 @@ from subreplay.rows.model.tables import AUDITED, JUDGED, LOG
 from subreplay.rows.sorted_blocks import BY_POSITION
 
 _TEXT_ROWS: Final = pa.schema([f for f in JUDGED if f.name in ROWS.names])
-"""Judged rows whose keys are in words."""
+"""Judged rows whose keys are texts."""
 
 
 @dataclass(frozen=True)
 class AuditTables:
-    """The output tables that an audit may have written, and where they are, in words; None: nobody has written any."""
+    """The output tables that an audit may have written, and their location as text; None if no audit has written
+    any."""
 
     tables: Tables
     location: str | None
@@ -75,8 +76,11 @@ def trace_message(
     written: AuditTables | None = None,
     given: Given | None = None,
 ) -> Iterator[str]:
-    """The life of a message, line by line; input tables may be ``given``, what an audit has ``written`` is there, or
-    where the run says. Raises ``InputError`` where the tables do not have it."""
+    """Yield the history of a message line by line.
+
+    Input tables may be passed as ``given``. ``written`` are the tables of an audit; by default they are where the run
+    configures it. Raises ``InputError`` if the tables do not contain the message.
+    """
     evidence = _Evidence.of(engine, run, written, given)
     topic = evidence.source.inputs.topic
     if topic not in (position.scope.topic, f"persistent://public/default/{position.scope.topic}"):
@@ -99,7 +103,7 @@ def trace_key(
     written: AuditTables | None = None,
     given: Given | None = None,
 ) -> Iterator[str]:
-    """The life of a key, line by line, ``written`` and ``given`` as above; one line where no message has it."""
+    """Yield the history of a key line by line, or one line if no message has it. See ``trace_message``."""
     data = os.fsencode(key)
     evidence = _Evidence.of(engine, run, written, given)
     word, source = run.keys.words.mask_key(data), evidence.source
@@ -113,8 +117,8 @@ def trace_key(
 
 @dataclass(frozen=True)
 class _Evidence:
-    """A run's input, its judge, and what it judged: rows of table ``audited``, where an audit has written every
-    delivery into it."""
+    """A run's input, its judge, and its judged rows from table ``audited``, if an audit has written every delivery to
+    it."""
 
     source: Source
     judge: Judge
@@ -129,14 +133,14 @@ class _Evidence:
         return cls(source, stages.build_judge(source), *_find_audited(source, written))
 
     def select_message_rows(self, position: Position) -> Dataset:
-        """The judged rows of a message, or of a whole entry."""
+        """Select the judged rows of a message, or of a whole entry."""
         mine = (field("ledger") == position.ledger) & (field("entry") == position.entry)
         if position.batch_index is not None:
             mine = mine & (field("batch_index") == position.batch_index)
         return self._select_rows(mine, [position.scope.partition])
 
     def select_key_rows(self, key: bytes) -> Dataset:
-        """The judged rows of messages of a key."""
+        """Select the judged rows of messages with a key."""
         partitions = None
         if self.audited is None and self.source.config.date is None:  # a date judges messages of earlier ones, too
             found = self.source.log["messages"].map(KeyPartitionFinder(key), PARTITIONS).to_table()
@@ -144,8 +148,7 @@ class _Evidence:
         return self._select_rows(field("key") == self.source.config.keys.words.mask_key(key), partitions)
 
     def _select_rows(self, mine: Condition, partitions: Sequence[int] | None) -> Dataset:
-        """Judged rows for which a condition is true, of some partitions or all, without the commits of a Kafka
-        group."""
+        """Select judged rows by a condition, in some partitions or all, without the commits of a Kafka group."""
         if partitions is not None and not partitions:
             return self.source.engine.create_dataset(ROWS.empty_table())
         there = ALL if partitions is None else field("partition").among(*partitions)
@@ -153,7 +156,7 @@ class _Evidence:
         return rows.where(mine & (field("commit") == 0)).select(ROWS.names)
 
     def _judged(self, there: Condition) -> Dataset:
-        """Rows as table ``audited`` has them, judged now."""
+        """Judge the rows now, in the form of table ``audited``."""
         source, config = self.source, self.source.config
         if config.date is None:
             log = source.engine.sort([rows.where(there) for rows in source.log.values()], BY_POSITION)
@@ -180,7 +183,7 @@ class _Evidence:
         yield from findings or ["  no findings"]
 
     def _read_log(self, positions: Sequence[tuple[str | int, ...]], since: int) -> pa.Table:
-        """The ``LOG`` rows of some messages, but not their deliveries before a time (ns), which may be many."""
+        """Read the ``LOG`` rows of some messages, without their deliveries before ``since`` (ns), which may be many."""
         columns = pa.schema([LOG.field(name) for name in POSITION])
         wanted = pa.Table.from_pylist([dict(zip(POSITION, each, strict=True)) for each in positions], columns)
         near = ALL
@@ -193,7 +196,7 @@ class _Evidence:
         return found.take(pc.sort_indices(found.select(order), [(name, "ascending") for name in order]))
 
     def _find_waits(self, waiting: Sequence[Row]) -> tuple[Row, ...]:
-        """Of what held each of these messages back, the delivery elsewhere that ended last."""
+        """Find the delivery that blocked each of these messages and ended last."""
         if not waiting:
             return ()
         wanted = pa.Table.from_pylist([*waiting], WAITING)
@@ -201,7 +204,7 @@ class _Evidence:
         return describe_waits(wanted, held.map(HolderFinder(wanted), HOLDERS).to_table())
 
     def _find_key_findings(self, log: pa.Table) -> Iterator[str]:
-        """Findings about the keys of some messages as such, whatever was delivered of them."""
+        """Yield findings about the keys of messages, independent of their deliveries."""
         source, config = self.source, self.source.config
         keys = sorted(set(own_keys(log).to_pylist()) - {None})
         if not keys or len(self.judge.dispatchers) < 2 or not source.may_scatter:
@@ -216,8 +219,10 @@ class _Evidence:
 
 
 def _find_audited(source: Source, written: AuditTables) -> tuple[Dataset | None, str]:
-    """The rows of this run in table ``audited``, if an audit with this configuration has written it and kept every
-    delivery; and who judges."""
+    """Find the rows of this run in table ``audited``, and describe who judges.
+
+    The rows are None unless an audit with this configuration has written every delivery.
+    """
     config, tables, where = source.config, written.tables, written.location
     if where is None:
         return None, "this command"
@@ -242,13 +247,13 @@ def _find_audited(source: Source, written: AuditTables) -> tuple[Dataset | None,
 
 
 def _count_rows(rows: Dataset) -> int:
-    """How many rows there are."""
+    """Count the rows."""
     counts = rows.select(["commit"]).map(count_rows, NUMBER).to_table()
     return sum(counts["rows"].to_pylist())
 
 
 def _describe_counts(counts: pa.Table) -> str:
-    """Counts in words."""
+    """Describe the counts."""
     (row,) = counts.select(COUNTS.names).to_pylist()
     found = ", ".join(f"{code.name} {row[code.name]:,}" for code in Code if row[code.name])
     number = f"stored {row['messages']:,}, delivered {row['deliveries']:,}, of these again {row['redelivered']:,}"

@@ -1,4 +1,4 @@
-"""The stages of a what-if: plans over the recorded traffic, and what they assign to whom."""
+"""The stages of a what-if: build the plans over the recorded traffic, and assign the traffic to consumers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from subreplay.whatif.traffic.traffic_profile import HottestKey
 
 
 def sum_traffic(source: Source) -> Figures:
-    """Figures of a what-if, which has no deliveries."""
+    """Sum the figures of a what-if, which has no deliveries."""
     folded = build_measured_plan(
         source,
         RECORDED,
@@ -51,7 +51,7 @@ def sum_traffic(source: Source) -> Figures:
 
 
 def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[ScenarioPlan, ...]]:
-    """Assign all traffic under every scenario, and under the recorded policy for what moved and which keys are hot."""
+    """Assign all traffic under every scenario. The recorded policy is included, to find moved and hot keys."""
     plans = tuple(_build_scenario_plan(source, s) for s in source.config.scenarios)
     first, last = source.extent["first"], source.extent["last"]
     assigner = MessageAssigner((figures.plan, *plans), Extent(first, last, figures.width), moves_plan=figures.plan.name)
@@ -68,7 +68,7 @@ def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[ScenarioPla
 
 
 def _find_shown_keys(source: Source, limit: int) -> list[HottestKey]:
-    """The hottest keys where they are shown, which a profile cannot tell."""
+    """Find the hottest keys in plain text, which a profile does not contain."""
     words = source.config.keys.words
     rows = find_hottest_keys(source.engine, source.messages, limit)
     return [HottestKey(str(words.mask_key(key)), murmur3_32(key), messages) for key, messages in rows]
@@ -82,9 +82,11 @@ def build_measured_plan(
     ownership: Mapping[Scope, MembershipEvents] = MappingProxyType({}),
     routing: PartitionRouting | None = None,
 ) -> ScenarioPlan:
-    """A plan over this traffic; a load-aware policy measures it first; ``ownership`` as for ``build_plan``. Raises
-    ``InputError``
-    where keys decide, and the messages do not tell them."""
+    """Build a plan over this traffic. A load-aware policy measures the traffic first.
+
+    ``ownership`` is passed to ``plan``. Raises ``InputError`` if the policy routes by key and the messages have no
+    keys.
+    """
     if policy.routing == "slot" and Need.KEYS in source.statistics.lacking:
         raise InputError(
             f"{name}: under {policy.name} keys decide who gets a message, and the messages do not record their keys; "
@@ -112,7 +114,8 @@ def _build_scenario_plan(source: Source, scenario: AnyScenario) -> ScenarioPlan:
 
 
 def _describe_hot_key(source: Source, folded: ScenarioPlan, key: HottestKey) -> dict[str, Any]:
-    """A hot key with its slot and its owner when traffic ended, where the policy has slots and one dispatcher."""
+    """Describe a hot key with its slot, and its owner at the end of the traffic, if there are slots and one
+    dispatcher."""
     found: dict[str, Any] = {"key": key.word, "messages": key.messages}
     if folded.policy.routing != "slot" or len(folded.timelines) != 1:
         return found | {"slot": None, "consumer": None}

@@ -1,5 +1,7 @@
-"""Put sums into windows on any engine: what tasks have counted is added up by the driver where it is few, and by an
-exchange where it is not (``audit.window_sums``)."""
+"""Sum counts into windows on any engine (``audit.window_sums``).
+
+The driver adds up the counts of tasks if they are few; otherwise the engine sorts them into groups.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,14 @@ from subreplay.rows.model.tables import VIOLATIONS
 from subreplay.rows.sorted_blocks import Order
 
 MOST_COUNTS: Final = 1 << 21
-"""Counts or sums of tasks that come to the driver."""
+"""The maximum number of counts or sums of tasks that the driver collects."""
 MOST_FIRST: Final = 1 << 17
-"""Rows of table ``violations`` that come to the driver, which keeps the ``first`` of them."""
+"""The maximum number of rows of table ``violations`` that the driver collects to select the ``first``."""
 
 
 def collect_small(datasets: Sequence[Dataset], most: int | None = None) -> list[pa.Table] | None:
-    """The rows of each, where they are at most so many together (``MOST_COUNTS``)."""
+    """Collect the rows of each dataset if they are at most ``most`` together (default ``MOST_COUNTS``), else return
+    None."""
     found: list[pa.Table] = []
     most = MOST_COUNTS if most is None else most
     for each in datasets:
@@ -37,7 +40,7 @@ def collect_small(datasets: Sequence[Dataset], most: int | None = None) -> list[
 
 
 def add_up(adding: Accumulator, rows: pa.Table) -> pa.Table:
-    """What tasks have added up, together."""
+    """Add up the sums of tasks."""
     for batch in rows.to_batches():
         adding.add(pa.Table.from_batches([batch]))
     return adding.together()
@@ -45,20 +48,20 @@ def add_up(adding: Accumulator, rows: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class Loads:
-    """What consumers were given (``LOADS_OF_RUN``): ``rows`` as tasks have added it up; ``collected``, the same added
-    up by the driver, where these are few."""
+    """The loads of consumers (``LOADS_OF_RUN``): ``rows`` as summed by tasks, and ``collected`` as summed by the driver
+    if they are few."""
 
     rows: Dataset
     collected: pa.Table | None
 
     @classmethod
     def of(cls, rows: Dataset) -> Loads:
-        """With ``collected`` where the rows are."""
+        """Create loads, and collect the rows if they are few."""
         collected = collect_small([rows])
         return cls(rows, None if collected is None else add_up(make_load_adder(), *collected))
 
     def overall(self) -> pa.Table:
-        """Those of all time, with what is counted of no time."""
+        """Return the loads of all time, with the counts that belong to no time."""
         if self.collected is not None:
             return self.collected
         return add_up(
@@ -66,15 +69,15 @@ class Loads:
         )
 
     def by_window(self, span: Span) -> pa.Table:
-        """What each consumer was given in each window of a span, which are few."""
+        """Return the loads of each consumer in each window of a span."""
         if self.collected is not None:
             return sums.sum_loads(self.collected, span)
         return sum_loads_by_window(self.rows, span)
 
 
 def select_first_findings(engine: Engine, first: Sequence[Dataset], counting: FindingCounting) -> pa.Table:
-    """The rows of table ``violations`` that a report may show, of those that tasks kept: of each rule at most five
-    times as many as it shows."""
+    """Select the rows of table ``violations`` that a report may show: for each rule at most five times the shown
+    number."""
     collected = collect_small(first, MOST_FIRST)
     if collected is None:
         rules = _sort_into_groups(engine, engine.concat(first), window_sums.group_by_rule, window_sums.BY_RULE)
@@ -83,7 +86,7 @@ def select_first_findings(engine: Engine, first: Sequence[Dataset], counting: Fi
 
 
 def sum_loads_by_window(loads: Dataset, span: Span) -> pa.Table:
-    """What each consumer was given in each window of a span, which are few."""
+    """Sum the loads of each consumer in each window of a span. The result is small."""
     found = loads.map(window_sums.LoadWindows(span), window_sums.LOADS).to_table()
     return sums.add_loads(found)
 
@@ -108,8 +111,10 @@ def write_violations_by_window(engine: Engine, panes: Sequence[Dataset], span: S
 def write_finding_counts(
     engine: Engine, counts: Sequence[Dataset], width: int, finding_counts: NewRows
 ) -> list[pa.Table]:
-    """Write table ``finding_counts`` of many counts (``sums.COUNTS``), those of each dataset by themselves; returns
-    each by windows of ``width`` ns, which are few."""
+    """Write table ``finding_counts`` of many counts (``sums.COUNTS``), separately for each dataset.
+
+    Returns each dataset's counts by windows of ``width`` ns, which are few.
+    """
     coarser = []
     for each in counts:
         groups = _sort_into_groups(engine, each, window_sums.group_counts, window_sums.COUNTS_IN_GROUPS)
@@ -122,7 +127,7 @@ def write_finding_counts(
 
 
 def write_rows(rows: Dataset, new: NewRows) -> None:
-    """Write the rows of a dataset as they are."""
+    """Write the rows of a dataset unchanged."""
     rows.split(_SingleOutput(iter), {"": new})
 
 
@@ -132,7 +137,7 @@ def _sort_into_groups(engine: Engine, rows: Dataset, step: Step, order: Order) -
 
 @dataclass(frozen=True)
 class _SingleOutput:
-    """A step as one output of ``split``."""
+    """A step as the single output of ``split``."""
 
     step: Step
 
