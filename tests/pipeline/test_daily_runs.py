@@ -169,7 +169,7 @@ def test_a_night_under_another_policy_than_the_one_it_goes_on_from_is_an_error(
     capsys.readouterr()
     assert days.audit(other, of_first_night, dates(2)[1]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert f"goes on from the audit of {dates(1)[0]}" in said
+    assert f"continues from the audit of {dates(1)[0]}" in said
     assert "policy 'pulsar.shared' and not 'pulsar.key_shared.auto_split'" in said
     assert "set output.tables to another place" in said
 

@@ -223,13 +223,13 @@ def test_a_run_under_another_policy_or_secret_than_the_one_it_continues_from_is_
     with pytest.raises(ConfigError) as refused:
         other.audit(1)
     assert str(refused.value) == (
-        f"{FIRST_DAY + timedelta(days=1)} goes on from the audit of {FIRST_DAY}, which judged by policy "
-        f"'pulsar.shared' and not 'pulsar.key_shared.auto_split'; audit {FIRST_DAY} again as this date, or set "
-        "output.tables to another place"
+        f"the run of {FIRST_DAY + timedelta(days=1)} continues from the audit of {FIRST_DAY}, which was judged by "
+        f"policy 'pulsar.shared' instead of 'pulsar.key_shared.auto_split'. Audit {FIRST_DAY} again with the settings "
+        "of this run, or set another output.tables."
     )
     keys = Keys(secret=SecretLocation(PLAIN, "another secret"))
     other = replace(mine, config=mine.config.model_copy(update={"keys": keys}))
-    with pytest.raises(ConfigError, match=rf"^keys\.secret is not that of the audit of {FIRST_DAY}, from which"):
+    with pytest.raises(ConfigError, match=rf"^keys\.secret differs from the audit of {FIRST_DAY}, from which"):
         other.audit(1)
 
 

@@ -143,8 +143,8 @@ def test_keys_leave_as_digests_only(steady: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "complaint"),
     [
-        ("{secret: another}", "keys.secret or keys.show is not that of the audit that wrote"),
-        ("{show: true}", "keys.secret or keys.show is not that of the audit that wrote"),
+        ("{secret: another}", "keys.secret or keys.show differs from the audit that wrote"),
+        ("{show: true}", "keys.secret or keys.show differs from the audit that wrote"),
     ],
 )
 def test_explain_with_another_secret_says_so(
@@ -164,7 +164,7 @@ def test_a_night_goes_on_from_the_one_before_under_the_same_secret_only(
     other.write_text((steady / "in/audit.yaml").read_text() + "\nkeys: {secret: another}\n")
     assert main(["audit", "--config", str(other), "--date", "2026-11-22", "--out", str(steady)]) == 2
     told = " ".join(capsys.readouterr().err.split())
-    assert f"keys.secret is not that of the audit of {DAY}, from which this one goes on" in told
+    assert f"keys.secret differs from the audit of {DAY}, from which this run continues" in told
 
 
 def test_the_default_secret_is_warned_about(steady: Path) -> None:

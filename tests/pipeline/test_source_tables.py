@@ -184,7 +184,10 @@ def test_without_keys_a_policy_by_keys_is_refused_with_the_reason(
                "scenarios": [{"name": "x", "policy": policy, "members": [{"consumer": "c1"}]}]}  # fmt: skip
         (tmp_path / "run.yaml").write_text(yaml.safe_dump(run))
         assert main(["whatif", "--config", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "out")]) == code
-    assert "x: under pulsar.key_shared.auto_split keys decide who gets a message" in capsys.readouterr().err
+    assert (
+        "x: under pulsar.key_shared.auto_split the key of a message decides which consumer gets it"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
@@ -218,7 +221,7 @@ def test_a_look_at_anything_ends_in_a_sentence(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "server.log").write_text("[2026-01-01 00:00:00,000] INFO [GroupCoordinator 1]: started\n")
     for location, code, said in (
-        ("empty", 2, "no file there"),
+        ("empty", 2, "contains no file"),
         ("words.parquet", 2, "not a Parquet file"),
         ("not there", 2, "no such file"),
         ("words.json", 2, "contains no json record"),

@@ -110,7 +110,7 @@ def test_without_the_tables_of_an_audit_its_findings_are_the_same(
 def test_an_audit_of_another_policy_has_judged_nothing_of_this_run(audited: Audited) -> None:
     lines = audited.key("Order-8505596", 2, audited.run(liveness={"late_after": "1m"}))
     assert lines[1] == (
-        "judged by this command: no audit of this policy and topic has written OUT/tables as this run file asks"
+        "judged by this command: no audit with the policy, topic and settings of this run file has written OUT/tables"
     )
 
 
@@ -130,7 +130,7 @@ def test_a_message_that_is_not_there(audited: Audited, message: str, complaint: 
 
 @pytest.mark.parametrize("keys", [{"secret": "another"}, {"show": True}])
 def test_another_secret_than_that_of_the_audit_is_refused(audited: Audited, keys: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match=r"keys\.secret or keys\.show is not that of the audit that wrote"):
+    with pytest.raises(ConfigError, match=r"keys\.secret or keys\.show differs from the audit that wrote"):
         audited.key("Order-8505596", 2, audited.run(keys=keys))
 
 
@@ -139,5 +139,5 @@ def test_deliveries_with_findings_only_are_judged_again(audited: Audited, tmp_pa
     run = audited.run(output=output)
     story.audit(audited.engine, run)
     lines = audited.key("Order-8505596", 2, run)
-    assert lines[1] == f"judged by this command: {tmp_path}/tables has deliveries with findings only"
+    assert lines[1] == f"judged by this command: {tmp_path}/tables contains only deliveries with findings"
     assert lines[2:] == audited.key("Order-8505596", 2)[2:]

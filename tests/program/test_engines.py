@@ -67,8 +67,8 @@ def test_a_run_that_needs_spark_says_how_to_install_it(monkeypatch: pytest.Monke
     with pytest.raises(EnvironmentFailed) as error:
         engines.choose_engine(parse({"traffic": {"path": "s3a://lake"}}, "run.yaml"))
     assert str(error.value) == (
-        "this run needs Spark, because traffic.path is in a store (s3a://lake), and pyspark is not installed: "
-        "pip install 'subreplay[spark]'"
+        "this run needs Spark, because traffic.path is in a store (s3a://lake), but pyspark is not installed. Install "
+        "it: pip install 'subreplay[spark]'"
     )
 
 

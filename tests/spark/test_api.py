@@ -179,7 +179,7 @@ def test_a_what_if_takes_messages_in_any_columns(spark: SparkSession, here: Path
         ("audit", {"date": "today"}, ConfigError, "subreplay.audit: date: not a day; write YYYY-MM-DD"),
         ("audit", {"subscription": 7}, ConfigError, "audit: subscription: a mapping of keys is needed, not int"),
         ("audit", {"messages": "a path"}, ConfigError, "messages is of type str; pass a pyspark DataFrame"),
-        ("audit", {"deliveries": None}, InputError, "deliveries: no frame is given; it is needed here"),
+        ("audit", {"deliveries": None}, InputError, "deliveries: this DataFrame is missing"),
         ("audit", {"columns": {"messages": {"kee": "k"}}}, ConfigError, "messages.columns: unknown name 'kee'"),
         ("audit", {"columns": {"key": "nothing"}}, InputError, "messages: .*nothing"),
         ("audit", {"columns": ["key"]}, ConfigError, "columns: a mapping of names is needed, not list"),

@@ -67,7 +67,7 @@ def build_judge(source: Source) -> Judge:
         )
         for scope, sessions in _sessions(folded.timelines).items()
     }
-    # a night that goes on from another knows what was before it
+    # a daily run that continues from another knows the earlier days
     goes_on = source.before is not None
     begins = {} if goes_on else find_beginnings(found.lowest, found.served, folded.timelines, found.group.ownership)
     return Judge(

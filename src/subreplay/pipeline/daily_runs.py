@@ -140,11 +140,12 @@ def build_basis(config: RunConfig) -> str:
 def check_basis(before: EarlierState, config: RunConfig) -> None:
     """Raise ``ConfigError`` if the earlier run was judged by other rules."""
     was, now = json.loads(before.basis), json.loads(build_basis(config))
-    differing = [f"{name} {was.get(name)!r} and not {now[name]!r}" for name in now if was.get(name) != now[name]]
+    differing = [f"{name} {was.get(name)!r} instead of {now[name]!r}" for name in now if was.get(name) != now[name]]
     if differing:
         raise ConfigError(
-            f"{config.date} goes on from the audit of {before.day}, which judged by {', '.join(differing)}; "
-            f"audit {before.day} again as this date, or set output.tables to another place"
+            f"the run of {config.date} continues from the audit of {before.day}, which was judged by "
+            f"{', '.join(differing)}. Audit {before.day} again with the settings of this run, or set another "
+            "output.tables."
         )
 
 

@@ -315,7 +315,10 @@ def _read_recorded_times(source: Source) -> Empirical:
     found = source.deliveries.split(recorded_service_times.measure_service_times, outputs)
     count = sum(found["counted"].to_table()["count"].to_pylist())
     if not count:
-        raise ConfigError("service: model recorded needs recorded deliveries with acknowledgements, and there are none")
+        raise ConfigError(
+            "service: model recorded needs recorded deliveries with acknowledgements, but there are none. Choose "
+            "another model."
+        )
     times = source.engine.sort([found["times"]], recorded_service_times.TIMES)
     ranked = times.map(
         recorded_service_times.SelectRanks(recorded_service_times.list_ranks(count)), recorded_service_times.RANKED

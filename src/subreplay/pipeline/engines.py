@@ -37,7 +37,9 @@ def choose_engine(run: RunConfig) -> EngineChoice:
     """
     choice = select_engine(run, find_spark_environment(os.environ))
     if choice.engine == "spark" and find_spec("pyspark") is None:
-        raise EnvironmentFailed(f"this run needs Spark, because {choice.reason}, and pyspark is not installed: {EXTRA}")
+        raise EnvironmentFailed(
+            f"this run needs Spark, because {choice.reason}, but pyspark is not installed. Install it: {EXTRA}"
+        )
     return choice
 
 

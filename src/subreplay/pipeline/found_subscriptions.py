@@ -55,8 +55,8 @@ def find_subscriptions(
     chosen = tuple(run for run in runs if not only or _is_among(run, only))
     if len(chosen) > MOST:
         raise ConfigError(
-            f"subscriptions: the tables have more than {MOST:,} subscriptions on topics that match; name fewer, or run "
-            "them in several runs (--only)"
+            f"subscriptions: the tables have more than {MOST:,} subscriptions on topics that match; match fewer with "
+            "subscriptions, or split them into several runs (--only)."
         )
     if not chosen:
         what = f"no subscription matches {', '.join(only)}" if only else "no subscription matches an entry"

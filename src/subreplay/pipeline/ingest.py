@@ -17,7 +17,7 @@ from subreplay.rows.model.tables import INPUTS, QUARANTINE
 
 TOPICS: Final = 64
 """The number of topics of a table that are written together."""
-_NO_TOPIC: Final = "none"  # of which no row is
+_NO_TOPIC: Final = "none"  # an empty partition
 _TOPIC: Final = pa.schema([pa.field("topic", pa.string(), nullable=False)])
 
 

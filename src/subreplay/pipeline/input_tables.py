@@ -67,7 +67,7 @@ class Sources:
             return given if isinstance(given, Table) else self._mapped_or_own(name, given, asked, name, name)
         if self._given is not None and asked is None:
             if required:
-                raise InputError(f"{name}: no frame is given; it is needed here")
+                raise InputError(f"{name}: this DataFrame is missing. Pass it as argument {name}.")
             return self._nothing(name, frozenset(INPUTS[name].names))
         if asked is None:
             return self._own(name, required)
@@ -148,12 +148,15 @@ class Sources:
         read = self._read[key]
         rows = read.tables.get(name)
         if rows is None:
-            raise InputError(f"traffic.{name}: {asked.from_} tells nothing of {name}; it has {', '.join(read.tables)}")
+            raise InputError(
+                f"traffic.{name}: {asked.from_} contains no {name}; it contains {', '.join(read.tables)}. Name another "
+                "source."
+            )
         mine = column("table") == name
         if name == ("deliveries" if "deliveries" in read.tables else next(iter(read.tables))):
             mine = mine | ~column("table").among(*INPUTS)
         whole = pa.schema([*(f.with_nullable(True) for f in INPUTS[name]), pa.field(REJECTED, tables.REJECTED)])
-        unread = read.rejected.where(mine).map(UnreadRows(whole), whole)  # each a row without a value
+        unread = read.rejected.where(mine).map(UnreadRows(whole), whole)  # rows without values
         of_source = read.told.run.get("traffic", {}).get(name, {})
 
         def select(condition: Condition) -> Dataset:

@@ -29,7 +29,7 @@ from subreplay.rows.scan.distinct import MOST_SCOPES
 from subreplay.rows.sorted_blocks import BY_POSITION
 from subreplay.semantics.policies.kafka.assignor import is_group
 
-_NAMED: Final = 3  # topics of many that are named
+_NAMED: Final = 3  # the number of topics that a message lists
 NO_TOPIC: Final = "(none)"
 """The topic of a run that names none, over tables without a row."""
 
@@ -180,8 +180,8 @@ def read_inputs(
     subscriptions."""
     if config.subscriptions is not None:
         raise ConfigError(
-            "subscriptions: only `subreplay audit` reads several subscriptions; name one in subscription.name and "
-            "subscription.topic, and remove subscriptions"
+            "subscriptions: only `subreplay audit` reads several subscriptions. Set one in subscription.name and "
+            "subscription.topic, and remove subscriptions."
         )
     sources = Sources(engine, config, given)
     some = messages_only or (given is None and asks_producers_only(config))

@@ -42,7 +42,7 @@ from subreplay.hashing.profiles import get_latest_profile
 from subreplay.rows.model.tables import INPUTS
 from subreplay.semantics.policies import make_policy
 
-SAMPLE: Final = 10_000  # rows that are looked at to tell what columns hold
+SAMPLE: Final = 10_000  # rows from which the content of columns is detected
 _UNKNOWN: Final = ("offset", "topic", "partition", "publish_time")
 _MOST_FILES: Final = 1_000
 _ENDINGS: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv", "orc": "orc",
@@ -83,7 +83,7 @@ def build_source(location: str, form: str | None) -> InputTable:
         file = "/" in location or Path(location).suffix.lower() in _FILE_ENDINGS
         if not file and location.count(".") in (1, 2):
             return _validate({"table": location}, location)
-        or_table = "" if file else "; nor is it the name of a table, such as catalog.schema.table"
+        or_table = "" if file else " It is not the name of a table either, such as catalog.schema.table."
         raise InputError(describe_missing_path(location) + or_table)
     if form is None and not remote:
         form = _detect_format(Path(location))
@@ -134,7 +134,7 @@ def _validate(given: dict[str, object], location: str) -> InputTable:
 def _explain_unknown_format(path: Path | None) -> str:
     """Explain why the format of a path is unknown."""
     if path is not None and path.is_dir() and next(_list_files(path), None) is None:
-        return "no file there; name a file, or a folder of files"
+        return "the folder contains no file. Pass a file, or a folder with files."
     if path is not None and (why := explain_unsupported_file(path)) is not None:
         return why
     known = ", ".join(sorted({*_ENDINGS.values(), "delta"}))
@@ -205,7 +205,7 @@ def _inspect_rows(engine: Engine, source: InputTable, rows: Dataset) -> Inspecti
     if others and not any(each.fits for each in messages):
         held = others[0].table
         raise InputError(
-            f"{location}: this is table {held} in our own columns; give the folder around it as traffic.path"
+            f"{location}: this is table {held} in canonical columns. Set its parent folder as traffic.path."
         )
     answer = _answer(contents, source, names)
     given = answer.section | source.model_dump(by_alias=True, exclude_defaults=True)
@@ -243,10 +243,10 @@ def inspect_files(engine: Engine, locations: Sequence[str], form: str | None = N
     sources = {location: build_source(location, form) for location in locations}
     opened = {location: _open_rows(engine, source) for location, source in sources.items()}
     every = {location: _read_contents(rows) for location, rows in opened.items()}
-    make_members = {
+    member_lists = {
         location: found for location, each in every.items() if (found := recognise_member_list(each, None)) is not None
     }
-    others = [location for location in every if location not in make_members]
+    others = [location for location in every if location not in member_lists]
     answers = {location: _answer(every[location], sources[location], []) for location in others}
     logs = {
         location: {
@@ -258,20 +258,23 @@ def inspect_files(engine: Engine, locations: Sequence[str], form: str | None = N
     }
     unlisted = [location for location in others if recognise_receive_log(every[location], None, None) is None]
     messages = [location for location in unlisted or others if len(logs[location]) == len(others) - 1]
-    if len(messages) != 1 or len(others) > 2 or len(make_members) > 1:
+    if len(messages) != 1 or len(others) > 2 or len(member_lists) > 1:
         what = "; ".join(
-            f"{location} {'lists members' if location in make_members else 'may hold messages'}" for location in every
+            f"{location} {'lists members' if location in member_lists else 'may hold messages'}" for location in every
         )
-        raise InputError(f"give one file of messages, one receive log and one list of members, as there are: {what}")
+        raise InputError(
+            "pass one file of messages, at most one receive log and at most one member list. These files were passed: "
+            f"{what}"
+        )
     (mine,) = messages
-    inspect_source = _inspect_rows(engine, sources[mine], opened[mine])
-    answer = inspect_source.answer
+    inspection = _inspect_rows(engine, sources[mine], opened[mine])
+    answer = inspection.answer
     topic = answer.section.get("values", {}).get("topic") or (
-        inspect_source.held.topic if inspect_source.held is not None else None
+        inspection.held.topic if inspection.held is not None else None
     )
     beside, policy = list[CompanionFile](), None
     for loc in every:
-        if loc in make_members:
+        if loc in member_lists:
             taken = recognise_member_list(every[loc], topic)
         else:
             taken = recognise_receive_log(every[loc], answer, topic) if loc != mine else None
@@ -279,7 +282,7 @@ def inspect_files(engine: Engine, locations: Sequence[str], form: str | None = N
             beside.append(_count_companion(engine, opened[loc], sources[loc], taken))
         if taken is not None and taken.table == "deliveries":
             policy = infer_log_policy(every[loc], taken, every[mine], answer)
-    return InspectedFiles(inspect_source, tuple(beside), policy)
+    return InspectedFiles(inspection, tuple(beside), policy)
 
 
 def _answer(contents: SampleContents, source: InputTable, names: Sequence[str]) -> AnsweredCandidate:
@@ -340,7 +343,7 @@ def build_run_file(found: Inspection) -> dict[str, Any]:
     topic = None if found.held is None else found.held.topic
     policies = _choose_policies(found)
     if found.held is not None and len(found.held.topics) > 1 and policies[0][0].startswith("kafka."):
-        topic = None  # a group reads all of them
+        topic = None  # a group reads all topics
     spark = build_inspection_run(found.source).spark.model_dump(exclude_defaults=True)
     return {
         **({"spark": spark} if spark else {}),

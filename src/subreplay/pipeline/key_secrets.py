@@ -36,8 +36,8 @@ def require_same_secret(tables: Tables, config: RunConfig, topic: str, day: Date
     runs = found.where(mine & (field("date") == day) & (field("kind") == "audit")).to_table()
     if _has_other_value(runs, _CHECK, config.keys.words.check):
         raise ConfigError(
-            f"keys.secret is not that of the audit of {day}, from which this one goes on: its keys cannot be told "
-            f"again; use the same secret, or audit the nights in {config.output.tables} again with the new one"
+            f"keys.secret differs from the audit of {day}, from which this run continues, so its keys cannot be "
+            f"recognised. Use the same secret, or audit all days in {config.output.tables} again with the new secret."
         )
 
 
@@ -45,8 +45,8 @@ def require_same_display(runs: pa.Table, config: RunConfig) -> None:
     """Raise ``ConfigError`` if the tables of these runs show keys in another way than this run."""
     if _has_other_value(runs, _CHECK, config.keys.words.check) or _has_other_value(runs, _SHOWN, config.keys.show):
         raise ConfigError(
-            f"keys.secret or keys.show is not that of the audit that wrote {config.output.tables}: its keys cannot be "
-            "told again; use the run file of that audit, or another output"
+            f"keys.secret or keys.show differs from the audit that wrote {config.output.tables}, so its keys cannot be "
+            "recognised. Use the run file of that audit, or another output."
         )
 
 

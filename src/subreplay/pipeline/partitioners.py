@@ -61,7 +61,7 @@ def describe_producers(source: Source) -> tuple[Statement, ...]:
         return ()
     clients = get_scheme(scheme).clients
     sentence = (
-        f"topic.routing declares {declared.partitions:,} partitions, but the topic has none, so nothing is checked "
-        f"against {scheme} ({clients}); leave topic.routing out, or audit the partitioned topic"
+        f"topic.routing declares {declared.partitions:,} partitions, but the topic has none, so partitions are not "
+        f"checked against {scheme} ({clients}). Remove topic.routing, or audit the partitioned topic."
     )
     return (Statement(WARNING, sentence),)

@@ -109,8 +109,8 @@ class PlanInput:
         """The traffic in ns of work. Raises ``ConfigError`` if the service time is unknown."""
         if self.service is None:
             raise ConfigError(
-                "plan.service: how long the application works on a message decides this; give a model such as "
-                "{model: fixed, time: 5ms}, or fitted where deliveries were recorded"
+                "plan.service: this question needs the time that the application takes for a message. Set a "
+                "model such as {model: fixed, time: 5ms}, or fitted if deliveries were recorded."
             )
         work = compute_mean_work(self.service, self.profile.size, self.plan.factor)
         return PlanTraffic(self.profile, work, self.plan.window * US)

@@ -22,7 +22,8 @@ def require_profile(source: Source) -> TrafficProfile:
     if found is None:
         many = source.extent["messages"]
         raise InputError(
-            f"plan: {many:,} messages are more than the {MAX_LOCAL_MESSAGES:,} it looks at at once; name a --date"
+            f"plan: {many:,} messages are more than the maximum of {MAX_LOCAL_MESSAGES:,}. Plan with the messages of "
+            "one --date."
         )
     return found
 

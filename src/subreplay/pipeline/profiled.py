@@ -38,10 +38,10 @@ MAX_LOCAL_MESSAGES: Final = 16_000_000
 """The maximum number of messages whose profile the driver holds, with about 100 bytes each while scenarios are
 evaluated."""
 TABLE: Final = "profile"
-_MOST_DAYS: Final = 8  # that an error names
+_MOST_DAYS: Final = 8  # the maximum in an error message
 _PART: Final = 4_000_000
 """The approximate number of messages of a part. Each core evaluates one part at a time."""
-_HOT: Final = "hot key"  # the level of a row that is none of ``TRAFFIC``
+_HOT: Final = "hot key"  # the level of rows that are not ``TRAFFIC``
 _ASSIGNED: Final = pa.schema([*TRAFFIC, pa.field("word", pa.string()), pa.field("hash", pa.int64())])
 _HOT_KEY: Final = BLANK | {"level": _HOT, "scenario": ""}
 _SCOPE: Final = ("of", "part")
@@ -75,15 +75,15 @@ def write_profile_table(engine: Engine, config: RunConfig, topic: str, blocks: D
     """
     location = config.traffic.profile
     if location is None:
-        raise ConfigError("traffic.profile is not set: it is the folder to write table profile to")
+        raise ConfigError("traffic.profile is not set. Set it to the folder for table profile.")
     where = {"topic": topic} | ({} if config.date is None else {"date": config.date.isoformat()})
     tables = engine.open_tables(location)
     new = tables.begin_write(TABLE, BLOCKS, where)
     blocks.split(_pass_through, {"": new})
     tables.commit(new)
-    read_profile_table = tables.find(TABLE)
-    assert read_profile_table is not None  # it was written
-    return _count_by_day(_select_run(read_profile_table, config, topic))
+    stored = tables.find(TABLE)
+    assert stored is not None  # it has just been written
+    return _count_by_day(_select_run(stored, config, topic))
 
 
 def _pass_through(batches: Iterable[pa.RecordBatch]) -> NamedBatches:
@@ -104,14 +104,18 @@ def read_profile_table(
         return None
     found = _select_run(table, config, topic)
     days = _count_by_day(found)
-    again = "run subreplay profile of them, or leave traffic.profile out"
+    again = "Run subreplay profile again, or remove traffic.profile."
     if not days and count:
         of = "" if config.date is None else f" on {config.date}"
-        raise InputError(f"{location}/{TABLE} has no message of {topic}{of}; {again}")
+        raise InputError(f"{location}/{TABLE} has no message of {topic}{of}. {again}")
     if {row["secret"] for row in days} - {config.keys.words.check}:
-        raise ConfigError(f"{location}/{TABLE} was written under another keys.secret; use that one, or {again}")
+        raise ConfigError(
+            f"{location}/{TABLE} was written with another keys.secret. Use that secret. Otherwise: {again}"
+        )
     if other := {row["version"] for row in days} - {VERSION}:
-        raise InputError(f"{location}/{TABLE} is of version {min(other)}, this release reads {VERSION}; {again}")
+        raise InputError(
+            f"{location}/{TABLE} has version {min(other)}, but this release reads version {VERSION}. {again}"
+        )
     if sum(row["messages"] for row in days) != count:
         there = {row["date"]: row["messages"] for row in days}
         counted = (
@@ -120,8 +124,8 @@ def read_profile_table(
         now = {row["date"]: row["messages_sum"] for row in counted.to_pylist()}
         differ = sorted(str(date) for date in {*there, *now} if there.get(date) != now.get(date))
         raise InputError(
-            f"{location}/{TABLE} has {sum(there.values()):,} messages of {topic}, and there are {count:,}: "
-            f"they differ on {', '.join(differ[:_MOST_DAYS])}; {again}"
+            f"{location}/{TABLE} has {sum(there.values()):,} messages of {topic}, but the input has "
+            f"{count:,}. The counts differ on {', '.join(differ[:_MOST_DAYS])}. {again}"
         )
     return ProfiledTraffic(engine, found.select(BLOCKS.names), count)
 
@@ -174,8 +178,8 @@ class ProfiledTraffic:
             )
         if any(plan.retention is not None for plan in assigner.plans):
             raise InputError(
-                f"retention is answered of up to {MAX_LOCAL_MESSAGES:,} messages, and there are {self.messages:,}; "
-                "ask it of a date"
+                f"retention: the traffic has {self.messages:,} messages, more than the maximum of "
+                "{MAX_LOCAL_MESSAGES:,}. Run it for one date."
             )
         parted = self.blocks.map(partial(_split_by_key, -(-self.messages // _PART)), _BY_PART.schema)
         counts = self.engine.sort([parted], _BY_PART).map(partial(_assign_parts, assigner, limit), _ASSIGNED).to_table()

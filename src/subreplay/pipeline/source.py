@@ -40,8 +40,8 @@ from subreplay.rows.model.text_format import has_dates
 from subreplay.rows.scan.log_rows import make_log_rows
 from subreplay.rows.sorted_blocks import BY_POSITION
 
-WINDOWS = 240  # at most so many windows come back to the driver and stand in a report
-_MIN_MESSAGES_TO_CHECK = 10  # messages
+WINDOWS = 240  # the maximum number of windows in a report
+_MIN_MESSAGES_TO_CHECK = 10  # with fewer, equal positions are not reported
 Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 
 
@@ -270,7 +270,7 @@ def read_source(
     _require_valid_rows(look, found, config)
     if messages_only and config.traffic.profile is None and found.crowded:
         look, found = _drop_copies(inputs, look, found)
-    if config.date is None:  # a day may have none, and still judge what earlier ones left open
+    if config.date is None:  # a day without rows still judges open messages of earlier days
         found = found._replace(lacking=find_all_lacking(found))
     unserved = not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
     empty = not found.extent["messages"] or (unserved and not messages_only)
@@ -305,8 +305,8 @@ def _require_valid_rows(look: Look, found: InputStatistics, config: RunConfig) -
     """
     if found.constant and found.extent["messages"] >= _MIN_MESSAGES_TO_CHECK:
         raise InputError(
-            "traffic.messages: all messages of a topic partition have the same position; map offset to the column that "
-            "numbers them, or write columns: {offset: {as: by_time}} to number them by their times"
+            "traffic.messages: all messages of a topic partition have the same position. Map offset to the column with "
+            "their numbers, or set columns: {offset: {as: by_time}} to number them by time."
         )
     for row in found.counts if config.date is None else ():
         table, given = row["table"], getattr(config.traffic, row["table"], None)

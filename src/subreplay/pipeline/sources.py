@@ -43,7 +43,7 @@ from subreplay.rows.model.tables import INPUTS, QUARANTINE
 SMALL: Final = 1 << 21
 """Files with fewer bytes are read as one part, without another process or task: about 150,000 captured events."""
 _BROKER_LOG: Final = "pulsar-broker-log"
-_RECORD: Final = "record"  # of what one task read in one go, without its rows
+_RECORD: Final = "record"  # the summary of a recording, without its rows
 _WHOLE: Final = {**INPUTS, REJECTED: QUARANTINE, _RECORD: pa.schema([("pickled", pa.binary())])}
 _FIRST: Final = [(name, "ascending") for name in ("file", "row", "table", "raw")]
 
@@ -125,7 +125,7 @@ def _read_recording(name: str, given: tuple[Path, Options]) -> Rows:
 
 def _read_broker_log(engine: Engine, path: Path, options: Options) -> Read:
     """Read each file of a log in one task, and fold each subscription of a topic partition."""
-    from subreplay.adapters.broker_log import log_stages  # not before: they take seconds to load
+    from subreplay.adapters.broker_log import log_stages  # imported late, because it takes seconds
     from subreplay.adapters.broker_log.broker_logs import BrokerLog
     from subreplay.adapters.broker_log.log_dispatchers import EVENT_KINDS, find_membership, reject_unnamed_members
 

@@ -61,7 +61,7 @@ def audit(
         judge = stages.build_judge(source)
     with progress("judging every delivery"):
         judged = stages.judge(source, judge)
-    with progress("putting findings into words"):
+    with progress("explaining findings"):
         found = stages.explain(source, judge, judged)
     with progress("summing windows"):
         figures = sum_audit(source, judge, judged, found)
@@ -136,7 +136,7 @@ def _compare(source: Source, progress: Progress, plans_made: tuple[PlanView, ...
 
 def profile(engine: Engine, config: RunConfig, progress: Progress = nullcontext) -> dict[str, int]:
     """Write the traffic profile, which a what-if reads, and return the number of messages of each day."""
-    with progress("writing the traffic's profile"):
+    with progress("writing the traffic profile"):
         return {str(row["date"]): row["messages"] for row in write_profile(engine, config)}
 
 

@@ -110,7 +110,7 @@ def failed_row(run: SubscriptionRun, error: Exception) -> pa.RecordBatch:
     """The same of a subscription whose audit ended with an error."""
     found: SubreplayError | None = failures.explain_failure(error)
     if found is None:
-        found = EnvironmentFailed(f"a fault of subreplay, please report it: {type(error).__name__}: {error}")
+        found = EnvironmentFailed(f"internal error in subreplay, please report it: {type(error).__name__}: {error}")
     return _audit_row(OverviewRow(run.name, run.topic, run.owner, FAILED, found.exit_code, str(found)))
 
 

@@ -84,13 +84,13 @@ def trace_message(
     evidence = _Evidence.of(engine, run, written, given)
     topic = evidence.source.inputs.topic
     if topic not in (position.scope.topic, f"persistent://public/default/{position.scope.topic}"):
-        raise ConfigError(f"message {position}: the run is about topic {topic}; name a message of it")
+        raise ConfigError(f"message {position}: the run audits topic {topic}. Pass a message of that topic.")
     lines = [*evidence.format_lines(evidence.select_message_rows(position), f"message {position}", last)]
     if not lines:
         day, where = f" on {run.date}" if run.date else "", run.traffic.location(given)
         raise InputError(
-            f"{where}: message {position} was neither stored nor delivered{day}; is its position right, "
-            "with -partition-N after a partitioned topic?"
+            f"{where}: message {position} was neither stored nor delivered{day}. Check its position; a "
+            "partitioned topic needs the suffix -partition-N."
         )
     yield from lines
 
@@ -142,7 +142,7 @@ class _Evidence:
     def select_key_rows(self, key: bytes) -> Dataset:
         """Select the judged rows of messages with a key."""
         partitions = None
-        if self.audited is None and self.source.config.date is None:  # a date judges messages of earlier ones, too
+        if self.audited is None and self.source.config.date is None:  # a daily run judges messages of earlier days too
             found = self.source.log["messages"].map(KeyPartitionFinder(key), PARTITIONS).to_table()
             partitions = sorted({*found["partition"].to_pylist()})
         return self._select_rows(field("key") == self.source.config.keys.words.mask_key(key), partitions)
@@ -236,13 +236,13 @@ def _find_audited(source: Source, written: AuditTables) -> tuple[Dataset | None,
     mine = mine.filter(pc.match_substring_regex(mine["run_id"], f"^{config.judged}-.*-{config.date or 'all'}$"))
     audited, loads = tables.find("audited"), tables.find("loads")
     if not len(mine) or audited is None or loads is None or "commit" not in audited.schema.names:
-        return None, f"this command: no audit of this policy and topic has written {where} as this run file asks"
+        return None, f"this command: no audit with the policy, topic and settings of this run file has written {where}"
     key_secrets.require_same_display(mine, config)
     audited = audited.where(run_condition)
     in_all = loads.where(run_condition & (field("width") == ALL_TIME.width)).select(LOADS_OF_RUN.names).to_table()
     totals = sums.sum_totals(in_all)
     if _count_rows(audited) < totals["deliveries"] + totals["undelivered"]:
-        return None, f"this command: {where} has deliveries with findings only"
+        return None, f"this command: {where} contains only deliveries with findings"
     return audited, f"the audit that wrote {where}"
 
 

@@ -89,10 +89,11 @@ def build_measured_plan(
     """
     if policy.routing == "slot" and Need.KEYS in source.statistics.lacking:
         raise InputError(
-            f"{name}: under {policy.name} keys decide who gets a message, and the messages do not record their keys; "
-            "map them under traffic.messages.columns, or ask for a policy without keys (failover, exclusive, shared)"
+            f"{name}: under {policy.name} the key of a message decides which consumer gets it, but the messages do not "
+            "record their keys. Map them in traffic.messages.columns, or choose a policy without keys (failover, "
+            "exclusive, shared)."
         )
-    if name == RECORDED and source.config.date is None:  # else each day would have to find the same
+    if name == RECORDED and source.config.date is None:  # each day of daily runs would find another delay
         joins = (event.since.at for mine in events.values() for event in mine if event.event == "join")
         policy = drop_unused_rebalance_delay(
             policy, joins, (of_scope.first for of_scope in source.statistics.served.values())
