@@ -93,7 +93,5 @@ def test_a_profile_is_stored_by_day_and_evaluated_alike_wherever_it_is(
         InputError, match=r"has 3,000 messages .* but the input has 2,000. The counts differ on 1970-01-03. Run"
     ):
         profiled.read_profile_table(engine, run(), TOPIC, fewer, 2_000)
-    with pytest.raises(
-        ConfigError, match=r"was written under another keys\.secret; use that one, or run subreplay pro"
-    ):
+    with pytest.raises(ConfigError, match=r"was written with another keys\.secret\. Use that secret"):
         profiled.read_profile_table(engine, run(keys={"secret": "another"}), TOPIC, log, N)

@@ -113,8 +113,8 @@ def test_without_the_tables_of_an_audit_its_findings_are_the_same(
     ("message", "complaint"),
     [
         (f"{TOPIC}:5:999999", "was neither stored nor delivered on 2026-11-21"),
-        (f"{TOPIC}-partition-1:5:760", "with -partition-N after a partitioned topic?"),
-        ("persistent://public/default/other:5:760", f"the run is about topic {TOPIC}"),
+        (f"{TOPIC}-partition-1:5:760", "a partitioned topic needs the suffix -partition-N"),
+        ("persistent://public/default/other:5:760", f"the run audits topic {TOPIC}"),
     ],
 )
 def test_a_message_that_is_not_there(explained: Explained, message: str, complaint: str) -> None:

@@ -99,7 +99,7 @@ def test_a_membership_inferred_from_deliveries_leaves_rules_that_need_it_unknown
     found = audited_by(tmp_path, run)
     assert (found.code, found.report["verdict"]) == (3, "unknown")
     assert {found.status[code] for code in ("KEY_TWO_OWNERS", "WRONG_OWNER", "LOST")} == {"unknown"}
-    assert "inferred from what they were given" in found.notes["LOST"]
+    assert "inferred from their deliveries" in found.notes["LOST"]
     assert {total["consumer"]: total["messages"] for total in found.report["totals"]} == {"C1": 2, "C2": 2}
 
 
@@ -118,7 +118,7 @@ def test_progress_alone_is_unknown_and_finds_nothing_lost(tmp_path: Path) -> Non
     found = audited(tmp_path, MOVED | {"deliveries": pa.Table.from_pylist(rows, INPUTS["deliveries"])})
     assert (found.code, found.report["verdict"]) == (3, "unknown")
     assert found.status["LOST"] == "not applicable"
-    assert "what was acknowledged, not what was delivered" in found.report["headline"]
+    assert "the data record acknowledgements but no deliveries" in found.report["headline"]
 
 
 def test_a_strangers_parquet_reaches_a_page_in_two_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

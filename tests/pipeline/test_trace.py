@@ -118,8 +118,8 @@ def test_an_audit_of_another_policy_has_judged_nothing_of_this_run(audited: Audi
     ("message", "complaint", "error"),
     [
         (f"{TOPIC}:5:999999", f"was neither stored nor delivered on {DAY}", InputError),
-        (f"{TOPIC}-partition-1:5:760", "with -partition-N after a partitioned topic?", InputError),
-        ("persistent://public/default/other:5:760", f"the run is about topic {TOPIC}", ConfigError),
+        (f"{TOPIC}-partition-1:5:760", "a partitioned topic needs the suffix -partition-N", InputError),
+        ("persistent://public/default/other:5:760", f"the run audits topic {TOPIC}", ConfigError),
     ],
 )
 def test_a_message_that_is_not_there(audited: Audited, message: str, complaint: str, error: type[Exception]) -> None:

@@ -13,6 +13,7 @@ import pytest
 from subreplay.adapters.source import table_overview
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.errors import InputError
+from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.pipeline import inspection
 from subreplay.pipeline.inspection import Inspection
 from tests.support.history import history
@@ -90,8 +91,8 @@ def test_tasks_sum_up_what_one_does(tasks: int, rows: int) -> None:
 
 
 def test_of_very_many_keys_their_number_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_overview, "EXACT", 1_000)
+    monkeypatch.setattr(table_overview, "MAX_EXACT", 1_000)
     keys = pa.array([f"key {n}" for n in range(50_000)])
-    least = np.union1d(table_overview.compute_key_identities(keys), [])[:1_000].astype(np.int64)
+    least = np.union1d(compute_key_identities(keys), [])[:1_000].astype(np.int64)
     assert table_overview._estimate_keys(pa.chunked_array([least])) == pytest.approx(50_000, rel=0.1)
     assert table_overview._estimate_keys(pa.chunked_array([least[:10]])) == 10
