@@ -385,6 +385,6 @@ def _describe_fragility(answer: PlanAnswer) -> Iterable[str]:
         worst = max(days, key=lambda day: day.regret)
         yield (
             f"Tested on {format_plural(len(days), 'day')} that the plan was not made from. The worst is "
-            f"{format_instant(worst.day)[:10]} with {format_amount(worst.achieved, answer.unit)}; a plan made from that day "
-            f"has {format_amount(worst.own, answer.unit)} ({format_percent(worst.regret)} more)."
+            f"{format_instant(worst.day)[:10]} with {format_amount(worst.achieved, answer.unit)}; a plan made from "
+            f"that day has {format_amount(worst.own, answer.unit)} ({format_percent(worst.regret)} more)."
         )
