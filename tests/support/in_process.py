@@ -154,7 +154,7 @@ class InProcess(Engine):
         return Rows(schemas.pop(), [task for dataset in datasets for task in cast(Rows, dataset).tasks], self.cuts)
 
     def sort(self, datasets: Sequence[Dataset], order: Order) -> Dataset:
-        with patch.multiple(sorted_blocks, RUN=4 * self.cuts.rows, ROWS=self.cuts.rows):
+        with patch.multiple(sorted_blocks, SORT_ROWS=4 * self.cuts.rows, ROWS=self.cuts.rows):
             tasks = [task for dataset in datasets for task in cast(Rows, dataset).tasks]
             blocks = sorted(
                 (block for task in tasks for block in shuffle_blocks(task, order, 2_000)),
