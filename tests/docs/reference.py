@@ -188,7 +188,7 @@ After reading this page you know which tables a run writes, what one row of each
 
 Result tables are Delta tables, in the folder or schema that `output.tables` names. A what-if writes the same tables as
 `whatif_…`. A run replaces exactly its own rows: those of its subscription, topic and date. [Read the rows of whole
-runs](../guides/daily-audits.md#read-the-tables) shows how to query while runs write.
+runs](../guides/audit-every-day.md#read-the-tables) shows how to query while runs write.
 
 Count findings of each rule at each consumer:
 
