@@ -47,7 +47,7 @@ def spoken(capsys, monkeypatch):
 def nobody_has_a_session(monkeypatch):
     """Whatever ran before in this process."""
     monkeypatch.setattr(engines, "has_session_elsewhere", lambda: False)
-    monkeypatch.setattr(session, "active", lambda: None)
+    monkeypatch.setattr(session, "find_active_session", lambda: None)
 
 
 def no_session(options: object) -> None:
@@ -97,7 +97,7 @@ def test_version(spoken):
         (["explain", "--config", "run.yaml"], "pass either --key or --message"),
         (["explain", "--config", "run.yaml", "--key", "a", "--message", "t:1:2"], "pass either --key or --message"),
         (["report", "--out", "x"], "Missing argument"),
-        (["demo", "surplus"], "Got unexpected extra argument"),
+        (["config", "surplus"], "Got unexpected extra argument"),
     ],
 )
 def test_wrong_usage_is_2_and_shows_usage(spoken, arguments, complaint):

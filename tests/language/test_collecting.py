@@ -36,10 +36,10 @@ def test_messages_are_strings_of_two_words_that_are_no_docstring(tmp_path: Path)
 
 def test_replaced_words_are_found_in_names_and_in_strings(tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text(MODULE)
-    (tmp_path / "daily_runs.py").write_text("")
+    (tmp_path / "nights.py").write_text("")
     assert list(find_replaced_names(tmp_path)) == [
         "module.py:3: read_told contains 'told'; use recorded, shown, known",
-        "daily_runs.py: nights contains 'nights'; use daily runs",
+        "nights.py: nights contains 'nights'; use daily runs",
     ]
     assert list(find_replaced_phrases(collect_messages(tmp_path))) == [
         "module.py:5: 'tells' in '{}: nothing tells its format'; use recorded, contains, reports; shown, listed"
