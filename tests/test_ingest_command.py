@@ -117,7 +117,7 @@ def test_the_run_file_says_what_its_source_does_not_tell(nothing_written, tmp_pa
     main.main(["ingest", SPANS, "--from", "otlp-spans", "--subscription", "otel4", "--to", str(tmp_path / "to")])
     lines = (tmp_path / "to" / "audit.yaml").read_text().splitlines()
     comment = " ".join(line.removeprefix("# ").strip() for line in lines if line.startswith("#"))
-    assert all(note in comment for note in nothing_written[0].told.notes)
+    assert all(note in comment for note in nothing_written[0].summary.notes)
     assert len(max(lines, key=len)) < 120
     assert load(tmp_path / "to" / "audit.yaml").traffic.deliveries.sampled is True
 

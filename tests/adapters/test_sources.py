@@ -134,7 +134,7 @@ def test_tasks_read_what_is_read_in_one_go(
 
 def test_a_broker_log_has_the_acts_of_operators(tmp_path: Path) -> None:
     read = sources.read(InProcess(), "pulsar-broker-log", brokers_logs(tmp_path / "logs"), Options())
-    assert [act["kind"] for act in read.told.run["topic"]["resets"]] == ["unload"]
+    assert [act["kind"] for act in read.summary.run["topic"]["resets"]] == ["unload"]
 
 
 def test_what_a_task_finds_wrong_is_an_error_for_the_user(tmp_path: Path) -> None:

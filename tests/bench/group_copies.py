@@ -79,7 +79,7 @@ def streamed(folder: Path) -> dict[str, Any]:
     began = time.perf_counter()
     with LocalEngine() as engine:
         read = sources.read(engine, "kafka-group", folder, Options())
-        return {"seconds": time.perf_counter() - began, "deliveries": read.told.rows["deliveries"]}
+        return {"seconds": time.perf_counter() - began, "deliveries": read.summary.rows["deliveries"]}
 
 
 def main(millions: float = 5) -> None:

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from subreplay.config import run as config
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.pipeline import profiled, story
-from subreplay.pipeline.inputs import look_at, read_inputs
+from subreplay.pipeline.inputs import read_inputs, scan_inputs
 from subreplay.rows.model.columns import DAY
 from subreplay.rows.model.tables import INPUTS
 from subreplay.semantics.policies import make_policy
@@ -186,7 +186,7 @@ def main(millions: float = 10) -> None:
         def build() -> None:
             made.clear()
             inputs = read_inputs(engine, run, messages_only=True)
-            blocks = look_at(inputs, log=False, only=("messages",)).of_tables["messages"]["profile"]
+            blocks = scan_inputs(inputs, log=False, only=("messages",)).by_table["messages"]["profile"]
             made.append(profiled.ProfiledTraffic(engine, blocks, messages))
             assert made[-1].local_profile is not None
 

@@ -21,7 +21,7 @@ from subreplay.engine.local.engine import LocalEngine
 from subreplay.engine.spark.engine import SparkEngine
 from subreplay.pipeline import ingest, sources, story
 from subreplay.pipeline.attempts import ATTEMPT
-from subreplay.pipeline.inputs import look_at, read_inputs
+from subreplay.pipeline.inputs import read_inputs, scan_inputs
 from subreplay.reports.json_report import to_json
 from tests.adapters import test_sources as files
 from tests.engine import test_source_columns as source_rows
@@ -89,10 +89,10 @@ def ingested(adapter: str, made: Callable[[Path], Path], options: Options | None
         path = made(folder.with_name("source"))
         read = sources.read(engine, adapter, path, options or Options())
         ingest.write(engine, read, str(folder), "delta", str(path))
-        known = {name: part for name, part in read.told.run.items() if name != "traffic"}
+        known = {name: part for name, part in read.summary.run.items() if name != "traffic"}
         named = {
             name: part if "from" in part else {"path": f"{folder}/{name}", "format": "delta", **part}
-            for name, part in read.told.run.get("traffic", {}).items()
+            for name, part in read.summary.run.get("traffic", {}).items()
         }
         return {**known, **sections, "traffic": {"path": str(folder), **named},
                 "subscription": known.get("subscription", {}) | sections.get("subscription", {})}  # fmt: skip
@@ -319,7 +319,7 @@ def test_both_engines_read_the_same_rows_under_other_names(
 def looked_at(engine: Engine, run: config.RunConfig) -> dict[str, list[str]]:
     """The valid rows of each table, and those in quarantine."""
     inputs = read_inputs(engine, run, messages_only=True)
-    look = look_at(inputs, log=False, only=("messages", "deliveries")).of_tables
+    look = scan_inputs(inputs, log=False, only=("messages", "deliveries")).by_table
     tables = {name: inputs.valid(name).to_table() for name in look}
     tables |= {f"{name}, quarantine": outputs["quarantine"].to_table() for name, outputs in look.items()}
     return {

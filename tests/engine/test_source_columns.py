@@ -22,7 +22,7 @@ from subreplay.engine.local import scans
 from subreplay.engine.local.datasets import LocalDataset
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.errors import InputError
-from subreplay.pipeline.inputs import look_at, read_inputs
+from subreplay.pipeline.inputs import read_inputs, scan_inputs
 from tests.adapters.delta_logs import begun, committed
 
 AT = datetime(2026, 11, 21, 3, 25, tzinfo=timezone.utc)
@@ -134,7 +134,7 @@ def test_rejected_rows_are_counted_with_the_topic_that_they_name(
     pq.write_table(whole, tmp_path / "rows.parquet", row_group_size=40)
     inputs = read_inputs(engine, run_of(tmp_path, columns | {"topic": "kind"}, topic="a"), messages_only=True)
     assert len(inputs.valid("messages").to_table()) == 48
-    assert len(look_at(inputs, log=False).of_tables["messages"]["quarantine"].to_table()) == rejected
+    assert len(scan_inputs(inputs, log=False).by_table["messages"]["quarantine"].to_table()) == rejected
 
 
 def test_of_wide_rows_few_are_held_at_a_time(local: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

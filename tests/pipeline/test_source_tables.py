@@ -17,7 +17,7 @@ from subreplay.adapters import ADAPTERS, Adapter, Options, SourceTables
 from subreplay.cli.main import main
 from subreplay.config import run as config
 from subreplay.engine.local.engine import LocalEngine
-from subreplay.pipeline.inputs import look_at, read_inputs
+from subreplay.pipeline.inputs import read_inputs, scan_inputs
 from subreplay.rows.model.tables import INPUTS
 from tests.support.audits import KEY_SHARED, Audited, audited, written
 from tests.support.history import SUBSCRIPTION, TOPIC, history
@@ -285,6 +285,6 @@ def test_tables_are_read_straight_from_an_adapters_source_once_with_its_options(
         inputs = read_inputs(engine, config.parse(run, "run.yaml"))
         for name in INPUTS:
             assert len(inputs.valid(name).to_table()) == read.tables[name].num_rows
-        (row,) = look_at(inputs, log=False).of_tables["messages"]["quarantine"].to_table().to_pylist()
+        (row,) = scan_inputs(inputs, log=False).by_table["messages"]["quarantine"].to_table().to_pylist()
     assert (row["table"], row["reasons"][0]["rule"]) == ("messages", read.rejected[0].reasons[0].rule)
     assert log.read_text() == f"{copy} t\n"

@@ -28,12 +28,14 @@ KEYS = {
 
 
 def same(read: Read, expected: SourceTables) -> None:
-    assert read.told.rows == {name: len(table) for name, table in expected.tables.items()}
-    assert read.told.quarantined == len(expected.rejected) > 0
+    assert read.summary.rows == {name: len(table) for name, table in expected.tables.items()}
+    assert read.summary.quarantined == len(expected.rejected) > 0
     # by way of rows, as a null struct whose fields must not be null cannot be cast
     tables = {n: pa.Table.from_pylist(rows.to_table().to_pylist(), INPUTS[n]) for n, rows in read.tables.items()}
     rejected = tuple(map(RejectedRow.from_row, read.rejected.to_table().to_pylist()))
-    told = SourceTables(tables, rejected, *(getattr(read.told, name) for name in ("counts", "run", "others", "notes")))
+    told = SourceTables(
+        tables, rejected, *(getattr(read.summary, name) for name in ("counts", "run", "others", "notes"))
+    )
     source_reading.assert_same_tables(told, expected, KEYS)
 
 
@@ -41,7 +43,7 @@ def test_brokers_logs(engine: Engine, tmp_path: Path) -> None:
     path = brokers_logs(tmp_path / "logs")
     read = sources.read(engine, "pulsar-broker-log", path, Options())
     same(read, read_at_once("pulsar-broker-log", path))
-    assert [act["kind"] for act in read.told.run["topic"]["resets"]] == ["unload"]
+    assert [act["kind"] for act in read.summary.run["topic"]["resets"]] == ["unload"]
 
 
 @pytest.mark.parametrize(

@@ -53,4 +53,4 @@ def test_a_table_that_the_source_has_nothing_of_is_made_once(tmp_path: Path, for
             ingest.write(engine, read, root, form, str(spans))
         for name in ("messages", "membership"):
             assert not len(kept(engine, root, form, name, INPUTS[name]))
-        assert len(kept(engine, root, form, "deliveries", INPUTS["deliveries"])) == read.told.rows["deliveries"]
+        assert len(kept(engine, root, form, "deliveries", INPUTS["deliveries"])) == read.summary.rows["deliveries"]

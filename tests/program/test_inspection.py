@@ -42,10 +42,15 @@ def records(count: int = 60) -> pa.Table:
 def test_messages_of_a_kafka_topic_are_counted(tmp_path: Path) -> None:
     pq.write_table(pa.concat_tables([records(), records(2)]), tmp_path / "orders.parquet")
     found = look(tmp_path / "orders.parquet")
-    assert found.held is not None
+    assert found.overview is not None
     assert found.candidate.name == "kafka-table.spark"
-    assert (found.held.rows, found.held.valid, found.held.copies) == (62, 62, 2)
-    assert (found.held.topics, found.held.partitions, found.held.keyed, found.held.keys) == (("orders",), 3, 62, 7)
+    assert (found.overview.rows, found.overview.valid, found.overview.copies) == (62, 62, 2)
+    assert (found.overview.topics, found.overview.partitions, found.overview.keyed, found.overview.keys) == (
+        ("orders",),
+        3,
+        62,
+        7,
+    )
     assert inspection.build_run_file(found)["scenarios"][0]["policy"] == "kafka.range"
 
 
@@ -53,9 +58,9 @@ def test_lines_that_cannot_be_read_are_counted_by_their_reason(tmp_path: Path) -
     lines = [json.dumps(row) for row in records().to_pylist()]
     (tmp_path / "orders.jsonl").write_text("\n".join([*lines, "{broken", ""]))
     found = look(tmp_path / "orders.jsonl")
-    assert found.held is not None
-    assert (found.held.rows, found.held.valid) == (61, 60)
-    (why,) = found.held.why
+    assert found.overview is not None
+    assert (found.overview.rows, found.overview.valid) == (61, 60)
+    (why,) = found.overview.why
     assert (why["rule"], why["count"]) == ("the line must be readable", 1)
 
 
@@ -63,9 +68,9 @@ def test_messages_in_our_own_columns_are_checked(tmp_path: Path) -> None:
     rows = [row | ({"batch_index": -7} if n == 1 else {}) for n, row in enumerate(ORDERS.to_pylist())]
     pq.write_table(pa.Table.from_pylist(rows, ORDERS.schema), tmp_path / "messages.parquet")
     found = look(tmp_path / "messages.parquet")
-    assert found.held is not None
-    assert (found.candidate.name, found.held.rows, found.held.valid) == ("canonical", 4, 3)
-    assert [(why["column"], why["example"]) for why in found.held.why] == [("batch_index", "-7")]
+    assert found.overview is not None
+    assert (found.candidate.name, found.overview.rows, found.overview.valid) == ("canonical", 4, 3)
+    assert [(why["column"], why["example"]) for why in found.overview.why] == [("batch_index", "-7")]
 
 
 @pytest.mark.parametrize("name", ["not there", "empty.csv", "header.csv"])

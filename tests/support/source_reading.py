@@ -26,11 +26,13 @@ def read(source: SourceStream, cuts: Cuts) -> SourceTables:
 def collect_tables(read: Read) -> SourceTables:
     """What was read, at once."""
     tables = {name: dataset.to_table() for name, dataset in read.tables.items()}
-    assert read.told.rows == {name: len(table) for name, table in tables.items()}
+    assert read.summary.rows == {name: len(table) for name, table in tables.items()}
     rejected = tuple(map(RejectedRow.from_row, read.rejected.to_table().to_pylist()))
-    assert read.told.quarantined == len(rejected)
-    assert {*read.told.examples} <= {*rejected}
-    return SourceTables(tables, rejected, read.told.counts, read.told.run, read.told.others, read.told.notes)
+    assert read.summary.quarantined == len(rejected)
+    assert {*read.summary.examples} <= {*rejected}
+    return SourceTables(
+        tables, rejected, read.summary.counts, read.summary.run, read.summary.others, read.summary.notes
+    )
 
 
 def read_at_once(name: str, path: Path, options: Options = NO_OPTIONS) -> SourceTables:

@@ -42,9 +42,9 @@ def describe_source(
     for column in found.answer.open:
         why = found.candidate.questions.get(column, "no column is known to contain it")
         yield f"  open: {column}: {why}"
-    if found.held is None:
+    if found.overview is None:
         return
-    yield from _describe_messages(found.held)
+    yield from _describe_messages(found.overview)
     if rules is None:
         return
     applicable, inapplicable = rules

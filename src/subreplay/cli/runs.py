@@ -76,7 +76,7 @@ def build_run_of_messages(
     known = run["scenarios"]
     assert isinstance(known, list)
     run["scenarios"] = scenarios = inspection.build_scenarios(*request, known)
-    topics = () if found.held is None else found.held.topics
+    topics = () if found.overview is None else found.overview.topics
     if len(topics) > 1:
         grouped = every_topic and all(str(one["policy"]).startswith("kafka.") for one in scenarios)
         run["subscription"] = {**run["subscription"], "topic": None if grouped else topics[0]}

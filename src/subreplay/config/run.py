@@ -1,7 +1,8 @@
-"""The run's configuration: YAML in, validated frozen models out.
+"""The run's configuration: read YAML, and validate it as frozen models.
 
-Every key, its unit and its legal values stand in ``conf/default.yaml``, which a test holds equal to these models. A run
-file names only what it changes. An unknown key is an error with a hint; nothing in a file is ever evaluated.
+``conf/default.yaml`` describes every key with its unit and legal values; a test compares it with these models. A run
+file contains only the keys that differ from it. An unknown key is an error with a hint. Nothing in a file is evaluated
+as code.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ RECORDED: Final = "as recorded"  # the recorded subscription among the scenarios
 
 
 class Subscription(Model):
-    """The subscription under audit, and the policy it promised."""
+    """The audited subscription and its policy."""
 
     name: Name = "sub"
     topic: str | None = None
@@ -74,7 +75,7 @@ class Subscription(Model):
 
 
 class ProducerRouting(Model):
-    """How the topic's producers choose a partition; ``scheme`` None: by the default of their system's Java client."""
+    """How the topic's producers choose a partition. ``scheme`` None: the default of their system's Java client."""
 
     partitions: Annotated[int, Field(ge=1, le=100_000)]
     mode: RoutingMode = "RoundRobinPartition"
@@ -89,7 +90,7 @@ class DeadLetter(Model):
 
 
 class ResetTo(Model):
-    """From where on messages are delivered again: a time of publication, an offset of Kafka, or a position."""
+    """The position from which messages are delivered again: a publish time, a Kafka offset, or a ledger and entry."""
 
     time: Moment | None = None
     offset: Annotated[int, Field(ge=0, le=INT_63)] | None = None
@@ -107,7 +108,7 @@ class ResetTo(Model):
 
 
 class DeclaredReset(Model):
-    """An act of an operator or a client after which messages are delivered again, or never."""
+    """An act of an operator or a client after which messages are delivered again, or skipped."""
 
     at: Moment
     kind: ActKind = "reset"
@@ -117,7 +118,7 @@ class DeclaredReset(Model):
 
     @property
     def reset(self) -> Reset:
-        """For the rules, in ns."""
+        """The reset for the rules, in ns."""
         at, to, to_time = to_nanoseconds(self.at), None, None
         if isinstance(self.to, ResetTo):
             to_time = None if self.to.time is None else to_nanoseconds(self.to.time)
@@ -131,7 +132,8 @@ class DeclaredReset(Model):
 
 
 class Topic(Model):
-    """What the log does not tell of the topic and its consumers; a rule that needs what is null is not applicable."""
+    """Facts about the topic and its consumers that the log does not contain. A rule that needs a null value is not
+    applicable."""
 
     delivery_tick: Duration = parse_duration("1s")
     stuck_after: Duration | None = parse_duration("1m")  # older names of those in liveness
@@ -148,7 +150,8 @@ class Topic(Model):
     persistent: bool | None = None
 
     def terms(self, scheme: str) -> Terms:
-        """For the rules, in ns; ``scheme`` is that of producers of which the run does not name it."""
+        """Build the terms for the rules, in ns. ``scheme`` is the default for producers whose scheme the run does not
+        name."""
         routing = self.routing
         return Terms(
             tick=self.delivery_tick * 1_000,
@@ -168,7 +171,7 @@ class Topic(Model):
 
 
 class Liveness(Model):
-    """How long messages may wait before an audit reports it, and the broker's limits of unacknowledged messages."""
+    """The waiting times that an audit reports, and the broker's limits of unacknowledged messages."""
 
     stalled_after: Duration | None = parse_duration("30s")
     stuck_after: Duration | None = parse_duration("30s")
@@ -178,8 +181,11 @@ class Liveness(Model):
     max_unacked_per_subscription: Annotated[int, Field(ge=0, le=INT_31)] = 200_000
 
     def threshold(self, name: str, policy: str, topic: Topic) -> int | None:
-        """A threshold in ns; None: the rule is off. A member of a Kafka group may take ``max.poll.interval.ms`` (5 min)
-        between two polls, so one that the run does not set is no shorter there."""
+        """Return a threshold in ns; None: the rule is off.
+
+        A member of a Kafka group may take ``max.poll.interval.ms`` (5 min) between two polls. So a threshold that the
+        run does not set is at least as long there.
+        """
         value: int | None = getattr(self, name)
         if name not in self.model_fields_set:
             if name in topic.model_fields_set:
@@ -193,7 +199,7 @@ _POLL_INTERVAL: Final = parse_duration("5m")
 
 
 class Windows(Model):
-    """Windows of the result tables, which tumble or slide; those of a report tumble."""
+    """The windows of the result tables, which tumble or slide. Windows of a report tumble."""
 
     width: Duration = parse_duration("1s")
     slide: Duration | None = None
@@ -212,7 +218,7 @@ class Windows(Model):
 
     @property
     def step(self) -> int:
-        """From the start of a window to that of the next one, µs."""
+        """The interval between the starts of two windows, µs."""
         return self.slide or self.width
 
 
@@ -227,23 +233,23 @@ class Keys(Model):
 
     @cached_property
     def words(self) -> KeyMasking:
-        """How keys are written in this run. Raises ``ConfigError`` or ``EnvironmentFailed`` where the secret is not at
-        its place."""
+        """How keys are written in this run. Raises ``ConfigError`` or ``EnvironmentFailed`` if the secret cannot be
+        read."""
         return KeyMasking.from_secret(self.show, self.secret.value("keys.secret"))
 
     @property
     def guessable(self) -> bool:
-        """Whether anybody who guesses a key can check the guess."""
+        """Whether anyone who guesses a key can confirm the guess."""
         return not self.show and self.secret == DEFAULT_SECRET
 
     @property
     def readable(self) -> bool:
-        """Whether anybody who reads the run file has the secret."""
+        """Whether anyone who reads the run file knows the secret."""
         return self.secret.kind == PLAIN and self.secret != DEFAULT_SECRET
 
 
 class Schema(Model):
-    """A schema of a catalog, into which tables go by their names."""
+    """A schema of a catalog. Tables are written to it by name."""
 
     name: Annotated[SchemaName, Field(alias="schema")]
 
@@ -252,11 +258,11 @@ class Schema(Model):
 
 
 Location = str | Schema
-"""Where tables are: a folder, or a schema of a catalog."""
+"""The location of tables: a folder, or a schema of a catalog."""
 
 
 class Output(Model):
-    """Where results go: Delta tables, and the report's files. Relative paths are taken from the working directory."""
+    """Where results are written: tables and report files. Relative paths start at the working directory."""
 
     tables: Annotated[
         Annotated[Folder, Tag("(folder)")] | Annotated[Schema, Tag("(schema)")],
@@ -270,7 +276,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Require(Model):
-    """What a run must have looked at: with less, nothing that it did not find says anything."""
+    """The minimum data of a run. With less data, a run without findings proves nothing."""
 
     deliveries: Annotated[int, Field(ge=0)] = 0
     messages: Annotated[int, Field(ge=0)] = 0
@@ -289,26 +295,26 @@ class Tolerate(Model):
 
 
 class Report(Model):
-    """What the reports show of much."""
+    """The title of the report, and limits of its lists."""
 
     title: str = "Subscription audit"
     worst: Annotated[int, Field(ge=1, le=100)] = 8
     hot_keys: Annotated[int, Field(ge=0, le=1000)] = 10
 
 
-def _memory(given: str) -> str:
+def _check_memory(given: str) -> str:
     if not re.fullmatch(r"[1-9]\d{0,6}[kmgt]b?", given):
         raise ValueError("not a size of memory; write a whole number and one of k, m, g, t, e.g. 2g")
     return given
 
 
 class Spark(Model):
-    """How a session is made where none is active."""
+    """The settings of a new Spark session."""
 
     master: str = "local[*]"
     remote: str | None = None
     shuffle_partitions: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    driver_memory: Annotated[str, AfterValidator(_memory)] | None = None
+    driver_memory: Annotated[str, AfterValidator(_check_memory)] | None = None
     conf: dict[str, str] = Field(default_factory=dict)
 
 
@@ -316,7 +322,7 @@ EngineName = Literal["auto", "local", "spark"]
 
 
 class RunConfig(Model, defer_build=False):
-    """One run."""
+    """The configuration of one run."""
 
     traffic: Traffic = Traffic()
     subscription: Subscription = Subscription()
@@ -352,8 +358,10 @@ class RunConfig(Model, defer_build=False):
         return self
 
     def of_entry(self, entry: SubscriptionEntry, name: str, topic: str) -> RunConfig:
-        """The run of one subscription that an entry of ``subscriptions`` matches: the same as if a run file had named
-        it. Raises ``ConfigError`` where its policy, profile and options do not fit."""
+        """Build the run of one subscription that an entry of ``subscriptions`` matches, as if a run file named it.
+
+        Raises ``ConfigError`` if its policy, profile and options do not fit together.
+        """
         subscription = self.subscription.model_copy(update={**entry.changes, "name": name, "topic": topic})
         subscription.make_policy()
         liveness = self.liveness.model_copy(update=entry.thresholds)
@@ -361,7 +369,7 @@ class RunConfig(Model, defer_build=False):
 
     @property
     def terms(self) -> Terms:
-        """What rules are told, in ns."""
+        """The terms for the rules, in ns."""
         of = self.subscription.policy, self.topic
         return replace(
             self.topic.terms(get_default_scheme(self.subscription.policy)),
@@ -376,14 +384,19 @@ class RunConfig(Model, defer_build=False):
 
     @property
     def digest(self) -> str:
-        """A digest of what is asked of the data, not of where it is, how keys are shown or what runs the steps; of a
-        plan are that its finalists, which are scenarios."""
+        """A digest of the settings that decide the result. It excludes locations, the display of keys, and the engine.
+
+        The settings of a plan are included through its finalists, which are scenarios.
+        """
         return self._digest({"output", "engine", "spark", "traffic", "keys", "plan", "subscriptions"})
 
     @property
     def judged(self) -> str:
-        """A digest of what decides how deliveries are judged, which windows, scenarios and the report's words do not.
-        Of which subscription, topic and day they are stands in every row that an audit writes."""
+        """A digest of the settings that decide how deliveries are judged. It excludes windows, scenarios and the
+        report's settings.
+
+        Every row that an audit writes contains its subscription, topic and day, so these are excluded too.
+        """
         beside = {
             "output",
             "engine",
@@ -405,34 +418,37 @@ class RunConfig(Model, defer_build=False):
 
     @property
     def run_id(self) -> str:
-        """The same for a re-run. It begins with what tells whether another run judges deliveries alike."""
+        """The id of the run, equal for a repeated run. It begins with the digest that decides the judging."""
         return f"{self.judged}-{self.digest}-{self.date or 'all'}"
 
 
 def load(path: Path, **overrides: Any) -> RunConfig:
-    """Read a run file; ``overrides`` (dotted names) win over it. Raises ``ConfigError`` naming file, key and remedy."""
+    """Read a run file. ``overrides`` (dotted names) take precedence. Raises ``ConfigError`` with file, key and
+    remedy."""
     document = read_yaml(path)
     return parse(document.values, str(path), document.lines, **overrides)
 
 
 def parse(raw: Any, source: str, lines: Lines | None = None, /, **overrides: Any) -> RunConfig:
-    """Validate a mapping as a run; builds every policy once, so that a bad option is found now, not in the middle.
-    ``lines`` are those of ``source`` in which its keys stand."""
+    """Validate a mapping as a run. Every policy is built once, so that a wrong option is found immediately.
+
+    ``lines`` are the line numbers of the keys in ``source``.
+    """
     lines = lines or {}
     if raw is not None and not isinstance(raw, dict):
         raise ConfigError(f"{source}: a run is a mapping of keys, not {type(raw).__name__}")
     merged = dict(raw or {})
     given = {name: value for name, value in overrides.items() if value is not None}
     for name, value in given.items():
-        merged = _overridden(merged, name, value)
+        merged = _override(merged, name, value)
     try:
         config = RunConfig.model_validate(merged, context=WRITTEN)
     except ValidationError as error:
-        told = [
+        messages = [
             mistakes.describe_error(source, lines, e, given, RunConfig, SCENARIOS)
             for e in error.errors(include_url=False)
         ]
-        raise ConfigError("\n".join(dict.fromkeys(told))) from error
+        raise ConfigError("\n".join(dict.fromkeys(messages))) from error
     _check_policy(source, lines, ("subscription",), config.subscription)
     for i, scenario in enumerate(config.scenarios):
         _check_policy(source, lines, ("scenarios", i), scenario)
@@ -442,13 +458,13 @@ def parse(raw: Any, source: str, lines: Lines | None = None, /, **overrides: Any
     return config
 
 
-def _overridden(raw: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
-    """``raw`` with one dotted name set; a section that is no mapping is left for the validation to name."""
+def _override(raw: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """Set one dotted name in ``raw``. A section that is not a mapping is left unchanged for the validation."""
     head, _, rest = name.partition(".")
     if not rest:
         return raw | {head: value}
     section = raw.get(head) if raw.get(head) is not None else {}
-    return raw | {head: _overridden(section, rest, value) if isinstance(section, dict) else section}
+    return raw | {head: _override(section, rest, value) if isinstance(section, dict) else section}
 
 
 def _check_policy(source: str, lines: Lines, path: tuple[str | int, ...], part: Subscription | AnyScenario) -> None:

@@ -1,10 +1,10 @@
-"""What a run writes belongs together: its rows are seen from the moment at which its row of table ``runs`` is there.
+"""Make all rows of a run visible together: they are visible as soon as its row of table ``runs`` exists.
 
-A run writes a dozen tables, a transaction each. It may be killed in between, and another run of the same date,
-subscription and topic may write at the same moment. So each execution of a run is an attempt with an id of its own,
-which stands in each row that it writes, beside the rows of earlier attempts. Its row of ``runs`` comes last, in place
-of the one that was there, and names the attempt whose rows hold. Those of the attempt before are then removed. Rows of
-an attempt that was killed stay, and nobody who reads by this module sees them.
+A run writes a dozen tables, in one transaction each. It may be killed between them, and another run of the same date,
+subscription and topic may write at the same moment. So each execution of a run is an attempt with its own id, which
+every row contains, beside the rows of earlier attempts. The attempt writes its row of ``runs`` last. That row replaces
+the previous one, and names the attempt whose rows are valid. The rows of the previous attempt are then removed. The
+rows of a killed attempt remain, but readers that use this module do not see them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ RUNS: Final = "runs"
 def run_tables(
     engine: Engine, config: RunConfig, prefix: str = "", kept: bool = False, several: bool = False
 ) -> Tables:
-    """The output tables of a run, or of ``several`` that write together; ``kept``: they are kept, and not written."""
+    """Open the output tables of a run, or of ``several`` runs that write together. With ``kept``, they are
+    temporary."""
     if kept:
         return engine.open_tables(None, prefix)
     subscription = None if several else config.subscription.name
@@ -40,36 +41,41 @@ def run_tables(
 
 
 class RunTables(Tables):
-    """Output tables as one attempt writes them, and as attempts that are finished left them. ``subscription``: whose
-    rows are looked for; None: of all."""
+    """Output tables that contain the rows of finished attempts, and to which one attempt writes.
+
+    ``subscription`` limits the rows to one subscription; None: all subscriptions.
+    """
 
     def __init__(self, tables: Tables, subscription: str | None, prefix: str) -> None:
         self.tables, self.subscription, self.prefix = tables, subscription, prefix
         self.attempt = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
-        self._mine: dict[str, tuple[pa.Schema, dict[str, str], Runs]] = {}
-        self._seen: tuple[str, ...] | None = None
+        self._tables_written: dict[str, tuple[pa.Schema, dict[str, str], Runs]] = {}
+        self._finished_attempts: tuple[str, ...] | None = None
         self._written: Mapping[str, Dataset] | None = None
 
     def begin_write(self, name: str, columns: pa.Schema, where: Mapping[str, str], runs: Runs = ()) -> NewRows:
-        self._mine[name] = columns, dict(where), runs
+        self._tables_written[name] = columns, dict(where), runs
         return self.tables.begin_write(name, columns, {**where, ATTEMPT: self.attempt}, runs)
 
     def commit(self, rows: NewRows) -> None:
         self.tables.commit(rows)
 
     def put(self, name: str, rows: pa.Table, where: Mapping[str, str], runs: Runs = ()) -> None:
-        self._mine[name] = rows.schema, dict(where), runs
+        self._tables_written[name] = rows.schema, dict(where), runs
         self.tables.put(name, rows, {**where, ATTEMPT: self.attempt}, runs)
 
     def flush(self) -> None:
         self.tables.flush()
 
     def finish(self, rows: pa.Table, where: Mapping[str, str], runs: Runs = ()) -> None:
-        """Make the rows of this attempt those that hold. Raises ``EnvironmentFailed`` where another attempt does so at
-        the same moment; its own rows are then removed."""
+        """Make the rows of this attempt the valid ones.
+
+        Raises ``EnvironmentFailed`` if another attempt finishes at the same moment. The rows of this attempt are then
+        removed.
+        """
         self.flush()
         stored = self.tables.find(self.prefix + RUNS)
-        before = () if stored is None else _attempts(stored.where(match_values(where) & _of_some(runs)))
+        before = () if stored is None else _find_attempts(stored.where(match_values(where) & _match_runs(runs)))
         mine = rows.append_column(ATTEMPT, pa.repeat(self.attempt, len(rows)))
         try:
             self.tables.put(RUNS, mine, where, runs)
@@ -78,13 +84,13 @@ class RunTables(Tables):
             self._remove(self.attempt)
             raise
         self._written = self.tables.written
-        self.tables.create_latest_views([*self._mine], RUNS, ATTEMPT)
+        self.tables.create_latest_views([*self._tables_written], RUNS, ATTEMPT)
         for attempt in before:
             self._remove(attempt)
 
     def _remove(self, attempt: str) -> None:
-        """Remove the rows of an attempt, as far as nobody else does at the same moment: they are seen no more."""
-        for name, (columns, where, runs) in self._mine.items():
+        """Remove the rows of an attempt, unless another run does so at the same moment. They are no longer visible."""
+        for name, (columns, where, runs) in self._tables_written.items():
             self.tables.put(name, columns.empty_table(), {**where, ATTEMPT: attempt}, runs)
         with suppress(EnvironmentFailed):
             self.flush()
@@ -94,26 +100,26 @@ class RunTables(Tables):
         return self.tables.written if self._written is None else self._written
 
     def find(self, name: str) -> Dataset | None:
-        """A table as finished attempts left it, if its rows have the ids of attempts; else as it is."""
+        """Return a table with the rows of finished attempts, or all rows if they have no attempt ids."""
         found = self.tables.find(name)
         if found is None or name == RUNS or ATTEMPT not in found.schema.names:
             return found
-        if self._seen is None:
+        if self._finished_attempts is None:
             runs = self.tables.find(RUNS)
             mine = ALL if self.subscription is None else field("subscription") == self.subscription
-            self._seen = () if runs is None else _attempts(runs.where(mine))
-        return found.where(field(ATTEMPT).among(*self._seen))
+            self._finished_attempts = () if runs is None else _find_attempts(runs.where(mine))
+        return found.where(field(ATTEMPT).among(*self._finished_attempts))
 
 
-def _of_some(runs: Runs) -> Condition:
-    """The condition that rows may be of some of these runs."""
+def _match_runs(runs: Runs) -> Condition:
+    """Return the condition of rows that may belong to one of the runs."""
     if not runs:
         return ALL
     return reduce(Condition.__and__, (field(name).among(*sorted({run[name] for run in runs})) for name in runs[0]))
 
 
-def _attempts(runs: Dataset) -> tuple[str, ...]:
-    """The attempts that rows of table ``runs`` name."""
+def _find_attempts(runs: Dataset) -> tuple[str, ...]:
+    """Find the attempts in rows of table ``runs``."""
     if ATTEMPT not in runs.schema.names:
         return ()
     found = pc.unique(runs.select([ATTEMPT]).to_table()[ATTEMPT].combine_chunks()).drop_null()

@@ -36,11 +36,11 @@ def _read_events(run: RunConfig, engine: Callable[[], Engine], given: Given | No
     named = bool(given) or "traffic" in run.model_fields_set
     if not named and all(s.members != "recorded" for s in run.scenarios):
         return None
-    from subreplay.pipeline.inputs import look_at, read_inputs  # imported late: a key alone needs no tables
+    from subreplay.pipeline.inputs import read_inputs, scan_inputs  # imported late: a key alone needs no tables
     from subreplay.pipeline.statistics import compute_statistics
 
     inputs = read_inputs(engine(), run, given, messages_only=True)
-    return compute_statistics(inputs, look_at(inputs, log=False), None).events
+    return compute_statistics(inputs, scan_inputs(inputs, log=False), None).events
 
 
 def _explain_plan(plan: ScenarioPlan, hash32: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The input tables of a run: our own tables, or somebody else's, whose columns become ours."""
+"""Open the input tables of a run: canonical tables, or tables with source columns that are mapped to canonical ones."""
 
 from __future__ import annotations
 
@@ -33,53 +33,58 @@ from subreplay.rows.quarantine import REJECTED
 
 @dataclass(frozen=True)
 class Table:
-    """An input table. ``absent`` are our columns that its source does not have; ``of_source`` is what a run file would
-    have to say of it, which a source that an adapter reads says itself."""
+    """An input table.
+
+    ``absent`` are canonical columns that its source lacks. ``source_settings`` are settings of the run file that the
+    source itself provides, if an adapter reads it.
+    """
 
     select: Callable[[Condition], Dataset]
     absent: frozenset[str]
-    of_source: Mapping[str, Any] = field(default_factory=dict)
+    source_settings: Mapping[str, Any] = field(default_factory=dict)
 
     def where(self, condition: Condition) -> Dataset:
-        """The rows for which a condition is true, in canonical columns, and with ``rejected`` where rows of the source
-        may not be readable."""
+        """Select rows by a condition, in canonical columns. Column ``rejected`` is added if rows of the source may be
+        unreadable."""
         return self.select(condition)
 
 
 Given = Mapping[str, Dataset | Table]
-"""Input tables that are given as such; of others there are none, unless the run file says where they are. ``ingest``:
-table ``quarantine`` of an ingest."""
+"""Input tables passed by the caller. Other tables are empty unless the run file names them. ``ingest`` is table
+``quarantine`` of an ingest."""
 
 
 class Sources:
-    """Opens the input tables of a run. A source that fills several tables is read once."""
+    """Opens the input tables of a run. A source with several tables is read once."""
 
     def __init__(self, engine: Engine, config: RunConfig, given: Given | None = None) -> None:
         self._engine, self._config, self._given = engine, config, given
         self._read: dict[tuple[str, str, Options], Read] = {}
 
     def table(self, name: str, *, required: bool) -> Table:
-        """An input table. Raises ``InputError`` where it, or a column, is missing; one that is not ``required`` is then
-        empty."""
+        """Open an input table.
+
+        Raises ``InputError`` if the table or a column is missing. A table that is not ``required`` is then empty.
+        """
         traffic = self._config.traffic
-        asked: InputTable | None = getattr(traffic, name)
+        section: InputTable | None = getattr(traffic, name)
         if self._given is not None and (given := self._given.get(name)) is not None:
-            return given if isinstance(given, Table) else self._mapped_or_own(name, given, asked, name, name)
-        if self._given is not None and asked is None:
+            return given if isinstance(given, Table) else self._map_columns(name, given, section, name, name)
+        if self._given is not None and section is None:
             if required:
                 raise InputError(f"{name}: this DataFrame is missing. Pass it as argument {name}.")
-            return self._nothing(name, frozenset(INPUTS[name].names))
-        if asked is None:
-            return self._own(name, required)
+            return self._create_empty(name, frozenset(INPUTS[name].names))
+        if section is None:
+            return self._open_own(name, required)
         if name == "membership" and traffic.infers_membership():
-            return self._nothing(name, frozenset())
-        if asked.from_ in ADAPTERS:
-            return self._of_adapter(name, asked)
-        source = self._source(name, asked)
-        return self._mapped_or_own(name, self._engine.scan(source), asked, asked.location, source.key, source)
+            return self._create_empty(name, frozenset())
+        if section.from_ in ADAPTERS:
+            return self._read_adapter(name, section)
+        source = self._build_source(name, section)
+        return self._map_columns(name, self._engine.scan(source), section, section.location, source.key, source)
 
     def ingest(self) -> Table | None:
-        """What an ingest rejected; None where there was none."""
+        """Open the rows that an ingest rejected; None if there was no ingest."""
         if self._given is not None:
             given = self._given.get(INGEST_TABLE)
             return given if isinstance(given, Table) else None
@@ -90,8 +95,8 @@ class Sources:
             return None
         return Table(rows.where, frozenset())
 
-    def _own(self, name: str, required: bool) -> Table:
-        """A table below ``traffic.path``, which an ingest writes."""
+    def _open_own(self, name: str, required: bool) -> Table:
+        """Open a table below ``traffic.path``, which an ingest writes."""
         traffic = self._config.traffic
         location = f"{traffic.path.rstrip('/')}/{name}"
         try:
@@ -99,32 +104,32 @@ class Sources:
         except InputError:
             if required:
                 raise
-            return self._nothing(name, frozenset(INPUTS[name].names))
-        return _of_our_columns(name, rows, location)
+            return self._create_empty(name, frozenset(INPUTS[name].names))
+        return _open_canonical(name, rows, location)
 
-    def _nothing(self, name: str, absent: frozenset[str]) -> Table:
-        """A table that is not there."""
+    def _create_empty(self, name: str, absent: frozenset[str]) -> Table:
+        """Create an empty table in place of a missing one."""
         return Table(self._engine.create_dataset(INPUTS[name].empty_table()).where, absent)
 
-    def _source(self, name: str, asked: InputTable) -> TableSource:
+    def _build_source(self, name: str, section: InputTable) -> TableSource:
         key, config = f"traffic.{name}", self._config
-        if asked.from_ in LIVE:
-            return TableSource(key, live=asked, day=config.date, lookback_days=config.traffic.lookback_days)
-        return TableSource(key, asked.path, asked.table, asked.format, asked.text_options)
+        if section.from_ in LIVE:
+            return TableSource(key, live=section, day=config.date, lookback_days=config.traffic.lookback_days)
+        return TableSource(key, section.path, section.table, section.format, section.text_options)
 
-    def _mapped_or_own(
+    def _map_columns(
         self,
         name: str,
         rows: Dataset,
-        asked: InputTable | None,
+        section: InputTable | None,
         location: str,
         key: str,
         source: TableSource | None = None,
     ) -> Table:
-        if asked is None or not asked.is_mapped:
-            return _of_our_columns(name, rows, location)
-        plan = _plan(
-            asked, pa.schema([f for f in rows.schema if f.name not in (*HIDDEN_COLUMNS, CORRUPT_COLUMN)]), name, key
+        if section is None or not section.is_mapped:
+            return _open_canonical(name, rows, location)
+        plan = _build_plan(
+            section, pa.schema([f for f in rows.schema if f.name not in (*HIDDEN_COLUMNS, CORRUPT_COLUMN)]), name, key
         )
         if plan.uses_path and not set(HIDDEN_COLUMNS) & {*rows.schema.names}:
             if source is None:
@@ -134,39 +139,39 @@ class Sources:
                 )
             rows = self._engine.scan(replace(source, files=True))
         step = CanonicalRows(plan, location)
-        ours = rows.select(step.reads(rows.schema)).map(step, step.schema)
+        canonical_rows = rows.select(step.reads(rows.schema)).map(step, step.schema)
         if plan.by_time:
-            ours = number_by_time(self._engine, ours)
-        return Table(ours.where, frozenset(plan.lacks))
+            canonical_rows = number_by_time(self._engine, canonical_rows)
+        return Table(canonical_rows.where, frozenset(plan.lacks))
 
-    def _of_adapter(self, name: str, asked: InputTable) -> Table:
-        """A table that an adapter makes of files. What is rejected of no table of ours, such as a line of a log, may
-        have been a delivery."""
-        key = str(asked.from_), str(asked.path), asked.adapter_options
+    def _read_adapter(self, name: str, section: InputTable) -> Table:
+        """Read a table with an adapter. Rejected rows that belong to no canonical table, such as log lines, may have
+        been deliveries."""
+        key = str(section.from_), str(section.path), section.adapter_options
         if key not in self._read:
             self._read[key] = read_source(self._engine, key[0], Path(key[1]), key[2])
         read = self._read[key]
         rows = read.tables.get(name)
         if rows is None:
             raise InputError(
-                f"traffic.{name}: {asked.from_} contains no {name}; it contains {', '.join(read.tables)}. Name another "
-                "source."
+                f"traffic.{name}: {section.from_} contains no {name}; it contains {', '.join(read.tables)}. Name "
+                "another source."
             )
         mine = column("table") == name
         if name == ("deliveries" if "deliveries" in read.tables else next(iter(read.tables))):
             mine = mine | ~column("table").among(*INPUTS)
         whole = pa.schema([*(f.with_nullable(True) for f in INPUTS[name]), pa.field(REJECTED, tables.REJECTED)])
         unread = read.rejected.where(mine).map(UnreadRows(whole), whole)  # rows without values
-        of_source = read.told.run.get("traffic", {}).get(name, {})
+        source_settings = read.summary.run.get("traffic", {}).get(name, {})
 
         def select(condition: Condition) -> Dataset:
             read_ = rows.where(condition).map(Canonical(whole, fill=True), whole)
             return self._engine.concat([read_, unread.where(condition)])
 
-        return Table(select, frozenset(), of_source)
+        return Table(select, frozenset(), source_settings)
 
 
-def _of_our_columns(name: str, rows: Dataset, location: str) -> Table:
+def _open_canonical(name: str, rows: Dataset, location: str) -> Table:
     require_columns(name, rows.schema, location)
     columns = select_canonical_columns(name, rows.schema)
 
@@ -176,8 +181,8 @@ def _of_our_columns(name: str, rows: Dataset, location: str) -> Table:
     return Table(select, frozenset(INPUTS[name].names) - {*columns.names})
 
 
-def _plan(asked: InputTable, theirs: pa.Schema, name: str, key: str) -> MappingPlan:
+def _build_plan(section: InputTable, columns: pa.Schema, name: str, key: str) -> MappingPlan:
     try:
-        return build_plan(asked.mapping, theirs, name)
+        return build_plan(section.mapping, columns, name)
     except (ConfigError, InputError) as error:
         raise type(error)(f"{key}: {error}") from error

@@ -1,4 +1,4 @@
-"""The input of a run: which rows of its tables it asks for, and one look at each of them."""
+"""Select the rows of the input tables that a run needs, and scan each table once."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from subreplay.semantics.policies.kafka.assignor import is_group
 
 _NAMED: Final = 3  # the number of topics that a message lists
 NO_TOPIC: Final = "(none)"
-"""The topic of a run that names none, over tables without a row."""
+"""The topic of a run that names none and whose tables are empty."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The input tables of one subscription, and which of their rows its run asks for.
+    """The input tables of one subscription, and the selection of their rows.
 
-    ``scopes``: those of every topic, where all of them are asked for: ``topic`` stands for them together.
-    ``other_topics``: those that a group may read as well, where the run names one of them.
-    ``inferred``: there is no membership: who is seen in the deliveries, was there. ``sampled``: the deliveries are a
-    sample. ``ranked``: a priority that the membership does not tell is 0, and not unknown.
+    ``scopes`` are the partitions of all topics, if the run reads several; ``topic`` is then their common name.
+    ``other_topics`` are topics that a group may also read, if the run names one topic. With ``inferred``, there is no
+    membership, and every consumer with a delivery is a member. With ``sampled``, the deliveries are a sample. With
+    ``ranked``, a missing priority means 0, else it is unknown.
     """
 
     engine: Engine
@@ -57,27 +57,30 @@ class Inputs:
     ingest: Table | None = None
 
     @property
-    def topic_asked(self) -> str | None:
-        """The topic whose rows are asked for; None: those of every topic are."""
+    def requested_topic(self) -> str | None:
+        """The topic whose rows are read; None: all topics."""
         return None if self.scopes else self.topic
 
     @property
     def absent(self) -> Mapping[str, frozenset[str]]:
-        """Columns that the source of a table does not have."""
+        """The columns that the source of each table lacks."""
         return {name: table.absent for name, table in self.tables.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The tables that are looked at; dead letters are messages of another topic that name one of this topic as
-        their origin, ``group`` is the membership of a Kafka group on its other topics."""
+        """The tables that are scanned.
+
+        Dead letters are messages of another topic whose origin is this topic. ``group`` is the membership of a Kafka
+        group in its other topics.
+        """
         make_group_order = self.config.subscription.make_policy().serving == "polled"
         letters = self.config.topic.dead_letter is not None
         more = {"group": make_group_order, "dead_letters": letters}
-        return ("messages", "membership", "deliveries", *(name for name, asked in more.items() if asked))
+        return ("messages", "membership", "deliveries", *(name for name, requested in more.items() if requested))
 
-    def asked(self, name: str) -> Condition:
-        """Which rows of a table the run asks for."""
-        config, topic = self.config, self.topic_asked
+    def requested(self, name: str) -> Condition:
+        """Return the condition of the rows that the run reads from a table."""
+        config, topic = self.config, self.requested_topic
         if name == "messages":
             return selection.select_topic(topic, config.date)
         if name == "deliveries":
@@ -92,73 +95,72 @@ class Inputs:
         )
 
     def rows(self, name: str, condition: Condition | None = None) -> Dataset:
-        """Rows of a table, those that the run asks for unless a ``condition`` selects others; valid or not."""
+        """Return the rows of a table, valid or not: those that the run reads, or those of another ``condition``."""
         if name == "dead_letters" and "origin" in self.absent["messages"]:
             return self.engine.create_dataset(INPUTS["messages"].empty_table())
-        return self.tables[table_of(name)].where(self.asked(name) if condition is None else condition)
+        return self.tables[find_input_table(name)].where(self.requested(name) if condition is None else condition)
 
     def valid(self, name: str, condition: Condition | None = None) -> Dataset:
-        """Those of them that are valid, in canonical columns."""
-        table = table_of(name)
+        """Return the valid rows of a table in canonical columns."""
+        table = find_input_table(name)
         found = self.rows(name, condition)
         columns = pa.schema([f for f in found.schema if f.name != REJECTED])
-        return found.map(partial(_valid, table), columns)
+        return found.map(partial(_select_valid, table), columns)
 
 
 @dataclass(frozen=True)
-class Look:
-    """What one look at the tables gives: the outputs of ``rows.intake`` of each, by table; a table that was not looked
-    at has none. ``ingest``: of what an ingest had rejected."""
+class TableScan:
+    """The outputs of ``rows.intake`` of each scanned table. ``ingest`` are those of rows that an ingest rejected."""
 
-    of_tables: Mapping[str, Mapping[str, Dataset]]
+    by_table: Mapping[str, Mapping[str, Dataset]]
     ingest: Mapping[str, Dataset] = field(default_factory=dict)
 
 
-def table_of(name: str) -> str:
-    """The input table that rows are of."""
+def find_input_table(name: str) -> str:
+    """Return the input table that contains the rows."""
     return {"dead_letters": "messages", "group": "membership"}.get(name, name)
 
 
-def _valid(table: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _select_valid(table: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         keeps = find_valid_rows(table, batch)
         rows = batch.drop_columns([REJECTED]) if REJECTED in batch.schema.names else batch
         yield rows if keeps is None else rows.filter(pa.array(keeps))
 
 
-def look_at(inputs: Inputs, *, log: bool, only: Sequence[str] = ()) -> Look:
-    """Look at each table, or ``only`` at some, once. ``log``: messages and deliveries become rows of the log."""
+def scan_inputs(inputs: Inputs, *, log: bool, only: Sequence[str] = ()) -> TableScan:
+    """Scan each table once, or only the tables in ``only``. With ``log``, messages and deliveries become rows of the
+    log."""
     config = inputs.config
     found: dict[str, Mapping[str, Dataset]] = {}
     for name in inputs.names:
         if name == "group" or (only and name not in only):
             continue
-        table = table_of(name)
+        table = find_input_table(name)
         intake = Intake(
             table,
             log=log and name in LOGGED,
             valid=name in ("membership", "dead_letters"),
             by_ledger=name in LOGGED,
-            profiling=build_profiling(config.keys.words, inputs.topic_asked) if name == "messages" else None,
+            profiling=build_profiling(config.keys.words, inputs.requested_topic) if name == "messages" else None,
         )
         outputs: dict[str, Output] = dict(intake.outputs)
         if intake.log:
             outputs["log"] = BY_POSITION
         found[name] = inputs.rows(name).split(intake, outputs)
-    return Look(found, {} if only else _of_ingest(inputs))
+    return TableScan(found, {} if only else _scan_ingest(inputs))
 
 
-def _of_ingest(inputs: Inputs) -> Mapping[str, Dataset]:
-    """What an ingest rejected of the topic, where there was one; a row that names no topic may be of any."""
+def _scan_ingest(inputs: Inputs) -> Mapping[str, Dataset]:
+    """Scan the rows of the topic that an ingest rejected. A row without a topic may belong to any topic."""
     if inputs.ingest is None or inputs.scopes:
         return {}
     intake = IngestIntake(inputs.topic)
     return inputs.ingest.where(ALL).split(intake, intake.outputs)
 
 
-def asks_producers_only(config: RunConfig) -> bool:
-    """Whether a run names messages, how producers choose their partitions, and no other table: then only what producers
-    did is looked at."""
+def has_producers_only(config: RunConfig) -> bool:
+    """Return whether a run names messages and their routing, but no other table. Then only producers are checked."""
     named = config.traffic
     return (
         config.topic.routing is not None and named.messages is not None and not (named.membership or named.deliveries)
@@ -173,21 +175,22 @@ def read_inputs(
     messages_only: bool = False,
     every_topic: bool = False,
 ) -> Inputs:
-    """Open the tables of one run. ``messages_only``: the others may be missing; ``every_topic``: of a group whose topic
-    the run does not name, all topics are read.
+    """Open the tables of one run.
 
-    Raises ``InputError`` where a table, column or subscription is missing, ``ConfigError`` where the run has several
-    subscriptions."""
+    With ``messages_only``, other tables may be missing. With ``every_topic``, all topics of a group are read if the run
+    names none. Raises ``InputError`` if a table, column or subscription is missing, and ``ConfigError`` if the run has
+    several subscriptions.
+    """
     if config.subscriptions is not None:
         raise ConfigError(
             "subscriptions: only `subreplay audit` reads several subscriptions. Set one in subscription.name and "
             "subscription.topic, and remove subscriptions."
         )
     sources = Sources(engine, config, given)
-    some = messages_only or (given is None and asks_producers_only(config))
+    some = messages_only or (given is None and has_producers_only(config))
     tables = {name: sources.table(name, required=name == "messages" or not some) for name in INPUTS}
-    scopes, others = _topics_of_group(tables, config) if every_topic else ((), ())
-    topic = config.subscription.topic or (_together(scopes) if scopes else _topic_of(tables, config, given))
+    scopes, others = _find_group_topics(tables, config) if every_topic else ((), ())
+    topic = config.subscription.topic or (_describe_topics(scopes) if scopes else _find_topic(tables, config, given))
     return Inputs(
         engine,
         config,
@@ -196,25 +199,25 @@ def read_inputs(
         scopes,
         others,
         inferred=config.traffic.infers_membership(),
-        sampled=_said(config.traffic.deliveries, tables["deliveries"], "sampled") is True,
-        ranked=_said(config.traffic.membership, tables["membership"], "ranked") is not False,
+        sampled=_get_setting(config.traffic.deliveries, tables["deliveries"], "sampled") is True,
+        ranked=_get_setting(config.traffic.membership, tables["membership"], "ranked") is not False,
         given=given is not None,
         ingest=sources.ingest(),
     )
 
 
-def _said(given: InputTable | None, table: Table, key: str) -> bool | None:
-    """What the run file says of an input table, or else its source itself."""
-    asked: bool | None = None if given is None else getattr(given, key)
-    return table.of_source.get(key) if asked is None else asked
+def _get_setting(given: InputTable | None, table: Table, key: str) -> bool | None:
+    """Return a setting of an input table from the run file, or else from its source."""
+    requested: bool | None = None if given is None else getattr(given, key)
+    return table.source_settings.get(key) if requested is None else requested
 
 
-def _topic_of(tables: Mapping[str, Table], config: RunConfig, given: Given | None) -> str:
-    """The topic of a run that names none: of the subscription's members, or of what it was given; else the only one
-    there is."""
+def _find_topic(tables: Mapping[str, Table], config: RunConfig, given: Given | None) -> str:
+    """Find the topic of a run that names none: from the members or deliveries of its subscription, else the only
+    topic."""
     name = config.subscription.name
     for table in ("membership", "deliveries"):
-        topics = _some(tables[table], "topic", name)
+        topics = _find_values(tables[table], "topic", name)
         if len(topics) > 1:
             raise InputError(
                 f"{config.traffic.location(given)}: subscription {name!r} has {list_names('topic', topics)}; set "
@@ -222,7 +225,7 @@ def _topic_of(tables: Mapping[str, Table], config: RunConfig, given: Given | Non
             )
         if topics:
             return topics.pop()
-    topics = _some(tables["messages"], "topic")
+    topics = _find_values(tables["messages"], "topic")
     if len(topics) == 1:
         return topics.pop()
     where = config.traffic.location(given)
@@ -230,21 +233,23 @@ def _topic_of(tables: Mapping[str, Table], config: RunConfig, given: Given | Non
         raise InputError(
             f"{where}: the messages have {list_names('topic', topics)}; set subscription.topic to one of them"
         )
-    known = _some(tables["membership"], "subscription") | _some(tables["deliveries"], "subscription")
+    known = _find_values(tables["membership"], "subscription") | _find_values(tables["deliveries"], "subscription")
     if not topics and not known:
         return NO_TOPIC
     has = suggest_names("subscription", name, known) if known else "; they are empty"
     raise NoMatchingRows(f"{where}: tables membership and deliveries have no subscription {name!r}{has}")
 
 
-def _topics_of_group(tables: Mapping[str, Table], config: RunConfig) -> tuple[tuple[Scope, ...], tuple[str, ...]]:
-    """The topic partitions of every topic, where a group reads several and the run names none; else the topics that it
-    leaves out. A group is read where the policy of the subscription or of a scenario is one; where its members are
-    recorded, it reads the topics that they subscribe to."""
+def _find_group_topics(tables: Mapping[str, Table], config: RunConfig) -> tuple[tuple[Scope, ...], tuple[str, ...]]:
+    """Find the partitions of all topics of a group if the run names none; else the group's other topics.
+
+    A run reads a group if the policy of its subscription or of a scenario is one. If its members are recorded, the
+    group reads the topics that they subscribe to.
+    """
     policies = (config.subscription.make_policy(), *(scenario.make_policy() for scenario in config.scenarios))
     if config.traffic.infers_membership() or not any(is_group(policy) for policy in policies):
         return (), ()
-    subscribed = _some(tables["membership"], "topic", config.subscription.name)
+    subscribed = _find_values(tables["membership"], "topic", config.subscription.name)
     pairs = find_distinct_values(tables["messages"].where(ALL), ("topic", "partition"), MOST_SCOPES)
     found = [Scope(*pair) for pair in sorted(pairs)]
     found = [scope for scope in found if not subscribed or scope.topic in subscribed]
@@ -255,13 +260,13 @@ def _topics_of_group(tables: Mapping[str, Table], config: RunConfig) -> tuple[tu
     return (tuple(found) if len(topics) > 1 else ()), ()
 
 
-def _together(scopes: Iterable[Scope]) -> str:
-    """What several topics are called together."""
+def _describe_topics(scopes: Iterable[Scope]) -> str:
+    """Describe several topics with one name."""
     topics = sorted({scope.topic for scope in scopes})
     return f"{len(topics):,} topics ({', '.join(topics[:_NAMED])}{', …' if len(topics) > _NAMED else ''})"
 
 
-def _some(table: Table, name: str, subscription: str | None = None) -> set[str]:
-    """Distinct values of a column, of very many the first; of one subscription, where one is named."""
+def _find_values(table: Table, name: str, subscription: str | None = None) -> set[str]:
+    """Find the distinct values of a column, optionally of one subscription; of very many only the first."""
     condition = ALL if subscription is None else column("subscription") == subscription
     return {value for (value,) in find_distinct_values(table.where(condition), (name,))}

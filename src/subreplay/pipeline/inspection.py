@@ -62,11 +62,11 @@ _PULSAR: Final = tuple(
 
 @dataclass(frozen=True)
 class Inspection:
-    """The detected source and a summary of its rows; ``held`` is None while a question is open."""
+    """The detected source and a summary of its rows; ``overview`` is None while a question is open."""
 
     source: InputTable
     answer: AnsweredCandidate
-    held: MessageOverview | None
+    overview: MessageOverview | None
 
     @property
     def candidate(self) -> Candidate:
@@ -203,16 +203,16 @@ def _inspect_rows(engine: Engine, source: InputTable, rows: Dataset) -> Inspecti
     others = [each for each in candidates if each.table != "messages" and each.fits]
     messages = [each for each in candidates if each.table == "messages"]
     if others and not any(each.fits for each in messages):
-        held = others[0].table
+        other_table = others[0].table
         raise InputError(
-            f"{location}: this is table {held} in canonical columns. Set its parent folder as traffic.path."
+            f"{location}: this is table {other_table} in canonical columns. Set its parent folder as traffic.path."
         )
     answer = _answer(contents, source, names)
     given = answer.section | source.model_dump(by_alias=True, exclude_defaults=True)
     if answer.open:
         return Inspection(source, answer, None)
     whole = InputTable.model_validate(given)
-    return Inspection(whole, answer, _held(engine, rows, whole, "messages"))
+    return Inspection(whole, answer, _summarize_rows(engine, rows, whole, "messages"))
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def inspect_files(engine: Engine, locations: Sequence[str], form: str | None = N
     inspection = _inspect_rows(engine, sources[mine], opened[mine])
     answer = inspection.answer
     topic = answer.section.get("values", {}).get("topic") or (
-        inspection.held.topic if inspection.held is not None else None
+        inspection.overview.topic if inspection.overview is not None else None
     )
     beside, policy = list[CompanionFile](), None
     for loc in every:
@@ -317,11 +317,11 @@ def _read_contents(rows: Dataset) -> SampleContents:
 def _count_companion(engine: Engine, rows: Dataset, source: InputTable, found: RecognisedFile) -> CompanionFile:
     """Summarise a file beside the messages, with its rows counted."""
     given = InputTable.model_validate(found.section | source.model_dump(by_alias=True, exclude_defaults=True))
-    held = _held(engine, rows, given, found.table)
-    return CompanionFile(given, found, held.rows, held.valid, held.why)
+    other_table = _summarize_rows(engine, rows, given, found.table)
+    return CompanionFile(given, found, other_table.rows, other_table.valid, other_table.why)
 
 
-def _held(engine: Engine, rows: Dataset, given: InputTable, table: str) -> MessageOverview:
+def _summarize_rows(engine: Engine, rows: Dataset, given: InputTable, table: str) -> MessageOverview:
     """Summarise the rows of an input table after mapping them to canonical columns."""
     columns = _select_columns(rows)
     if given.is_mapped:
@@ -340,9 +340,9 @@ def _held(engine: Engine, rows: Dataset, given: InputTable, table: str) -> Messa
 def build_run_file(found: Inspection) -> dict[str, Any]:
     """Build a run file for the messages, with scenarios of some policies and made-up members."""
     given = found.answer.section | found.source.model_dump(by_alias=True, exclude_defaults=True)
-    topic = None if found.held is None else found.held.topic
+    topic = None if found.overview is None else found.overview.topic
     policies = _choose_policies(found)
-    if found.held is not None and len(found.held.topics) > 1 and policies[0][0].startswith("kafka."):
+    if found.overview is not None and len(found.overview.topics) > 1 and policies[0][0].startswith("kafka."):
         topic = None  # a group reads all topics
     spark = build_inspection_run(found.source).spark.model_dump(exclude_defaults=True)
     return {
@@ -390,7 +390,7 @@ def _choose_policies(found: Inspection) -> tuple[tuple[str, str], ...]:
     """Choose the policies under which the traffic can be replayed: those of Kafka groups for Kafka partitions."""
     keyless = {"key", "ordering_key"} <= set(found.candidate.lacks)
     kafka = "offset" in found.candidate.found or "offset" in found.answer.section.get("columns", {})
-    unlisted = found.held is not None and found.held.unpartitioned
+    unlisted = found.overview is not None and found.overview.unpartitioned
     known = (*_KAFKA, *_PULSAR) if kafka and not unlisted else _PULSAR
     return tuple(one for one in known if not keyless or "key_shared" not in one[0])
 

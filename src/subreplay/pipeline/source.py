@@ -24,7 +24,7 @@ from subreplay.errors import InputError
 from subreplay.pipeline import daily_runs, key_secrets, partitioners, profiled
 from subreplay.pipeline.daily_runs import EarlierState
 from subreplay.pipeline.input_tables import Given
-from subreplay.pipeline.inputs import INGEST_TABLE, Inputs, Look, look_at, read_inputs
+from subreplay.pipeline.inputs import INGEST_TABLE, Inputs, TableScan, read_inputs, scan_inputs
 from subreplay.pipeline.numbered_messages import drop_copies
 from subreplay.pipeline.profiled import ProfiledTraffic
 from subreplay.pipeline.statistics import compute_statistics
@@ -49,18 +49,18 @@ Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 class Source:
     """The checked input of a run: the scanned tables, the membership by dispatcher, and statistics.
 
-    ``held`` lists the subscriptions and topics in the tables if they have no delivery or no join of this run.
+    ``stored`` lists the subscriptions and topics in the tables if they have no delivery or no join of this run.
     """
 
     engine: Engine
     config: RunConfig
     inputs: Inputs
-    look: Look
+    look: TableScan
     before: EarlierState | None
     statistics: InputStatistics
     rejects: RejectedRows
     tables: Tables
-    held: tuple[Stored, ...] = ()
+    stored: tuple[Stored, ...] = ()
     stored_profile: ProfiledTraffic | None = None
 
     @property
@@ -89,18 +89,18 @@ class Source:
     @property
     def letters(self) -> Dataset | None:
         """The valid dead letters of this topic; None if no dead letter topic is configured."""
-        return self._valid("dead_letters") if "dead_letters" in self.look.of_tables else None
+        return self._valid("dead_letters") if "dead_letters" in self.look.by_table else None
 
     def _valid(self, name: str) -> Dataset:
         """Return the valid rows of a table, from the scan if it kept them, else from a second read."""
-        return self.look.of_tables[name].get("valid") or self.inputs.valid(name)
+        return self.look.by_table[name].get("valid") or self.inputs.valid(name)
 
     @cached_property
     def log(self) -> Mapping[str, Dataset]:
         """The valid messages and deliveries as rows of the log."""
         made = {}
         for name in ("messages", "deliveries"):
-            kept = self.look.of_tables[name].get("log")
+            kept = self.look.by_table[name].get("log")
             made[name] = self._valid(name).map(partial(to_log_rows, name), LOG) if kept is None else kept
         return made
 
@@ -115,9 +115,9 @@ class Source:
         """Whether the day has no rows while the topic has messages on other days, or the tables have no rows at all."""
         if self.statistics.traffic:
             return False
-        if not self.held:
+        if not self.stored:
             return not self.statistics.with_rejected
-        known = any(s.table == "messages" and s.topic == self.inputs.topic for s in self.held)
+        known = any(s.table == "messages" and s.topic == self.inputs.topic for s in self.stored)
         return self.config.date is not None and known
 
     @cached_property
@@ -130,7 +130,7 @@ class Source:
         """The profile of the messages, stored or computed."""
         if self.stored_profile is not None:
             return self.stored_profile
-        return ProfiledTraffic(self.engine, self.look.of_tables["messages"]["profile"], self.extent["messages"])
+        return ProfiledTraffic(self.engine, self.look.by_table["messages"]["profile"], self.extent["messages"])
 
     @property
     def may_scatter(self) -> bool:
@@ -265,7 +265,7 @@ def read_source(
     before = None if messages_only else daily_runs.find_earlier_state(tables, config, inputs.topic)
     if before is not None:
         key_secrets.require_same_secret(tables, config, inputs.topic, before.day)
-    look = look_at(inputs, log=not messages_only)
+    look = scan_inputs(inputs, log=not messages_only)
     found = compute_statistics(inputs, look, before)
     _require_valid_rows(look, found, config)
     if messages_only and config.traffic.profile is None and found.crowded:
@@ -282,23 +282,23 @@ def read_source(
     return replace(source, statistics=found._replace(extent={**found.extent, **day}))
 
 
-def _drop_copies(inputs: Inputs, look: Look, found: InputStatistics) -> tuple[Look, InputStatistics]:
+def _drop_copies(inputs: Inputs, look: TableScan, found: InputStatistics) -> tuple[TableScan, InputStatistics]:
     """Drop messages that are exact copies of others."""
     rows, copies = drop_copies(inputs.engine, inputs.valid("messages").map(partial(to_log_rows, "messages"), LOG))
     if not copies:
         return look, found
-    how = profiled.build_profiling(inputs.config.keys.words, inputs.topic_asked)
+    how = profiled.build_profiling(inputs.config.keys.words, inputs.requested_topic)
     messages = {
-        **look.of_tables["messages"],
+        **look.by_table["messages"],
         "log": rows,
         "profile": rows.select(how.columns).map(how.make, how.schema),
     }
     extent = {**found.extent, "messages": found.extent["messages"] - copies}
-    of_tables = {**look.of_tables, "messages": messages}
-    return replace(look, of_tables=of_tables), found._replace(extent=extent, copies=copies)
+    by_table = {**look.by_table, "messages": messages}
+    return replace(look, by_table=by_table), found._replace(extent=extent, copies=copies)
 
 
-def _require_valid_rows(look: Look, found: InputStatistics, config: RunConfig) -> None:
+def _require_valid_rows(look: TableScan, found: InputStatistics, config: RunConfig) -> None:
     """Raise ``InputError`` with the most likely mistake if all rows of a table are rejected.
 
     A daily run is not checked: a day may have few rows.
@@ -316,15 +316,15 @@ def _require_valid_rows(look: Look, found: InputStatistics, config: RunConfig) -
             raise InputError(f"traffic.{table}: {why}")
 
 
-def count_reasons(look: Look, names: Sequence[str]) -> list[dict[str, Any]]:
+def count_reasons(look: TableScan, names: Sequence[str]) -> list[dict[str, Any]]:
     """Count the reasons for which rows of some tables are in quarantine."""
-    parts = [look.ingest if name == INGEST_TABLE else look.of_tables.get(name, {}) for name in names]
+    parts = [look.ingest if name == INGEST_TABLE else look.by_table.get(name, {}) for name in names]
     return rejects.list_reasons([part["reasons"].to_table() for part in parts if part])
 
 
-def _collect_rejects(look: Look) -> RejectedRows:
+def _collect_rejects(look: TableScan) -> RejectedRows:
     """Collect what the rejected rows could have been about."""
-    parts = [*look.of_tables.values(), *([look.ingest] if look.ingest else [])]
+    parts = [*look.by_table.values(), *([look.ingest] if look.ingest else [])]
     found = rejects.added(part["rejects"].to_table() for part in parts).to_pylist()
     return RejectedRows(tuple(dict.fromkeys(_build_reject(row) for row in found)))
 
@@ -349,7 +349,7 @@ def read_traffic(
 def write_profile(engine: Engine, config: RunConfig) -> list[dict[str, Any]]:
     """Write table ``profile`` of a run's messages (``profiled.write_profile_table``)."""
     inputs = read_inputs(engine, config, messages_only=True)
-    blocks = look_at(inputs, log=False, only=("messages",)).of_tables["messages"]["profile"]
+    blocks = scan_inputs(inputs, log=False, only=("messages",)).by_table["messages"]["profile"]
     return profiled.write_profile_table(engine, config, inputs.topic, blocks)
 
 
@@ -358,7 +358,7 @@ def write_tables(source: Source, made: Mapping[str, pa.Table]) -> None:
     for name in made:
         if name != "runs":
             source.put(made[name], name)
-    rejected = [of["quarantine"] for of in source.look.of_tables.values() if not of["quarantine"].is_empty()]
+    rejected = [of["quarantine"] for of in source.look.by_table.values() if not of["quarantine"].is_empty()]
     if rejected:
         new = source.tables.begin_write("quarantine", QUARANTINE, source.where)
         for rows in rejected:

@@ -53,12 +53,12 @@ class Read:
     """The rows that an adapter reads.
 
     ``tables`` are canonical rows by name, for the tables that the source has. ``rejected`` are the rows in quarantine
-    (``QUARANTINE``) of all tables. ``told`` is the summary for the driver.
+    (``QUARANTINE``) of all tables. ``summary`` is the summary for the driver.
     """
 
     tables: Mapping[str, Dataset]
     rejected: Dataset
-    told: SourceSummary
+    summary: SourceSummary
 
 
 def read(engine: Engine, name: str, path: Path, options: Options) -> Read:
@@ -111,16 +111,17 @@ def _read_whole(engine: Engine, name: str, path: Path, options: Options) -> Read
     """Read a recording in one task, because its files depend on one another."""
     parse = partial(read_part_batches, ((path, options),), partial(_read_recording, name), _WHOLE)
     made = _number_parts(engine, 1, 0).split(parse, _WHOLE)
-    told: SourceSummary = pickle.loads(made[_RECORD].to_table()["pickled"][0].as_py())  # noqa: S301 - of a task of this run
-    return Read({name: made[name] for name in told.rows}, made[REJECTED], told)
+    pickled = made[_RECORD].to_table()["pickled"][0].as_py()
+    summary: SourceSummary = pickle.loads(pickled)  # noqa: S301 - from a task of this run
+    return Read({name: made[name] for name in summary.rows}, made[REJECTED], summary)
 
 
 def _read_recording(name: str, given: tuple[Path, Options]) -> Rows:
     found = ADAPTERS[name](*given)
-    told = found.summary
-    yield from ((name, found.tables[name]) for name in told.rows)
+    summary = found.summary
+    yield from ((name, found.tables[name]) for name in summary.rows)
     yield REJECTED, build_quarantine(found.rejected)
-    yield _RECORD, pa.table({"pickled": pa.array([pickle.dumps(told)], pa.binary())})
+    yield _RECORD, pa.table({"pickled": pa.array([pickle.dumps(summary)], pa.binary())})
 
 
 def _read_broker_log(engine: Engine, path: Path, options: Options) -> Read:

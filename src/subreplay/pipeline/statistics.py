@@ -16,20 +16,22 @@ from subreplay.audit.input_statistics import (
 )
 from subreplay.engine.interface import Dataset
 from subreplay.pipeline.daily_runs import EarlierState
-from subreplay.pipeline.inputs import Inputs, Look
+from subreplay.pipeline.inputs import Inputs, TableScan
 from subreplay.rows.intake import LOGGED, NUMBERS
 from subreplay.rows.model.tables import INPUTS
 from subreplay.rows.scan import counts
 from subreplay.rows.scan.members import members
 
 
-def compute_statistics(inputs: Inputs, look: Look, before: EarlierState | None, copies: int = 0) -> InputStatistics:
+def compute_statistics(
+    inputs: Inputs, look: TableScan, before: EarlierState | None, copies: int = 0
+) -> InputStatistics:
     """Compute the statistics of the scanned tables.
 
     ``before`` is the state of an earlier run, ``copies`` is the number of dropped messages. Raises ``InputError`` if
     the membership is too large for the driver.
     """
-    counted = {name: outputs["counts"].to_table() for name, outputs in look.of_tables.items()}
+    counted = {name: outputs["counts"].to_table() for name, outputs in look.by_table.items()}
     summaries = {name: counts.summed(name, [rows]) for name, rows in counted.items() if name in LOGGED}
     numbers = {name: rows for name, rows in counted.items() if name not in LOGGED}
     ingest = look.ingest["counts"].to_table() if look.ingest else NUMBERS.empty_table()
@@ -45,8 +47,8 @@ def compute_statistics(inputs: Inputs, look: Look, before: EarlierState | None, 
         before.partitions if before is not None else (),
     )
     group_rows = _read_events(inputs.valid("group")) if "group" in inputs.names else None
-    joined = _read_events(look.of_tables["membership"]["valid"])
-    return input_statistics(facts, summaries, numbers, joined, group_rows, [*look.of_tables])
+    joined = _read_events(look.by_table["membership"]["valid"])
+    return input_statistics(facts, summaries, numbers, joined, group_rows, [*look.by_table])
 
 
 def _read_events(rows: Dataset) -> Rows:

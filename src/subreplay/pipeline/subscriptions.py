@@ -147,7 +147,7 @@ def _by_topic(
         rows = table.where(_condition(name, runs, groups) & _of_days(name, earlier, config))
         step = TopicChunks(number, rows.schema, topics, groups if name == "membership" else {}, name == INGEST_TABLE)
         chunks.append(rows.split(step, {CHUNKS: BY_TOPIC})[CHUNKS])
-        inputs.append(InputRows(name, rows.schema, table.absent, table.of_source))
+        inputs.append(InputRows(name, rows.schema, table.absent, table.source_settings))
     for name, rows in earlier.rows.items():
         step = TopicChunks(len(inputs), rows.schema, topics)
         chunks.append(rows.split(step, {CHUNKS: BY_TOPIC})[CHUNKS])

@@ -63,7 +63,7 @@ def sum_audit(source: Source, judge: Judge, judged: JudgedRows, found: Explained
         guessable=source.config.keys.guessable,
         begin=min(judge.begins.values(), default=None),
         lacking=judge.lacking,
-        held=source.held,
+        held=source.stored,
         unknown_consumers=tuple(sorted(source.statistics.unknown_consumers)),
         members=tuple(sorted({e.consumer for events in source.events.values() for e in events if e.event == "join"})),
         quiet=source.quiet,

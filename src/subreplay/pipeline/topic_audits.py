@@ -53,7 +53,7 @@ class InputRows:
     name: str
     schema: pa.Schema
     absent: frozenset[str] = frozenset()
-    of_source: Mapping[str, Any] = field(default_factory=dict)
+    source_settings: Mapping[str, Any] = field(default_factory=dict)
     earlier: bool = False
 
 
@@ -154,7 +154,7 @@ class _Rows:
 
     def of(self, engine: LocalEngine) -> Table:
         """They as an input table of a run."""
-        return Table(self.rows_of(engine).where, self.table.absent, self.table.of_source)
+        return Table(self.rows_of(engine).where, self.table.absent, self.table.source_settings)
 
     def rows_of(self, engine: LocalEngine) -> Dataset:
         """They as rows of an engine."""

@@ -110,7 +110,7 @@ def trace_key(
     lines = [*evidence.format_lines(evidence.select_key_rows(data), f"messages of key {word}", last)]
     if not source.extent["deliveries"]:
         run_condition = run.subscription.name, source.inputs.topic, run.date
-        yield f"mind: {explain_nothing_found(source.held, 'deliveries', *run_condition)}"
+        yield f"mind: {explain_nothing_found(source.stored, 'deliveries', *run_condition)}"
     day = f" on {run.date}" if run.date else ""
     yield from lines or [f"no message of this key{day} in {run.traffic.location(given)}"]
 
@@ -200,8 +200,8 @@ class _Evidence:
         if not waiting:
             return ()
         wanted = pa.Table.from_pylist([*waiting], WAITING)
-        held = self._select_rows(ALL, sorted({row["partition"] for row in waiting}))
-        return describe_waits(wanted, held.map(HolderFinder(wanted), HOLDERS).to_table())
+        waits = self._select_rows(ALL, sorted({row["partition"] for row in waiting}))
+        return describe_waits(wanted, waits.map(HolderFinder(wanted), HOLDERS).to_table())
 
     def _find_key_findings(self, log: pa.Table) -> Iterator[str]:
         """Yield findings about the keys of messages, independent of their deliveries."""

@@ -42,7 +42,7 @@ def sum_traffic(source: Source) -> Figures:
     intervals = find_connected_intervals(folded.timelines.values(), source.extent["last"] + 1)
     return Figures(
         source.inputs.topic, source.statistics.counts, source.extent, source.width, folded, intervals,
-        guessable=source.config.keys.guessable, held=source.held, quiet=source.quiet,
+        guessable=source.config.keys.guessable, held=source.stored, quiet=source.quiet,
         quarantine=source.reasons, producers=describe_producers(source),
         left_out=source.inputs.other_topics,
         repeated={"messages": source.statistics.copies}, numbered=source.numbered,

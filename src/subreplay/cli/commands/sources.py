@@ -68,8 +68,10 @@ def inspect(
     ):
         terminal.print_line(line)
     inspection.write_run_file(to, looking.build_run_file(found), found, location)
-    if found.held is not None and found.held.rows and not found.held.valid:
-        raise InputError(f"{location}: {describe_all_rejected(found.held.rows, found.held.why, found.candidate.found)}")
+    if found.overview is not None and found.overview.rows and not found.overview.valid:
+        raise InputError(
+            f"{location}: {describe_all_rejected(found.overview.rows, found.overview.why, found.candidate.found)}"
+        )
     missing = ", ".join(found.answer.open)
     terminal.print_line(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))
     terminal.print_line(f"next: subreplay whatif --config {to}")
@@ -81,9 +83,9 @@ def inspect(
             "source": found.candidate.name,
             "assumed": list(found.answer.assumed),
             "open": list(found.answer.open),
-            "rows": None if found.held is None else found.held.rows,
-            "valid": None if found.held is None else found.held.valid,
-            "quarantine": [] if found.held is None else list(found.held.why),
+            "rows": None if found.overview is None else found.overview.rows,
+            "valid": None if found.overview is None else found.overview.valid,
+            "quarantine": [] if found.overview is None else list(found.overview.why),
             "run_file": str(to),
         }
     )
@@ -105,8 +107,8 @@ def _inspect_together(locations: Sequence[str], to: Path, form: str | None) -> i
     empty = [each for each in found.beside if each.rows and not each.valid]
     if empty:
         raise InputError(f"{empty[0].source.location}: {describe_all_rejected(empty[0].rows, empty[0].why, {})}")
-    if messages.held is not None and messages.held.rows and not messages.held.valid:
-        why = describe_all_rejected(messages.held.rows, messages.held.why, messages.candidate.found)
+    if messages.overview is not None and messages.overview.rows and not messages.overview.valid:
+        why = describe_all_rejected(messages.overview.rows, messages.overview.why, messages.candidate.found)
         raise InputError(f"{messages.source.location}: {why}")
     notes = [each for beside in found.beside for each in beside.found.assumed]
     inspection.write_run_file(to, looking.build_audit_run_file(found), messages, " ".join(locations), notes)
@@ -115,7 +117,7 @@ def _inspect_together(locations: Sequence[str], to: Path, form: str | None) -> i
     terminal.print_line(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))
     terminal.print_line(f"next: subreplay {'audit' if audited else 'whatif'} --config {to}")
     code = 2 if missing else 0
-    held = messages.held
+    held = messages.overview
     tables = {each.found.table: {"location": each.source.location, "rows": each.rows, "valid": each.valid,
                                  "quarantine": list(each.why)} for each in found.beside}  # fmt: skip
     terminal.print_json(
@@ -147,7 +149,7 @@ def _inspect_files(path: Path, adapter: str, to: Path) -> int:
 
     options = ADAPTERS[adapter].assume_options(path)
     with open_engine_for(RunConfig()) as engine, terminal.progress(f"looking at {path}"):
-        found = sources.read(engine, adapter, path, options).told
+        found = sources.read(engine, adapter, path, options).summary
     terminal.print_line(f"{path}: {FORMAT_TITLES[adapter]}, adapter {adapter}")
     if options.present_names:
         terminal.print_line(f"assumed, as the file does not contain it: {options.arguments}")
@@ -242,7 +244,7 @@ def ingest_folder(folder: Path, to: str, source: str, form: str, more: Mapping[s
             read = sources.read(engine, source, folder, options)
         with terminal.progress("writing the tables"):
             write(engine, read, to, form, str(folder))
-    ingested = read.told
+    ingested = read.summary
     run_file = Path(to) / "audit.yaml"
     run_file.write_text(_run_file(ingested, to, form, more), encoding="utf-8")
     _print_counts(ingested)

@@ -60,15 +60,15 @@ class LocalDataset(Dataset):
             spilled = self.engine.split(parts, name_output(""), {"": self.schema})[""]
             assert isinstance(spilled, LocalDataset)
             parts = spilled.tasks()
-        held: list[pa.RecordBatch] = []
+        collected: list[pa.RecordBatch] = []
         count = 0
         for batch in ChainedParts(tuple(parts)).batches():
             if batch.num_rows:
-                held.append(batch if limit is None else batch.slice(0, limit - count))
-                count += held[-1].num_rows
+                collected.append(batch if limit is None else batch.slice(0, limit - count))
+                count += collected[-1].num_rows
             if limit is not None and count >= limit:
                 break
-        tables = [pa.Table.from_batches([batch]) for batch in held]
+        tables = [pa.Table.from_batches([batch]) for batch in collected]
         return _concat_tables(tables, self.schema)
 
     def is_empty(self) -> bool:

@@ -166,9 +166,9 @@ def count_partitions(session: SparkSession) -> int:
 
 def count_cores(master: str) -> int:
     """Return the cores of a local master: ``local``, ``local[4]``, ``local[*]``, ``local[4,3]``."""
-    asked = re.search(r"\[(\d+)", master)
-    if asked:
-        return int(asked[1])
+    count = re.search(r"\[(\d+)", master)
+    if count:
+        return int(count[1])
     return os.cpu_count() or 1 if "[*" in master else 1
 
 
