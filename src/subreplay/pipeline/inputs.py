@@ -78,7 +78,7 @@ class Inputs:
         more = {"group": make_group_order, "dead_letters": letters}
         return ("messages", "membership", "deliveries", *(name for name, requested in more.items() if requested))
 
-    def requested(self, name: str) -> Condition:
+    def build_condition(self, name: str) -> Condition:
         """Return the condition of the rows that the run reads from a table."""
         config, topic = self.config, self.requested_topic
         if name == "messages":
@@ -98,7 +98,7 @@ class Inputs:
         """Return the rows of a table, valid or not: those that the run reads, or those of another ``condition``."""
         if name == "dead_letters" and "origin" in self.absent["messages"]:
             return self.engine.create_dataset(INPUTS["messages"].empty_table())
-        return self.tables[find_input_table(name)].where(self.requested(name) if condition is None else condition)
+        return self.tables[find_input_table(name)].where(self.build_condition(name) if condition is None else condition)
 
     def valid(self, name: str, condition: Condition | None = None) -> Dataset:
         """Return the valid rows of a table in canonical columns."""
