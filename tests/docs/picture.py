@@ -17,7 +17,7 @@ from tests.docs.pages import ROOT
 
 PICTURE: Final = ROOT / ".github" / "incident.png"
 INCIDENT: Final = "hung-consumer"
-SIZE: Final = (1000, 900)
+SIZE: Final = (1000, 925)
 STYLE: Final = """<style>
 section, nav.toc, dl.run, footer { display: none !important }
 #rules { display: block !important }
