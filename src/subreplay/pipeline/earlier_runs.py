@@ -1,4 +1,4 @@
-"""What runs of several subscriptions on a date read of earlier dates, for all of them at once."""
+"""Read what runs of several subscriptions need from earlier dates, for all of them at once."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ _LATER: Final = (*CODES, Code.KEY_TWO_PARTITIONS)
 
 @dataclass(frozen=True)
 class EarlierRuns:
-    """Rows of output tables that runs of earlier dates wrote, by table, and the first day whose input rows are read."""
+    """The rows of output tables that earlier daily runs wrote, by table, and the first day whose input rows are
+    read."""
 
     rows: Mapping[str, Dataset] = field(default_factory=dict)
     since: Date | None = None
 
 
 def find_earlier_runs(tables: Tables, config: RunConfig) -> EarlierRuns:
-    """The rows that runs of the date of a run may continue from, whatever their subscription and topic."""
+    """Find the rows from which the daily runs may continue, for all subscriptions and topics."""
     if config.date is None:
         return EarlierRuns()
     before = column("date") < config.date
@@ -43,7 +44,7 @@ def find_earlier_runs(tables: Tables, config: RunConfig) -> EarlierRuns:
     found = {name: rows.where(wanted[name]) for name in wanted if (rows := tables.find(name)) is not None}
     since = find_first_lookback_day(config)
     state = tables.find("state")
-    dates = () if state is None else _latest_dates(state.where(before))
+    dates = () if state is None else _find_latest_dates(state.where(before))
     if state is not None and dates:
         mine = state.where(column("date").among(*dates)).select(STATE.names)
         since = find_first_day(config, EarlierState(max(dates), mine))
@@ -53,8 +54,8 @@ def find_earlier_runs(tables: Tables, config: RunConfig) -> EarlierRuns:
     return EarlierRuns(found, since)
 
 
-def _latest_dates(state: Dataset) -> tuple[Date, ...]:
-    """The latest date of each subscription and topic that has a state; each date once."""
+def _find_latest_dates(state: Dataset) -> tuple[Date, ...]:
+    """Return the latest dates with a state of each subscription and topic, without duplicates."""
     basis = state.where((column("name") == BASIS) & (column("part") == 0))
     rows: pa.Table = basis.select(["subscription", "topic", "date"]).to_table()
     latest = rows.group_by(["subscription", "topic"], use_threads=False).aggregate([("date", "max")])

@@ -1,4 +1,5 @@
-"""Which subscriptions a run of several audits: those of the input tables that its entries match, each on each topic."""
+"""Find the subscriptions that a run of several audits: those of the input tables that match its entries, on each
+topic."""
 
 from __future__ import annotations
 
@@ -22,8 +23,11 @@ MOST: Final = 10_000
 
 @dataclass(frozen=True)
 class SubscriptionRun:
-    """The run of one subscription on one topic, as if a run file had named it; None: ``failure`` says why there is
-    none. ``owner`` answers for it, ``deliveries`` are how many rows it has."""
+    """The run of one subscription on one topic, as if a run file had named it.
+
+    ``config`` is None if the run is impossible; ``failure`` is then the reason. ``owner`` is responsible for the
+    subscription, ``deliveries`` is its number of rows.
+    """
 
     name: str
     topic: str
@@ -34,24 +38,26 @@ class SubscriptionRun:
 
     @property
     def where(self) -> dict[str, str]:
-        """What identifies its rows in an output table, beside the date."""
+        """The values that identify its rows in an output table, without the date."""
         return {"subscription": self.name, "topic": self.topic}
 
 
 def find_subscriptions(
     tables: Mapping[str, Table], config: RunConfig, only: Sequence[str] = ()
 ) -> tuple[SubscriptionRun, ...]:
-    """The subscriptions of tables membership and deliveries that an entry matches, and whose name or topic matches one
-    of the patterns ``only``, where there are any; also entries that name a subscription which the tables do not have.
+    """Find the subscriptions of tables membership and deliveries that match an entry.
 
-    Raises ``NoMatchingRows`` where there is none, ``ConfigError`` where there are too many."""
+    If there are patterns in ``only``, the name or topic must match one of them. Entries that name a subscription which
+    the tables do not contain are included. Raises ``NoMatchingRows`` if there is none, and ``ConfigError`` if there are
+    too many.
+    """
     counted = tables["deliveries"].where(ALL).select(COUNTED.names[:2]).map(count_rows, COUNTED).to_table()
     rows = add_counts([counted]).drop_null().to_pylist()
     pairs = {(row["subscription"], row["topic"]): int(row["count"]) for row in rows}
     for pair in find_distinct_values(tables["membership"].where(ALL), COUNTED.names[:2], MOST + 1):
         pairs.setdefault((pair[0], pair[1]), 0)
     pairs = {(name, topic): count for (name, topic), count in sorted(pairs.items()) if name and topic}
-    runs = [*_matching(config, pairs), *_missing(config, {*pairs})]
+    runs = [*_list_matching(config, pairs), *_list_missing(config, {*pairs})]
     chosen = tuple(run for run in runs if not only or _is_among(run, only))
     if len(chosen) > MOST:
         raise ConfigError(
@@ -68,7 +74,7 @@ def _is_among(run: SubscriptionRun, only: Iterable[str]) -> bool:
     return any(fnmatchcase(run.name, each) or fnmatchcase(run.topic, each) for each in only)
 
 
-def _matching(config: RunConfig, pairs: Mapping[tuple[str, str], int]) -> Iterator[SubscriptionRun]:
+def _list_matching(config: RunConfig, pairs: Mapping[tuple[str, str], int]) -> Iterator[SubscriptionRun]:
     for (name, topic), count in pairs.items():
         entry = next((entry for entry in config.subscriptions or () if entry.matches(name, topic)), None)
         if entry is not None:
@@ -82,8 +88,8 @@ def _run(config: RunConfig, entry: SubscriptionEntry, name: str, topic: str, cou
         return SubscriptionRun(name, topic, entry.owner, None, error)
 
 
-def _missing(config: RunConfig, pairs: set[tuple[str, str]]) -> Iterator[SubscriptionRun]:
-    """Entries that name a subscription, and of which the tables have nothing."""
+def _list_missing(config: RunConfig, pairs: set[tuple[str, str]]) -> Iterator[SubscriptionRun]:
+    """Yield runs for entries that name a subscription which the tables do not contain."""
     for entry in config.subscriptions or ():
         if entry.is_name and not any(entry.matches(*pair) for pair in pairs):
             has = (

@@ -1,8 +1,8 @@
-"""The story of a run of several subscriptions: each input table is read once, its rows go to the tasks that audit the
-subscriptions of their topics, and the rows of all are written together.
+"""Audit several subscriptions in one run. Each input table is read once, and the result rows of all are written
+together.
 
-Each subscription is audited by the story of one run (``pipeline.story``). An error of one of them is its row of the
-overview, and does not stop the others.
+The rows go to the tasks that audit the subscriptions of their topics. Each subscription is audited by
+``pipeline.story``. An error in one audit becomes its row of the overview, and does not stop the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from subreplay.pipeline.earlier_runs import EarlierRuns, find_earlier_runs
 from subreplay.pipeline.found_subscriptions import SubscriptionRun, find_subscriptions
 from subreplay.pipeline.input_tables import Sources, Table
 from subreplay.pipeline.key_secrets import add_key_columns
-from subreplay.pipeline.topic_audits import AUDITS, ROW, AuditTopics, InputRows, failed_row, finished_row
+from subreplay.pipeline.topic_audits import AUDITS, ROW, AuditTopics, InputRows, build_failed_row, build_finished_row
 from subreplay.reports.assemble import result_tables
 from subreplay.reports.overview_data import Overview, OverviewRow, overview
 from subreplay.rows.chunks import BY_TOPIC, CHUNKS, TopicChunks
@@ -47,14 +47,13 @@ _MOST_NAMED: Final = 1_000
 
 @dataclass(frozen=True)
 class Audits:
-    """What a run of several subscriptions found: the overview, and the reports of its rows by their pages, as JSON and
-    as a page."""
+    """The result of a run of several subscriptions: the overview, and the reports as JSON and as pages."""
 
     overview: Overview
     rows: pa.Table
 
     def reports(self) -> Iterator[tuple[OverviewRow, bytes, bytes]]:
-        """Each row that has a report, with it as JSON and as a page."""
+        """Yield each row that has a report, with the report as JSON and as a page."""
         for batch in self.rows.to_batches(max_chunksize=1):
             row, report, page = (batch.column(name)[0].as_py() for name in AUDITS.names)
             if page is not None:
@@ -62,7 +61,7 @@ class Audits:
 
 
 def audit(engine: Engine, config: RunConfig, progress: Progress = nullcontext, only: Sequence[str] = ()) -> Audits:
-    """Audit the subscriptions that ``subscriptions`` of the run names, or of them those that match a pattern of
+    """Audit the subscriptions that match section ``subscriptions`` of the run, or those of them that match a pattern in
     ``only``."""
     with progress("finding the subscriptions of the tables"):
         sources = Sources(engine, config)
@@ -70,9 +69,9 @@ def audit(engine: Engine, config: RunConfig, progress: Progress = nullcontext, o
         if (ingest := sources.ingest()) is not None:
             tables[INGEST_TABLE] = ingest
         found = find_subscriptions(tables, config, only)
-    rows = [failed_row(run, run.failure) for run in found if run.failure is not None]
+    rows = [build_failed_row(run, run.failure) for run in found if run.failure is not None]
     runs = [run for run in found if run.config is not None]
-    together = _of_small_topics(runs)
+    together = _select_small_topics(runs)
     if together:
         rows += _audit_together(engine, config, tables, together, progress)
     rows += [_audit_alone(engine, run, progress) for run in runs if run not in together]
@@ -85,8 +84,8 @@ def audit(engine: Engine, config: RunConfig, progress: Progress = nullcontext, o
     return Audits(shown, audits)
 
 
-def _of_small_topics(runs: Sequence[SubscriptionRun]) -> list[SubscriptionRun]:
-    """The runs on topics with few deliveries."""
+def _select_small_topics(runs: Sequence[SubscriptionRun]) -> list[SubscriptionRun]:
+    """Select the runs on topics with few deliveries."""
     sizes: Counter[str] = Counter()
     for run in runs:
         sizes[run.topic] += run.deliveries
@@ -94,29 +93,32 @@ def _of_small_topics(runs: Sequence[SubscriptionRun]) -> list[SubscriptionRun]:
 
 
 def _audit_alone(engine: Engine, run: SubscriptionRun, progress: Progress) -> pa.RecordBatch:
-    """Audit one subscription as a run of its own, by all tasks."""
+    """Audit one subscription as a separate run, with all tasks."""
     assert run.config is not None
     try:
         with progress(f"auditing {run.name} on {run.topic}"):
-            return finished_row(run, story.audit(engine, run.config))
+            return build_finished_row(run, story.audit(engine, run.config))
     except Exception as error:
-        return failed_row(run, error)
+        return build_failed_row(run, error)
 
 
 def _audit_together(
     engine: Engine, config: RunConfig, tables: Mapping[str, Table], runs: Sequence[SubscriptionRun], progress: Progress
 ) -> list[pa.RecordBatch]:
-    """Audit subscriptions by one read of each table."""
+    """Audit subscriptions with one read of each table."""
     of_topics: dict[str, tuple[SubscriptionRun, ...]] = {}
     for run in runs:
         of_topics[run.topic] = (*of_topics.get(run.topic, ()), run)
     written = run_tables(engine, config, several=True)
     with progress("reading the tables"):
         earlier = find_earlier_runs(written, config)
-        chunks, inputs = _by_topic(tables, of_topics, earlier, config)
+        chunks, inputs = _chunk_by_topic(tables, of_topics, earlier, config)
     date = {} if config.date is None else {"date": config.date.isoformat()}
     where = [run.where for run in runs]
-    new = {name: written.begin_write(name, columns, date, where) for name, columns in _results(config, earlier).items()}
+    new = {
+        name: written.begin_write(name, columns, date, where)
+        for name, columns in _list_result_tables(config, earlier).items()
+    }
     outputs: dict[str, Output] = {**new, RUNS: _runs(config), "audits": AUDITS}
     info = story.describe_engine(engine)
     topics = f"{len(of_topics):,} topic{'s' * (len(of_topics) > 1)}"
@@ -133,18 +135,19 @@ def _audit_together(
     return audits
 
 
-def _by_topic(
+def _chunk_by_topic(
     tables: Mapping[str, Table],
     runs: Mapping[str, tuple[SubscriptionRun, ...]],
     earlier: EarlierRuns,
     config: RunConfig,
 ) -> tuple[list[Dataset], tuple[InputRows, ...]]:
-    """The rows of the input tables and of earlier runs as chunks by topic, and what else is known of the tables."""
+    """Split the rows of the input tables and of earlier runs into chunks by topic. Also returns the tables' other
+    properties."""
     topics = tuple(sorted(runs))
-    groups = {topic: names for topic in topics if (names := _groups(runs[topic]))}
+    groups = {topic: names for topic in topics if (names := _find_groups(runs[topic]))}
     chunks, inputs = [], []
     for number, (name, table) in enumerate(tables.items()):
-        rows = table.where(_condition(name, runs, groups) & _of_days(name, earlier, config))
+        rows = table.where(_build_condition(name, runs, groups) & _build_day_condition(name, earlier, config))
         step = TopicChunks(number, rows.schema, topics, groups if name == "membership" else {}, name == INGEST_TABLE)
         chunks.append(rows.split(step, {CHUNKS: BY_TOPIC})[CHUNKS])
         inputs.append(InputRows(name, rows.schema, table.absent, table.source_settings))
@@ -155,15 +158,15 @@ def _by_topic(
     return chunks, tuple(inputs)
 
 
-def _groups(runs: Iterable[SubscriptionRun]) -> tuple[str, ...]:
-    """The names of runs whose subscription is a Kafka group, which reads other topics as well."""
+def _find_groups(runs: Iterable[SubscriptionRun]) -> tuple[str, ...]:
+    """Return the names of runs whose subscription is a Kafka group. A group reads other topics as well."""
     return tuple(run.name for run in runs if run.config and is_group(run.config.subscription.make_policy()))
 
 
-def _condition(
+def _build_condition(
     name: str, runs: Mapping[str, tuple[SubscriptionRun, ...]], groups: Mapping[str, tuple[str, ...]]
 ) -> Condition:
-    """The rows of an input table that any of the runs may read."""
+    """Return the condition of the rows of an input table that any of the runs may read."""
     letters = any(run.config is not None and run.config.topic.dead_letter for some in runs.values() for run in some)
     found = ALL
     others = (name == "messages" and letters) or (name == "membership" and bool(groups))
@@ -175,8 +178,9 @@ def _condition(
     return found
 
 
-def _of_days(name: str, earlier: EarlierRuns, config: RunConfig) -> Condition:
-    """The rows of an input table that the run of a date may read: of a membership those of all days before it."""
+def _build_day_condition(name: str, earlier: EarlierRuns, config: RunConfig) -> Condition:
+    """Return the condition of the rows of an input table that a daily run may read. It reads the membership of all
+    earlier days."""
     if config.date is None or name == INGEST_TABLE:
         return ALL
     return select_run_days(None if name == "membership" else earlier.since, config.date)
@@ -186,8 +190,8 @@ def _among(column: str, values: Iterable[str]) -> Condition:
     return field(column).is_null | field(column).among("", *sorted(values))
 
 
-def _results(config: RunConfig, earlier: EarlierRuns) -> dict[str, pa.Schema]:
-    """The result tables of an audit but ``runs``, with the columns that rows of several runs have."""
+def _list_result_tables(config: RunConfig, earlier: EarlierRuns) -> dict[str, pa.Schema]:
+    """Return the result tables of an audit except ``runs``, with the columns that rows of several runs have."""
     replayed = any(getattr(scenario, "dispatch", None) is not None for scenario in config.scenarios)
     found = {
         "audited": AUDITED,
@@ -202,15 +206,15 @@ def _results(config: RunConfig, earlier: EarlierRuns) -> dict[str, pa.Schema]:
         **({"withdrawn": RETRACTED_FINDINGS} if "violations" in earlier.rows else {}),
         **({"predicted": PREDICTED, "predicted_audited": PREDICTED_AUDITED} if replayed else {}),
     }
-    return {name: _of_several(columns) for name, columns in found.items()}
+    return {name: _add_run_columns(columns) for name, columns in found.items()}
 
 
 def _runs(config: RunConfig) -> pa.Schema:
-    return _of_several(add_key_columns(result_tables.RUNS.empty_table(), config).schema)
+    return _add_run_columns(add_key_columns(result_tables.RUNS.empty_table(), config).schema)
 
 
-def _of_several(columns: pa.Schema) -> pa.Schema:
-    """Columns of a table with those that tell whose rows they are."""
+def _add_run_columns(columns: pa.Schema) -> pa.Schema:
+    """Add the columns that identify the run of each row."""
     own = [pa.field("subscription", pa.string()), pa.field("topic", pa.string()), pa.field("date", pa.date32())]
     names = {field.name for field in own}
     return pa.schema([*(field.with_nullable(True) for field in columns if field.name not in names), *own])

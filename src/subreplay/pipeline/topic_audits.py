@@ -1,6 +1,6 @@
-"""A step that audits the subscriptions of each topic: the story of one run, within the task that has the topic's rows.
+"""A step that audits the subscriptions of each topic, within the task that has the topic's rows.
 
-A task runs the story on the local engine without processes of its own, whichever engine the task belongs to.
+The task runs ``pipeline.story`` on a local engine without other processes, whichever engine the task belongs to.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from subreplay.rows.model.rows import Verdict
 EXIT: Final = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 3}
 """The exit code of each verdict."""
 AUDITS: Final = pa.schema([("row", pa.binary()), ("report", pa.binary()), ("page", pa.binary())])
-"""What becomes of each run, beside its result tables: the row of the overview, and the report as JSON and as a page;
-null where there is none."""
+"""The result of each run beside its result tables: its row of the overview, and the report as JSON and as a page; null
+if there is none."""
 ROW: Final = TypeAdapter(OverviewRow)
 _MOST_IN_MEMORY: Final = 1 << 28
 """Bytes of rows of one table and topic that a task keeps in memory; more wait in files."""
@@ -47,8 +47,8 @@ _MOST_IN_MEMORY: Final = 1 << 28
 
 @dataclass(frozen=True)
 class InputRows:
-    """What is known of an input table apart from its rows (see ``input_tables.Table``). ``earlier``: it is an output
-    table, and these are rows of earlier runs."""
+    """The properties of an input table without its rows (see ``input_tables.Table``). ``earlier``: it is an output
+    table, and its rows are those of earlier runs."""
 
     name: str
     schema: pa.Schema
@@ -59,8 +59,10 @@ class InputRows:
 
 @dataclass(frozen=True)
 class AuditTopics:
-    """Splits ``BY_TOPIC`` chunks in order into the rows of result tables, by their names, and ``audits`` (``AUDITS``).
-    ``runs`` are the subscriptions of each topic, ``engine`` is the one that has the tasks."""
+    """Splits ``BY_TOPIC`` chunks in order into the rows of result tables, by name, and ``audits`` (``AUDITS``).
+
+    ``runs`` are the subscriptions of each topic. ``engine`` is the engine of the tasks.
+    """
 
     runs: Mapping[str, tuple[SubscriptionRun, ...]]
     inputs: tuple[InputRows, ...]
@@ -70,15 +72,16 @@ class AuditTopics:
         schemas = [table.schema for table in self.inputs]
         for topic, mine in groupby(chunks, lambda batch: batch.column(0)[0].as_py()):
             with TemporaryDirectory(prefix="subreplay-") as folder:
-                rows = [_Rows(folder, table) for table in self.inputs]
+                rows = [_TopicRows(folder, table) for table in self.inputs]
                 for batch in mine:
                     for number, part in opened(batch, schemas):
                         rows[number].add(part)
                 for run in self.runs[topic]:
-                    yield from self._audited(run, rows)
+                    yield from self._audit(run, rows)
 
-    def _audited(self, run: SubscriptionRun, rows: list[_Rows]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """What the audit of one subscription gives. Whatever ends it is the row of this one; the others go on."""
+    def _audit(self, run: SubscriptionRun, rows: list[_TopicRows]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Audit one subscription, and yield its result. An error becomes its row of the overview; the other audits
+        continue."""
         assert run.config is not None
         engine = LocalEngine(1, processes=False)
         with engine:
@@ -87,9 +90,9 @@ class AuditTopics:
             try:
                 kept = _TaskTables(engine, earlier)
                 result = story.audit(engine, run.config, tables=kept, given=given, shown_engine=self.engine)
-                audited = finished_row(run, result)
+                audited = build_finished_row(run, result)
             except Exception as error:
-                yield "audits", failed_row(run, error)
+                yield "audits", build_failed_row(run, error)
                 return
             for name, dataset in result.tables.items():
                 assert isinstance(dataset, LocalDataset)
@@ -97,8 +100,8 @@ class AuditTopics:
             yield "audits", audited
 
 
-def finished_row(run: SubscriptionRun, result: story.Result) -> pa.RecordBatch:
-    """The row of ``AUDITS`` of a subscription whose audit has a result."""
+def build_finished_row(run: SubscriptionRun, result: story.Result) -> pa.RecordBatch:
+    """Build the row of ``AUDITS`` of a subscription whose audit has a result."""
     waited = result.tables["violations"].where(column("verdict") == "invalid").select(["waited"]).to_table()["waited"]
     longest = pc.max(waited).as_py()
     delay = None if longest is None else int(longest) * 1_000
@@ -106,8 +109,8 @@ def finished_row(run: SubscriptionRun, result: story.Result) -> pa.RecordBatch:
     return _audit_row(row, to_json(result.report), to_html(result.report))
 
 
-def failed_row(run: SubscriptionRun, error: Exception) -> pa.RecordBatch:
-    """The same of a subscription whose audit ended with an error."""
+def build_failed_row(run: SubscriptionRun, error: Exception) -> pa.RecordBatch:
+    """Build the row of ``AUDITS`` of a subscription whose audit failed."""
     found: SubreplayError | None = failures.explain_failure(error)
     if found is None:
         found = EnvironmentFailed(f"internal error in subreplay, please report it: {type(error).__name__}: {error}")
@@ -131,8 +134,8 @@ class _TaskTables(LocalTemporaryTables):
         return self._earlier.get(name)
 
 
-class _Rows:
-    """The rows of one input table that a task has of a topic: in memory, or in files where they are many."""
+class _TopicRows:
+    """The rows of one input table and topic in a task: in memory, or in files if they are many."""
 
     def __init__(self, folder: str, table: InputRows) -> None:
         self.table = table
@@ -153,10 +156,10 @@ class _Rows:
             self._in_memory, self._bytes = [], 0
 
     def of(self, engine: LocalEngine) -> Table:
-        """They as an input table of a run."""
+        """Return the rows as an input table of a run."""
         return Table(self.rows_of(engine).where, self.table.absent, self.table.source_settings)
 
     def rows_of(self, engine: LocalEngine) -> Dataset:
-        """They as rows of an engine."""
+        """Return the rows as a dataset of an engine."""
         in_memory = TablePart(pa.Table.from_batches(self._in_memory, self.table.schema))
         return PartsDataset(engine, (*self._spilled, in_memory), self.table.schema)
