@@ -321,7 +321,7 @@ def test_a_page_of_an_earlier_run_is_not_taken_for_that_of_one_that_broke_off(br
     (here / "build/report/report.html").write_text("<html>", encoding="utf-8")
     returned, _, err, _ = broken_off(error)
     assert returned == code
-    assert "; build/report/report.html is the page of an earlier run\n" in err
+    assert ". build/report/report.html is the page of an earlier run\n" in err
 
 
 def test_a_report_folder_that_cannot_be_written_is_known_before_the_run(spoken, run_file):

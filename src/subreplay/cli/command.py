@@ -120,25 +120,27 @@ def _build_click_app(app: typer.Typer) -> Any:
 
 def _report_interruption() -> int:
     code = interruption.code or INTERRUPTED
-    terminal.print_failure(f"interrupted; each table is either unchanged or complete{_mention_earlier_page()}", code)
+    terminal.print_failure(_mention_earlier_page("interrupted; each table is either unchanged or complete"), code)
     return code
 
 
-def _mention_earlier_page() -> str:
-    """Return a warning for a run that ends without a page while an earlier run's page is still there."""
-    return "" if log.earlier_page is None else f"; {log.earlier_page} is the page of an earlier run"
+def _mention_earlier_page(message: str) -> str:
+    """Append a warning to the message of a run that ends without a page while an earlier run's page is still there."""
+    if log.earlier_page is None:
+        return message
+    return f"{message.removesuffix('.')}. {log.earlier_page} is the page of an earlier run"
 
 
 def _report_failure(error: Exception) -> int:
     """Print one sentence. The traceback goes to the log file unless the input or the configuration is the cause."""
     found = failures.explain_failure(error)
     if found is error and found.exit_code != EnvironmentFailed.exit_code:
-        terminal.print_failure(f"{found}{_mention_earlier_page()}", found.exit_code)
+        terminal.print_failure(_mention_earlier_page(str(found)), found.exit_code)
         return found.exit_code
     if found is None:
         fault = f"this is a bug in subreplay, please report it with the log: {type(error).__name__}: {error}"
         found = EnvironmentFailed(fault)
-    terminal.print_failure(f"{found}{_mention_earlier_page()}", found.exit_code, log.traceback(error))
+    terminal.print_failure(_mention_earlier_page(str(found)), found.exit_code, log.traceback(error))
     return found.exit_code
 
 
