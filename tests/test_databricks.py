@@ -72,9 +72,14 @@ def test_the_job_audits_the_day_before_its_own_and_fails_where_the_verdict_is_no
     arguments = [re.sub(r"\$\{.*\}|\{\{.*\}\}", lambda found: values[found[0]], each) for each in task["parameters"]]
     monkeypatch.setattr(sys, "argv", ["job", *arguments])
     asked: list[Any] = []
+
+    def load_run(*given: Any, engine: str | None = None) -> config.RunConfig:
+        asked.append(given)
+        return config.load(RUN)
+
     for code in (0, 1):
-        monkeypatch.setattr(main, "load_run", lambda *given, engine=None: asked.append(given))
-        monkeypatch.setattr(main, "_run", lambda kind, run, code=code: code)
+        monkeypatch.setattr(main, "load_run", load_run)
+        monkeypatch.setattr(main, "_run", lambda kind, run, jobs, code=code: code)
         if code:
             with pytest.raises(SystemExit) as ended:
                 job()
