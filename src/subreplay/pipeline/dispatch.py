@@ -213,7 +213,7 @@ def _sum_replays(
         "pending": added("pending"),
         "latencies": added("latencies", received.map(first_received, dispatch_sums.LATENCIES.schema).to_table()),
         "backlog": added("backlog"),
-        "held": added("held"),
+        "unacked": added("held"),
         "waits": wait_sums.build_wait_rows(wait_sums.BY_HOLDER, longest, counted, MOST_BLOCKED),
         "hash_waits": wait_sums.build_wait_rows(wait_sums.BY_PLACE, longest, counted, MOST_BLOCKED),
         "drains": dispatch_sums.build_drain_rows(

@@ -47,25 +47,25 @@ class Figures:
     terms: Terms = field(default_factory=Terms)  # what the rules were told
     clocks: Clocks = field(default_factory=Clocks)  # that are off, and what they explain
     fit: OwnerFit | None = None  # another selector or profile that fits where the run's does not
-    begin: int | None = None  # where the data begin in mid-life: from when on (ns) they are judged
+    judged_from: int | None = None  # where the data begin in mid-life: from when on (ns) they are judged
     lacking: frozenset[Need] = frozenset()  # what rules need and the data do not have
-    held: Sequence[Stored] = ()  # what the tables hold, where they have nothing of what was asked for
+    stored: Sequence[Stored] = ()  # what the tables hold, where they have nothing of what was asked for
     quarantine: Sequence[Row] = ()  # table, column, rule, remedy, count, example: why rows were rejected
-    needless: frozenset[str] = frozenset()  # tables on whose rows in quarantine nothing depends
+    unneeded_tables: frozenset[str] = frozenset()  # tables on whose rows in quarantine nothing depends
     repeated: Mapping[str, int] = field(default_factory=dict)  # rows that say the same as another one, by table
     contradicted: Mapping[str, int] = field(default_factory=dict)  # ... of the same event as another one, and otherwise
     unknown_consumers: tuple[str, ...] = ()  # that were served, though the membership has none of that name join
     members: tuple[str, ...] = ()  # who joined
-    quiet: bool = False  # a day on which nothing was published or delivered, or tables without a row
+    is_quiet: bool = False  # a day on which nothing was published or delivered, or tables without a row
     producers: tuple[Statement, ...] = ()  # how they choose partitions
-    left_out: tuple[str, ...] = ()  # topics that a group may read as well, where the run names one of them
-    guessable: bool = False  # digests of keys are keyed with the default secret
-    night: Date | None = None  # whose audit handed on what it left open
-    missed: bool = False  # that is not the day before
-    withdrawn: Sequence[Row] = ()  # findings of earlier nights: code, told, count, positions (some)
-    scattered: tuple[int, int] | None = None  # keys at several consumers of one epoch, of how many
+    unaudited_topics: tuple[str, ...] = ()  # topics that a group may read as well, where the run names one of them
+    has_guessable_keys: bool = False  # digests of keys are keyed with the default secret
+    previous_run: Date | None = None  # whose audit handed on what it left open
+    days_skipped: bool = False  # that is not the day before
+    retracted: Sequence[Row] = ()  # findings of earlier nights: code, told, count, positions (some)
+    scattered_keys: tuple[int, int] | None = None  # keys at several consumers of one epoch, of how many
     acts: Sequence[SeenAct] = ()  # of operators and clients, and what they had redelivered
-    numbered: bool = False  # messages have no offsets of their own: they are numbered by their times
+    numbered_by_time: bool = False  # messages have no offsets of their own: they are numbered by their times
     traffic: Sequence[Row] = ()  # rows of `whatif.assign.TRAFFIC`
 
     @cached_property
@@ -74,7 +74,7 @@ class Figures:
         return find_rule_statuses(self.plan.policy, self.terms, self.lacking)
 
     @property
-    def unsure(self) -> Mapping[Code, str]:
+    def inconclusive_rules(self) -> Mapping[Code, str]:
         """The rules whose findings may be none, and why in a few words: they leave the verdict *unknown*."""
         by_selector = {} if self.fit is None else {Code.WRONG_OWNER: "another selector fits"}
         return by_selector | dict.fromkeys(self.clocks.explain, "none with clocks corrected")
@@ -96,7 +96,7 @@ class DispatchFigures:
     taken: Sequence[Row]  # consumer, window (null: all), width, messages, bytes, redelivered, …_until
     pending: Sequence[Row]  # consumer, messages
     backlog: Sequence[Row]  # window, published, settled
-    held: Sequence[Row]  # window, held
+    unacked: Sequence[Row]  # window, held
     waits: Sequence[Row]  # by consumer and holder: since, until, blocked, stretches, messages, of, total
     hash_waits: Sequence[Row]  # and by hash
     drains: Sequence[Row]  # kind, consumer, slot, messages, busy

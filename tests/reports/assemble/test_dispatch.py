@@ -132,7 +132,7 @@ def test_left_is_what_was_not_done_with_when_the_last_message_came() -> None:
     figures = DispatchFigures(
         ScenarioPlan("s", policy, {}), "0 ms", None, (), last_published=13, end=15, steps=64, taken=(), pending=(),
         outcomes=[dict(outcome="acked", settled=True, rows=1, delivered=1, retried=0, last=15, late=1)],  # noqa: C408
-        latencies=(), backlog=[{"window": 10, "published": 1, "settled": 1}], held=(), waits=(), hash_waits=(),
+        latencies=(), backlog=[{"window": 10, "published": 1, "settled": 1}], unacked=(), waits=(), hash_waits=(),
         drains=(),
     )  # fmt: skip
     shown = build_dispatch_view(figures)

@@ -91,10 +91,10 @@ def test_all_findings_are_counted_and_the_told_ones_know_their_window() -> None:
 
 
 @pytest.mark.parametrize(
-    ("missed", "note"), [(False, "findings left open by that run"), (True, "no audit of the day before")]
+    ("days_skipped", "note"), [(False, "findings left open by that run"), (True, "no audit of the day before")]
 )
-def test_a_night_says_from_which_one_it_goes_on(missed: bool, note: str) -> None:
-    known = replace(figures([], []), night=date(2026, 9, 21), missed=missed)
+def test_a_daily_run_names_the_run_that_it_continues(days_skipped: bool, note: str) -> None:
+    known = replace(figures([], []), previous_run=date(2026, 9, 21), days_skipped=days_skipped)
     (fact,) = (
         fact for fact in build_facts(known.plan.policy, known, ()) if fact.label == "Continues from the audit of"
     )

@@ -154,7 +154,7 @@ def test_a_replayed_scenario_has_what_its_consumers_took() -> None:
         taken=taken,
         pending=(),
         backlog=(),
-        held=(),
+        unacked=(),
         waits=(),
         hash_waits=(),
         drains=(),

@@ -87,12 +87,12 @@ def test_of_many_names_a_few_are_told_and_how_many_there_are() -> None:
 
 
 def test_nothing_judged_is_unknown_whatever_the_run_demands() -> None:
-    nothing = replace(JUDGED, extent=JUDGED.extent | {"deliveries": 0}, totals={}, held=HELD[:2])  # type: ignore[operator]
+    nothing = replace(JUDGED, extent=JUDGED.extent | {"deliveries": 0}, totals={}, stored=HELD[:2])  # type: ignore[operator]
     assert verdict(nothing) == (Verdict.UNKNOWN, ("table deliveries is empty",))
 
 
 def test_why_nothing_was_judged_names_the_rows_in_quarantine() -> None:
-    nothing = replace(JUDGED, extent=JUDGED.extent | {"deliveries": 0}, held=())
+    nothing = replace(JUDGED, extent=JUDGED.extent | {"deliveries": 0}, stored=())
     inputs = [*nothing.inputs, {"table": "ingest", "valid": 0, "quarantined": 534}]
     _, doubts = verdict(replace(nothing, inputs=inputs))
     assert doubts == ("table deliveries is empty", "534 of 834 rows of ingest are in quarantine")
@@ -100,7 +100,7 @@ def test_why_nothing_was_judged_names_the_rows_in_quarantine() -> None:
 
 @pytest.mark.parametrize(("days", "expected"), [("valid", Verdict.VALID), ("unknown", Verdict.UNKNOWN)])
 def test_a_quiet_day_is_what_the_run_says(days: str, expected: Verdict) -> None:
-    quiet = replace(JUDGED, extent={"first": 0, "last": 9, "messages": 0, "deliveries": 0}, totals={}, quiet=True)
+    quiet = replace(JUDGED, extent={"first": 0, "last": 9, "messages": 0, "deliveries": 0}, totals={}, is_quiet=True)
     assert verdict(quiet, require={"quiet_days": days}, date=DAY)[0] is expected
 
 
@@ -213,9 +213,9 @@ def test_progress_alone_finds_nothing_lost_and_proves_nothing() -> None:
 
 def test_a_membership_that_nobody_joined_is_unknown_and_told_with_the_subscriptions_there_are() -> None:
     nobody = replace(JUDGED, lacking=frozenset({Need.MEMBERSHIP}))
-    assert verdict(replace(nobody, held=HELD))[1] == (Need.MEMBERSHIP.value,)
+    assert verdict(replace(nobody, stored=HELD))[1] == (Need.MEMBERSHIP.value,)
     other = Stored("membership", "other", "orders", DAY, DAY)
-    assert verdict(replace(nobody, held=(other,))) == (
+    assert verdict(replace(nobody, stored=(other,))) == (
         Verdict.UNKNOWN,
         ("table membership has no rows of subscription 'sub'; it has subscription 'other'",),
     )

@@ -32,7 +32,7 @@ class RunJudgement(NamedTuple):
 def judge_audit(figures: Figures, config: RunConfig) -> RunJudgement:
     """What an audit can say. One that judged nothing is never valid, but for a quiet day where the run says so."""
     nothing = tuple(_list_missing_inputs(figures, config))
-    if figures.quiet and config.require.quiet_days == "valid":
+    if figures.is_quiet and config.require.quiet_days == "valid":
         return RunJudgement(Verdict.VALID, (), True)
     doubts = (
         (*nothing, *_list_quarantine_limits(figures, config))
@@ -47,10 +47,10 @@ def judge_replay(figures: Figures, config: RunConfig) -> RunJudgement:
     """What a what-if can say: it judges nobody, but without messages it compares nothing."""
     if figures.extent["messages"]:
         return RunJudgement(Verdict.VALID)
-    if figures.quiet and config.require.quiet_days == "valid":
+    if figures.is_quiet and config.require.quiet_days == "valid":
         return RunJudgement(Verdict.VALID, (), True)
     requested = config.subscription.name, figures.topic, config.date
-    why = _explain_quiet(config) if figures.quiet else explain_nothing_found(figures.held, "messages", *requested)
+    why = _explain_quiet(config) if figures.is_quiet else nothing_of(figures.stored, "messages", *requested)
     return RunJudgement(Verdict.UNKNOWN, (why,), True)
 
 
@@ -63,9 +63,9 @@ def write_headline(run: RunInfo, judged: RunJudgement, figures: Figures) -> str:
     if run.kind == "whatif":
         return f"The traffic of {run.subscription} on {run.topic}, replayed side by side under other subscriptions."
     skipped = ""
-    if figures.night is not None and figures.missed:
+    if figures.previous_run is not None and figures.days_skipped:
         skipped = (
-            f" No day between {figures.night} and {run.date} was audited, so events of those days were not checked."
+            f" No day between {figures.previous_run} and {run.date} was audited, so events of those days were not checked."
         )
     acts = "".join(f" {seen.sentence[0].upper()}{seen.sentence[1:]}." for seen in figures.acts[:MAX_ACTS_SHOWN])
     dropped = sum(row["count"] for row in figures.findings if row["code"] == Code.DROPPED.name)
@@ -116,22 +116,22 @@ def find_unchecked_guarantees(figures: Figures) -> frozenset[Need]:
 def _list_missing_inputs(figures: Figures, config: RunConfig) -> Iterator[str]:
     """Why nothing was judged, where that is so."""
     requested = config.subscription.name, figures.topic, config.date
-    if figures.quiet:
+    if figures.is_quiet:
         yield _explain_quiet(config)
     elif not figures.extent["deliveries"]:
-        yield explain_nothing_found(figures.held, "deliveries", *requested)
-    if not figures.quiet and not figures.extent["messages"] and not figures.extent["deliveries"]:
-        yield explain_nothing_found(figures.held, "messages", *requested)
+        yield nothing_of(figures.stored, "deliveries", *requested)
+    if not figures.is_quiet and not figures.extent["messages"] and not figures.extent["deliveries"]:
+        yield nothing_of(figures.stored, "messages", *requested)
 
 
 def _list_uncertainties(figures: Figures, config: RunConfig) -> Iterator[str]:
     """What keeps an audit from saying that every promise was kept."""
     if Need.MEMBERSHIP in figures.lacking:
         requested = config.subscription.name, figures.topic, None
-        events = any(s.table == "membership" and (s.subscription, s.topic) == requested[:2] for s in figures.held)
-        yield Need.MEMBERSHIP.value if events else explain_nothing_found(figures.held, "membership", *requested)
+        events = any(s.table == "membership" and (s.subscription, s.topic) == requested[:2] for s in figures.stored)
+        yield Need.MEMBERSHIP.value if events else nothing_of(figures.stored, "membership", *requested)
     if Need.SOME_MESSAGE in figures.lacking:
-        yield explain_nothing_found(figures.held, "messages", config.subscription.name, figures.topic, None)
+        yield nothing_of(figures.stored, "messages", config.subscription.name, figures.topic, None)
     for need in (Need.EXACT_MEMBERSHIP, Need.DELIVERIES):
         if need in figures.lacking:
             yield need.value
@@ -184,7 +184,7 @@ def _list_quarantine_limits(figures: Figures, config: RunConfig) -> Iterator[str
         table, rejected = row["table"], row["quarantined"]
         rows = read if table == "ingest" else row["valid"] + rejected
         tolerated = getattr(config.tolerate, table)
-        if rejected > tolerated * rows and table not in figures.needless:
+        if rejected > tolerated * rows and table not in figures.unneeded_tables:
             limit = f", more than the {tolerated:.2%} that the run tolerates" if tolerated else ""
             yield f"{rejected:,} of {rows:,} rows of {table} are in quarantine{limit}"
 
@@ -192,7 +192,7 @@ def _list_quarantine_limits(figures: Figures, config: RunConfig) -> Iterator[str
 def _find_verdict(figures: Figures, row: Row) -> Verdict:
     code = Code[row["code"]]
     verdict = RULES[code].verdict(figures.rule_statuses[code], Exemption(row["excuse"]))
-    return min(verdict, Verdict.UNKNOWN) if code in figures.unsure else verdict
+    return min(verdict, Verdict.UNKNOWN) if code in figures.inconclusive_rules else verdict
 
 
 def _is_contradictory(figures: Figures, row: Row, code: Code) -> bool:

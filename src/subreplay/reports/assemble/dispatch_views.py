@@ -122,7 +122,7 @@ def _build_backlog(figures: DispatchFigures) -> tuple[tuple[BacklogPoint, ...], 
     steps: dict[int, list[int]] = {}
     for row in figures.backlog:
         steps[row["window"]] = [row["published"] - row["settled"], 0]
-    for row in figures.held:
+    for row in figures.unacked:
         steps.setdefault(row["window"], [0, 0])[1] = row["held"]
     points: list[BacklogPoint] = []
     total = at_consumer_total = most = remaining = 0

@@ -101,7 +101,7 @@ def _summarize_code(
     rule = RULES[code]
     total = sum(counts.values())
     verdict = max((rule.verdict(rule_status, Exemption(e)) for e in counts), default=Verdict.VALID)
-    if code in figures.unsure:
+    if code in figures.inconclusive_rules:
         verdict = min(verdict, Verdict.UNKNOWN)
     status: CodeStatus = "clean"
     if rule_status is RuleStatus.NOT_APPLICABLE:
@@ -113,13 +113,13 @@ def _summarize_code(
     elif total:
         status = "counted" if code in (Code.UNSEEN, Code.UNACKED, Code.REDELIVERED) else "allowed"
     exemptions = [f"{n:,}: {Exemption(e).sentence}" for e, n in sorted(counts.items()) if e != Exemption.NONE]
-    note = "; ".join([*exemptions, *([figures.unsure[code]] if code in figures.unsure else [])])
+    note = "; ".join([*exemptions, *([figures.inconclusive_rules[code]] if code in figures.inconclusive_rules else [])])
     if not rule_status.is_evaluated:
         note = explain_not_evaluated
     elif status == "allowed" and not exemptions:
         note = f"{figures.plan.policy.name} allows this under {figures.plan.policy.profile}"
-    if code is Code.MIXED_BATCH and total and figures.scattered is not None:
-        several, keys = figures.scattered
+    if code is Code.MIXED_BATCH and total and figures.scattered_keys is not None:
+        several, keys = figures.scattered_keys
         batches = f"{total:,} of {figures.totals['entries']:,} batches mix keys"
         note = f"{batches}; {several:,} of {keys:,} keys reached more than one consumer of a steady group"
     return CodeSummary(code.name, rule.title, rule.meaning, status, str(verdict), total, worst, note, source)

@@ -111,7 +111,7 @@ def build_facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioVi
     t = figures.totals
     copies = 0 if t else figures.repeated.get("messages", 0)
     notes = [f"{copies:,} duplicate {'row' if copies == 1 else 'rows'} not counted"] if copies else []
-    notes += [NUMBERED_BY_TIME] if figures.numbered else []
+    notes += [NUMBERED_BY_TIME] if figures.numbered_by_time else []
     facts = [Fact("Messages in the log", f"{figures.extent['messages']:,}", "; ".join(notes))]
     if t:
         again = sum(r["redelivered"] for r in figures.consumers)
@@ -131,17 +131,17 @@ def build_facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioVi
                 "deliveries while an ownership change was in progress",
             )
         )
-    if figures.night is not None:
-        what = "no audit of the day before" if figures.missed else "findings left open by that run are checked again"
-        facts.append(Fact("Continues from the audit of", figures.night.isoformat(), what))
-    if figures.begin is not None:
-        facts.append(Fact("Judged from", format_instant(figures.begin), LEFT_TRUNCATED_NOTE))
+    if figures.previous_run is not None:
+        what = "no audit of the day before" if figures.days_skipped else "findings left open by that run are checked again"
+        facts.append(Fact("Continues from the audit of", figures.previous_run.isoformat(), what))
+    if figures.judged_from is not None:
+        facts.append(Fact("Judged from", instant(figures.judged_from), LEFT_TRUNCATED_NOTE))
     facts += [
         Fact(f"Retracted: {row['code']} of {row['told']}", f"{row['count']:,}", _describe_retracted(row))
-        for row in figures.withdrawn
+        for row in figures.retracted
     ]
-    if figures.left_out:
-        others = list_names("topic", figures.left_out)
+    if figures.unaudited_topics:
+        others = told("topic", figures.unaudited_topics)
         why = (
             f"the run names {figures.topic}, so {others} are not audited. Remove subscription.topic to audit all topics"
         )
@@ -162,10 +162,10 @@ def build_facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioVi
         facts.append(Fact("Clocks", "warning", figures.clocks.sentence))
     if figures.fit is not None:
         facts.append(Fact("Selector", "warning", figures.fit.sentence))
-    if figures.guessable:
+    if figures.has_guessable_keys:
         facts.append(Fact("Keys", "warning", GUESSABLE_KEYS))
-    if figures.scattered is not None:
-        several, keys = figures.scattered
+    if figures.scattered_keys is not None:
+        several, keys = figures.scattered_keys
         facts.append(
             Fact("Keys at several consumers of a steady group", f"{several:,} of {keys:,}", "because batches mix keys")
         )
