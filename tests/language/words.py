@@ -55,8 +55,11 @@ PHRASES: Final[dict[str, str]] = {
 }
 """A pattern of words in a visible string, and what to say instead."""
 
-STORED: Final = frozenset({"TOLD_DIFFERS", "excuse", "excuses", "held_until", "withdrawn", "tell"})
-"""Rule codes, tables and columns that users query, and a method of files, so that their names stay."""
+STORED: Final = frozenset({
+    "TOLD_DIFFERS", "excuse", "excuses", "held_until", "withdrawn",
+    "cannot_tell", "unowned", "unowned_why", "witness",
+})  # fmt: skip
+"""Rule codes, tables, columns and keys of report.json that users query, so that their names stay."""
 
 _PHRASE: Final = re.compile(rf"(?<![\w-])(?:{'|'.join(PHRASES)})(?![\w-])", re.IGNORECASE)
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")

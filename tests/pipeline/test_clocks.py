@@ -29,7 +29,7 @@ def test_what_a_clock_explains_is_unknown_and_the_clock_is_told(tmp_path: Path, 
     assert doubt.startswith("the clock of c2 is 5.00 s ahead of the broker's: ")
     assert doubt.endswith(" findings as recorded, 0 with it corrected")
     assert found.status["KEY_TWO_OWNERS"] == "unknown"
-    assert "none with clocks corrected" in found.notes["KEY_TWO_OWNERS"]
+    assert "no findings after the clocks are corrected" in found.notes["KEY_TWO_OWNERS"]
     assert doubt in found.text
     assert "the clock of c2 is 5.00 s ahead of the broker" in found.page
     assert any(fact["label"] == "Clocks" and fact["note"] == doubt for fact in found.report["facts"])

@@ -37,7 +37,7 @@ from subreplay.reports.dispatch_data import (
     Latency,
     Outcomes,
 )
-from subreplay.reports.finding_data import CodeSummary, FindingPoint, FindingView, IncidentView
+from subreplay.reports.finding_data import CodeSummary, FindingPoint, FindingView, KnownFault
 
 START = datetime(2026, 5, 1, 12, 0, 0, tzinfo=timezone.utc)
 SLOTS = 65_536
@@ -210,7 +210,7 @@ def codes(seconds: float, many: int = 8) -> tuple[CodeSummary, ...]:
 def known_fault(data: ReportData, url: str = "https://github.com/apache/pulsar/issues/23870") -> ReportData:
     """The report, whose first finding looks like a ticket."""
     ticket = "apache/pulsar#23870"
-    incident = IncidentView(
+    incident = KnownFault(
         ticket, url, "Key_Shared delivers out of order <at times>", f"looks like {ticket}, fixed in 4.0.3",
         "Affects 4.0.0 to 4.0.2; fixed in 4.0.3.", "Upgrade the brokers.", 1,
     )  # fmt: skip

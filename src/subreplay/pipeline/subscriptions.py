@@ -30,7 +30,7 @@ from subreplay.pipeline.input_tables import Sources, Table
 from subreplay.pipeline.key_secrets import add_key_columns
 from subreplay.pipeline.topic_audits import AUDITS, ROW, AuditTopics, InputRows, build_failed_row, build_finished_row
 from subreplay.reports.assemble import result_tables
-from subreplay.reports.overview_data import Overview, OverviewRow, overview
+from subreplay.reports.overview_data import Overview, OverviewRow, build_overview
 from subreplay.rows.chunks import BY_TOPIC, CHUNKS, TopicChunks
 from subreplay.rows.conditions import ALL, Condition, field
 from subreplay.rows.model.tables import AUDITED, INPUTS, QUARANTINE, RETRACTED_FINDINGS, STATE, VIOLATIONS
@@ -76,7 +76,7 @@ def audit(engine: Engine, config: RunConfig, progress: Progress = nullcontext, o
         rows += _audit_together(engine, config, tables, together, progress)
     rows += [_audit_alone(engine, run, progress) for run in runs if run not in together]
     audits = pa.Table.from_batches(rows, AUDITS)
-    shown = overview(
+    shown = build_overview(
         config.report.title,
         None if config.date is None else config.date.isoformat(),
         map(ROW.validate_json, audits["row"].to_pylist()),

@@ -28,7 +28,7 @@ from subreplay.pipeline.found_subscriptions import SubscriptionRun
 from subreplay.pipeline.input_tables import Table
 from subreplay.reports.data import EngineInfo
 from subreplay.reports.json_report import to_json
-from subreplay.reports.overview_data import FAILED, OverviewRow, overview_row
+from subreplay.reports.overview_data import FAILED, OverviewRow, build_overview_row
 from subreplay.reports.page.html import to_html
 from subreplay.rows.chunks import opened
 from subreplay.rows.conditions import field as column
@@ -105,7 +105,7 @@ def build_finished_row(run: SubscriptionRun, result: story.Result) -> pa.RecordB
     waited = result.tables["violations"].where(column("verdict") == "invalid").select(["waited"]).to_table()["waited"]
     longest = pc.max(waited).as_py()
     delay = None if longest is None else int(longest) * 1_000
-    row = overview_row(result.report, run.owner, EXIT[result.verdict], delay)
+    row = build_overview_row(result.report, run.owner, EXIT[result.verdict], delay)
     return _audit_row(row, to_json(result.report), to_html(result.report))
 
 

@@ -1,10 +1,9 @@
-"""Reports: from what a run counted to text, JSON and a page.
+"""Build the report of a run, and write it as text, JSON and an HTML page.
 
-``assemble`` turns figures into report data. ``data``, ``dispatch_data`` and ``finding_data`` are these data: frozen,
-complete and safe to publish. Renderers read nothing else: ``text`` for a terminal, ``json_report`` for programs,
-``page`` for a browser. ``write`` writes the files, each whole or not at all, and ``load`` reads a report back.
-``words`` formats numbers and times, ``metrics`` explains each figure in one sentence, and ``clean`` makes names safe to
-show.
+``assemble`` turns the figures of a run into report data. ``data`` and the modules ``*_data`` define the report data,
+which are frozen, complete and safe to publish. The renderers read nothing else: ``text`` for a
+terminal, ``json_report`` for programs, ``page`` for a browser. ``write`` writes the files. ``formatting`` formats
+numbers and times, ``metrics`` explains each figure, and ``text_cleaning`` makes names safe to show.
 
-Nothing here imports Spark or reads a table.
+This package does not import Spark and does not read tables.
 """

@@ -1,6 +1,6 @@
-"""Report data: frozen, complete, already safe to publish. Renderers only read it.
+"""The report data: frozen, complete and safe to publish. Renderers read nothing else.
 
-Keys appear as digests unless the run says otherwise; times are ISO 8601 UTC strings; shares are fractions of one.
+Keys are digests unless the run shows them. Times are ISO 8601 UTC strings, and shares are fractions of one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SCHEMA_VERSION = "2.4"
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """What ran the steps of a run."""
+    """The engine that ran the steps of a run."""
 
     name: str  # local or spark
     version: str
@@ -35,7 +35,7 @@ class EngineInfo:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What was run on what."""
+    """The configuration and input of a run."""
 
     run_id: str
     kind: Literal["audit", "whatif"]
@@ -50,10 +50,10 @@ class RunInfo:
     profile: str
     options: tuple[tuple[str, str], ...]  # shown under the profile, e.g. ("points", "100")
     config_digest: str
-    versions: tuple[tuple[str, str], ...]  # subreplay; in earlier reports also spark
+    versions: tuple[tuple[str, str], ...]  # subreplay; earlier reports also contain spark
     keys_shown: bool
     seed: int | None
-    engine: EngineInfo | None = None  # earlier reports do not have it
+    engine: EngineInfo | None = None  # earlier reports do not contain it
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +69,14 @@ class InputCount:
 
 @dataclass(frozen=True, slots=True)
 class RejectReason:
-    """Why rows of a table are in quarantine; a row may have several reasons."""
+    """A reason why rows of a table are in quarantine; a row can have several reasons."""
 
     table: str
     column: str
     rule: str
     remedy: str
     rows: int
-    example: str  # a value that breaks the rule; empty where it would be a key
+    example: str  # a value that breaks the rule; empty if it would show a key
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class SlotShare:
-    """What part of all slots a consumer owned; None: the smaller consumers together."""
+    """The fraction of all slots that a consumer owned; None stands for all smaller consumers."""
 
     consumer: str | None
     share: float
@@ -107,35 +107,35 @@ class SlotShare:
 
 @dataclass(frozen=True, slots=True)
 class EpochView:
-    """One epoch of one dispatcher: when, why, who. Epochs too short to be told apart are one, as it was at its end."""
+    """One epoch of a dispatcher. Epochs too short to draw are merged and show their final state."""
 
     index: int
     start: str
     end: str
     start_us: int
     end_us: int
-    cause: str  # in words: "c3 joined", "first consumer", "c1 left"
+    cause: str  # text such as "c3 joined", "first consumer" or "c1 left"
     members: tuple[str, ...]
-    bands: tuple[Band, ...]  # of all epochs of a map, or of none: there they are too thin to be seen
+    bands: tuple[Band, ...]  # empty for the whole map if the bands are too thin to see
     bands_left_out: int
-    shares: tuple[SlotShare, ...]  # of the slots; empty for partitions
+    shares: tuple[SlotShare, ...]  # fractions of the slots; empty for partitions
 
 
 @dataclass(frozen=True, slots=True)
 class RangeMap:
-    """The picture of a subscription: slots (or partitions) × time, coloured by consumer."""
+    """The owners of slots or partitions over time."""
 
     scope: str  # topic or partition, short
     axis: Literal["slot", "partition"]
     low: int
     high: int
     epochs: tuple[EpochView, ...]
-    epochs_left_out: int  # told together with a neighbour
+    epochs_left_out: int  # merged into a neighbouring epoch
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPoint:
-    """What one consumer was given in one window. ``skew`` is its share over the even one (``whatif.balance``)."""
+    """The load of one consumer in one window. ``skew`` is its share over the fair share (``whatif.fair_share``)."""
 
     window_start: str
     window_end: str
@@ -149,7 +149,7 @@ class LoadPoint:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerTotal:
-    """What one consumer was given in all; ``skew`` as in ``LoadPoint``."""
+    """The total load of one consumer; ``skew`` as in ``LoadPoint``."""
 
     consumer: str
     messages: int
@@ -159,12 +159,12 @@ class ConsumerTotal:
     skew: float
     redelivered: int
     unacked: int
-    note: str = ""  # why it was given nothing
+    note: str = ""  # why the consumer received nothing
 
 
 @dataclass(frozen=True, slots=True)
 class MoveView:
-    """What changed hands at one epoch, from one consumer to another."""
+    """The slots that moved from one consumer to another at the start of an epoch."""
 
     scope: str
     epoch: int
@@ -181,7 +181,7 @@ class MoveView:
 
 @dataclass(frozen=True, slots=True)
 class HotKey:
-    key: str  # digest, or the key where configured
+    key: str  # digest, or the key if the run shows keys
     messages: int
     share: float
     slot: int | None
@@ -196,15 +196,17 @@ class ScenarioConsumer:
     keys: int
     share: float
     skew: float
-    note: str = ""  # why it was given nothing
+    note: str = ""  # why the consumer received nothing
 
 
 @dataclass(frozen=True, slots=True)
 class WindowLoad:
-    """The busiest consumer of a stretch of windows, in that of them in which it had the most; ``even``: what a balanced
-    share of that window would have been, in messages."""
+    """The busiest consumer of a period, in the window with its highest load.
 
-    start: str  # of the stretch
+    ``even`` is the fair share of that window in messages.
+    """
+
+    start: str  # of the period
     end: str
     consumer: str
     messages: int
@@ -213,12 +215,12 @@ class WindowLoad:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What passed from one consumer to another, summed over all changes of a scenario's members."""
+    """The slots that moved from one consumer to another, summed over all membership changes of a scenario."""
 
     before: str
     after: str
-    slots: int  # of all dispatchers; partitions, where consumers own partitions
-    share: float  # of all slots, or partitions
+    slots: int  # of all dispatchers; partitions if consumers own partitions
+    share: float  # fraction of all slots or partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,38 +230,38 @@ class ScenarioView:
     name: str
     policy: str
     profile: str
-    consumers: int  # the most connected at once
+    consumers: int  # the highest number connected at once
     messages: int
     max_share: float
     even_share: float
     skew: float  # max_share / even_share
-    worst_window_skew: float  # never better than the skew of the whole
+    worst_window_skew: float  # at least the skew of the whole traffic
     keys: int
     hottest_key_share: float
-    ceiling: float  # speed-up that the hottest key allows: 1 / its share; more consumers than this do not help
-    changes: int  # of the members while there was traffic, at the dispatcher with the most of them
-    slots_moved: float | None  # how much of the space changed hands at a change, on average; None: nobody owns slots
-    traffic_moved: float | None  # fraction of the messages whose slot had just got another owner; None: as above
+    ceiling: float  # 1 / share of the hottest key: more consumers than this do not help
+    changes: int  # membership changes during the traffic, at the dispatcher with the most
+    slots_moved: float | None  # mean fraction of the slots that moved at a change; None: no slot has an owner
+    traffic_moved: float | None  # fraction of the messages in moved slots; None: no slot has an owner
     keys_moved: int
-    unowned: int  # messages nobody owned
-    unowned_why: str  # in words
+    unowned: int  # messages without an owner
+    unowned_why: str  # reason, as text
     per_consumer: tuple[ScenarioConsumer, ...]
     note: str = ""
     load: tuple[WindowLoad, ...] = ()  # in order of time
-    flows: tuple[Flow, ...] = ()  # the largest
+    flows: tuple[Flow, ...] = ()  # the largest ones
     flows_left_out: int = 0
-    replayed: bool = False  # consumers, shares and skews are those of the dispatch replay
+    replayed: bool = False  # consumers, shares and skews come from the dispatch replay
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Which scenarios of a what-if are best by one measure. ``metric`` is its name in ``docs/reference/metrics.md``."""
+    """The best scenarios of a what-if by one metric. ``docs/reference/metrics.md`` defines ``metric``."""
 
     title: str
     metric: str
-    best: str  # in words, as the highest of all, which is ``worst``
+    best: str  # the best figure as text; ``worst`` is the highest one
     worst: str
-    scenarios: tuple[str, ...]  # that have the best
+    scenarios: tuple[str, ...]  # the scenarios with the best figure
     compared: int
 
 
@@ -267,7 +269,7 @@ class Answer:
 class ReportData:
     """Everything a report shows. ``schema_version`` follows semantic versioning."""
 
-    # How ``json_report`` writes and reads this row and all below it: nothing else is in it, and every figure is finite.
+    # Applies to all nested rows: no unknown fields, and every figure is finite.
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid",
         allow_inf_nan=False,
@@ -292,7 +294,7 @@ class ReportData:
     findings_over_time: tuple[FindingPoint, ...]
     scenarios: tuple[ScenarioView, ...]
     cannot_tell: tuple[str, ...]
-    dispatch: tuple[DispatchView, ...] = ()  # one a scenario; empty: nothing was replayed
+    dispatch: tuple[DispatchView, ...] = ()  # one for each scenario; empty if nothing was replayed
     answers: tuple[Answer, ...] = ()  # of a what-if
     quarantine: tuple[RejectReason, ...] = ()  # the most frequent first
     plans: tuple[PlanView, ...] = ()  # answers of `subreplay plan`

@@ -1,4 +1,4 @@
-"""The dispatch replay in plain text: scenarios side by side, then who blocks whom in each of them."""
+"""Format dispatch replays as plain text: the scenarios side by side, then the blocked consumers of each."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from subreplay.reports.formatting import (
 from subreplay.reports.text_table import MAX_TABLE_ROWS, Cell, add_rest_count, build_table, format_alarm
 
 PLACE_NAMES = {"hash": "hashes", "partition": "partitions"}
-MAX_BLOCKED_SHOWN = 5  # of consumers and of hashes, in one scenario; the page and the JSON have more
+MAX_BLOCKED_SHOWN = 5  # rows per table; the page and the JSON contain more
 
 
 def build_latency_table(views: Sequence[DispatchView]) -> Table:
-    """One line a scenario: how late applications take messages."""
+    """Build the table of latencies, one row for each scenario."""
     columns = (("scenario", False), ("p50", True), ("p99", True), ("max", True), ("never", True), ("too early", True))
     rows: list[Sequence[Cell]] = [
         (
@@ -38,7 +38,7 @@ def build_latency_table(views: Sequence[DispatchView]) -> Table:
 
 
 def build_dispatch_table(views: Sequence[DispatchView]) -> Table:
-    """One line a scenario: how much waits, for how long, and what comes twice."""
+    """Build the table of backlog, drain and redeliveries, one row for each scenario."""
     columns = (("scenario", False), ("max\nbacklog", True), ("\ndrain", True), ("\nblocked", True),
                ("re-\ndelivered", True), ("dead\nletters", True))  # fmt: skip
     rows: list[Sequence[Cell]] = [
@@ -50,7 +50,7 @@ def build_dispatch_table(views: Sequence[DispatchView]) -> Table:
 
 
 def list_early_deliveries(views: Sequence[DispatchView]) -> Iterator[str]:
-    """Of each scenario what it delivers too early."""
+    """List the scenarios that deliver messages too early."""
     for v in views:
         if v.early is not None:
             early = format_early(v.early.count, v.early.delayed, v.early.least_ns, v.early.most_ns)
@@ -58,7 +58,7 @@ def list_early_deliveries(views: Sequence[DispatchView]) -> Iterator[str]:
 
 
 def _format_latency(latency: Latency) -> tuple[str, str, str]:
-    """Median, 99th percentile and longest; dashes where no message came so far."""
+    """Return the median, 99th percentile and maximum as text; dashes if no message reached the event."""
     if not latency.count:
         return MISSING, MISSING, MISSING
     p50, p99, most = map(format_nanos_or_never, (latency.p50_ns, latency.p99_ns, latency.max_ns))
@@ -68,10 +68,9 @@ def _format_latency(latency: Latency) -> tuple[str, str, str]:
 def list_blocker_tables(
     views: Sequence[DispatchView], taken: Mapping[str, Table], day: str | None
 ) -> Iterator[tuple[str, Table]]:
-    """For each scenario what was assumed, what limits its drain, what its rules found, what its consumers have
-    ``taken``, and who blocks whom.
+    """List the tables of each scenario: assumptions, drain, findings, messages ``taken`` and blocked consumers.
 
-    Instants of ``day`` are written without it.
+    Instants on ``day`` are written without the date.
     """
     for view in views[:MAX_TABLE_ROWS]:
         yield f"{view.name} ({view.source})", _build_assumptions(view)

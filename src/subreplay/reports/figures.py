@@ -1,4 +1,4 @@
-"""What a run counted, before it is put into words: plain rows and folded timelines, the same whoever counted them."""
+"""The counts and timelines of a run, from which its report is built. They do not depend on the engine."""
 
 from __future__ import annotations
 
@@ -22,83 +22,81 @@ from subreplay.whatif.fair_share import ConnectedInterval
 from subreplay.whatif.message_assignment import ScenarioPlan
 
 Row = Mapping[str, Any]
-MAX_SHOWN_FINDINGS = (
-    2_000  # findings in words that come back to the driver and stand in a report, of all rules together
-)
+MAX_SHOWN_FINDINGS = 2_000  # findings of all rules that the driver collects and a report describes
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a run counted; rows are plain mappings. Empty where the run had no such part."""
+    """The counts of one run as plain rows. A field is empty if the run has no such part."""
 
     topic: str
     inputs: Sequence[Row]  # table, valid, quarantined
     extent: Row  # first, last (ns), messages, deliveries
-    width: int  # of the report's windows, ns
+    width: int  # width of the report's windows, ns
     plan: ScenarioPlan
     connected: tuple[ConnectedInterval, ...]
     hottest: int = 0  # messages of the hottest key
-    hot_keys: Sequence[Row] = ()  # key (word), messages, slot, consumer
+    hot_keys: Sequence[Row] = ()  # key (shown form), messages, slot, consumer
     totals: Row = field(default_factory=dict)
     load: Sequence[Row] = ()  # window, consumer, messages, bytes, keys
     consumers: Sequence[Row] = ()  # consumer, messages, bytes, keys, redelivered, unacked
     findings: Sequence[Row] = ()  # window, code, excuse, consumer, count
     worst: Sequence[Row] = ()  # violations
-    terms: Terms = field(default_factory=Terms)  # what the rules were told
-    clocks: Clocks = field(default_factory=Clocks)  # that are off, and what they explain
-    fit: OwnerFit | None = None  # another selector or profile that fits where the run's does not
-    judged_from: int | None = None  # where the data begin in mid-life: from when on (ns) they are judged
-    lacking: frozenset[Need] = frozenset()  # what rules need and the data do not have
-    stored: Sequence[Stored] = ()  # what the tables hold, where they have nothing of what was asked for
+    terms: Terms = field(default_factory=Terms)  # settings that the rules use
+    clocks: Clocks = field(default_factory=Clocks)  # clocks with an offset, and the findings that the offset explains
+    fit: OwnerFit | None = None  # a selector or profile that fits better than the run's
+    judged_from: int | None = None  # left-truncated data are judged from this instant (ns)
+    lacking: frozenset[Need] = frozenset()  # what rules need and the data do not contain
+    stored: Sequence[Stored] = ()  # what the tables contain if the requested rows are missing
     quarantine: Sequence[Row] = ()  # table, column, rule, remedy, count, example: why rows were rejected
-    unneeded_tables: frozenset[str] = frozenset()  # tables on whose rows in quarantine nothing depends
-    repeated: Mapping[str, int] = field(default_factory=dict)  # rows that say the same as another one, by table
-    contradicted: Mapping[str, int] = field(default_factory=dict)  # ... of the same event as another one, and otherwise
-    unknown_consumers: tuple[str, ...] = ()  # that were served, though the membership has none of that name join
-    members: tuple[str, ...] = ()  # who joined
-    is_quiet: bool = False  # a day on which nothing was published or delivered, or tables without a row
-    producers: tuple[Statement, ...] = ()  # how they choose partitions
-    unaudited_topics: tuple[str, ...] = ()  # topics that a group may read as well, where the run names one of them
-    has_guessable_keys: bool = False  # digests of keys are keyed with the default secret
-    previous_run: Date | None = None  # whose audit handed on what it left open
-    days_skipped: bool = False  # that is not the day before
-    retracted: Sequence[Row] = ()  # findings of earlier nights: code, told, count, positions (some)
-    scattered_keys: tuple[int, int] | None = None  # keys at several consumers of one epoch, of how many
-    acts: Sequence[SeenAct] = ()  # of operators and clients, and what they had redelivered
-    numbered_by_time: bool = False  # messages have no offsets of their own: they are numbered by their times
+    unneeded_tables: frozenset[str] = frozenset()  # tables whose quarantined rows affect no result
+    repeated: Mapping[str, int] = field(default_factory=dict)  # duplicate rows by table
+    contradicted: Mapping[str, int] = field(default_factory=dict)  # rows that contradict another row of the same event
+    unknown_consumers: tuple[str, ...] = ()  # consumers in deliveries that never join in the membership
+    members: tuple[str, ...] = ()  # consumers that joined
+    is_quiet: bool = False  # nothing was published or delivered, or all tables are empty
+    producers: tuple[Statement, ...] = ()  # how producers choose partitions
+    unaudited_topics: tuple[str, ...] = ()  # topics of the group that this run does not audit
+    has_guessable_keys: bool = False  # key digests use the default secret
+    previous_run: Date | None = None  # day of the audit that this run continues
+    days_skipped: bool = False  # the continued audit is not that of the day before
+    retracted: Sequence[Row] = ()  # findings of earlier days: code, told (day), count, positions (some)
+    scattered_keys: tuple[int, int] | None = None  # keys at several consumers in one epoch, and all keys
+    acts: Sequence[SeenAct] = ()  # actions of operators and clients, and what they redelivered
+    numbered_by_time: bool = False  # the source has no offsets: messages are numbered by time
     traffic: Sequence[Row] = ()  # rows of `whatif.assign.TRAFFIC`
 
     @cached_property
     def rule_statuses(self) -> Mapping[Code, RuleStatus]:
-        """What the policy says of each rule, with these terms and data."""
+        """The status of each rule under the policy, the terms and the available data."""
         return find_rule_statuses(self.plan.policy, self.terms, self.lacking)
 
     @property
     def inconclusive_rules(self) -> Mapping[Code, str]:
-        """The rules whose findings may be none, and why in a few words: they leave the verdict *unknown*."""
+        """The rules whose findings may be false, with a short reason; they make the verdict *unknown*."""
         by_selector = {} if self.fit is None else {Code.WRONG_OWNER: "another selector fits"}
-        return by_selector | dict.fromkeys(self.clocks.explain, "none with clocks corrected")
+        return by_selector | dict.fromkeys(self.clocks.explain, "no findings after the clocks are corrected")
 
 
 @dataclass(frozen=True)
 class DispatchFigures:
-    """What the dispatch replay of one scenario counted; rows as ``whatif.dispatch_sums`` names them."""
+    """The counts of one scenario's dispatch replay. ``whatif.dispatch_sums`` defines the rows."""
 
     plan: ScenarioPlan
-    service: str  # the service model in words
-    seed: int | None  # None: nothing is drawn
+    service: str  # description of the service model
+    seed: int | None  # None: the model draws no random numbers
     settings: tuple[tuple[str, str], ...]
     last_published: int  # ns
-    end: int  # when the last event of the replay was, or the last publication, ns
+    end: int  # the last event of the replay or the last publication, ns
     steps: int  # buckets of the latency histograms for every doubling
     outcomes: Sequence[Row]  # outcome, settled, rows, delivered, retried, last, late
     latencies: Sequence[Row]  # event, bucket, messages, most, delayed, early, early_least, early_most
     taken: Sequence[Row]  # consumer, window (null: all), width, messages, bytes, redelivered, …_until
     pending: Sequence[Row]  # consumer, messages
     backlog: Sequence[Row]  # window, published, settled
-    unacked: Sequence[Row]  # window, held
-    waits: Sequence[Row]  # by consumer and holder: since, until, blocked, stretches, messages, of, total
-    hash_waits: Sequence[Row]  # and by hash
+    unacked: Sequence[Row]  # window, held (change of the unacknowledged messages)
+    waits: Sequence[Row]  # by consumer and holder: since, until, blocked, stretches, …
+    hash_waits: Sequence[Row]  # the same by hash
     drains: Sequence[Row]  # kind, consumer, slot, messages, busy
-    halts: Mapping[str, str] = field(default_factory=dict)  # consumers that stop working, and how
-    judged: Figures | None = None  # what the rules found in the predicted deliveries
+    halts: Mapping[str, str] = field(default_factory=dict)  # consumers that stop working, and why
+    judged: Figures | None = None  # findings in the predicted deliveries

@@ -1,4 +1,4 @@
-"""Findings in a report: counted by rule, by window and by consumer, and the worst of them in words."""
+"""The findings in a report: counts by rule, window and consumer, and sentences for the worst ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Source = Literal["observed", "predicted"]  # recorded deliveries, or those of a 
 
 @dataclass(frozen=True, slots=True)
 class FindingView:
-    """One finding in words, with its witness."""
+    """One finding as a sentence, with its evidence."""
 
     at: str
     sentence: str
@@ -19,28 +19,28 @@ class FindingView:
     key: str
     consumer: str
     cause: str  # "epoch 3: c1 left at 12:00:03.120" or "unexplained"
-    witness: tuple[str, ...]  # rows in words: "5:120 -> c1 at …, acked …"
-    window: str = ""  # start of the report's window it is counted in; empty: not known
-    attribution: str = ""  # whose doing it is, as far as the data show: broker, consumer application, producer, …
-    tickets: tuple[str, ...] = ()  # of its rule's incidents, that it looks like
+    witness: tuple[str, ...]  # evidence rows, for example "5:120 -> c1 at …, acked …"
+    window: str = ""  # start of the report window that counts it; empty if unknown
+    attribution: str = ""  # responsible component: broker, consumer application, producer, …
+    tickets: tuple[str, ...] = ()  # known upstream faults that match the finding
 
 
 @dataclass(frozen=True, slots=True)
-class IncidentView:
-    """A known upstream fault that findings of a rule look like."""
+class KnownFault:
+    """A known upstream fault that matches findings of a rule."""
 
     ticket: str  # "apache/pulsar#23870"
     url: str
     title: str
     sentence: str  # "looks like apache/pulsar#23870, fixed in 4.0.3"
-    releases: str  # which are affected and fixed, as a sentence
+    releases: str  # a sentence about affected and fixed releases
     advice: str  # what to do
-    findings: int  # of those in words
+    findings: int  # number of described findings that match
 
 
 @dataclass(frozen=True, slots=True)
 class CodeSummary:
-    """One rule and what it found. ``meaning`` is one sentence for somebody who never saw the tool."""
+    """The result of one rule. ``meaning`` explains the rule to a first-time reader in one sentence."""
 
     code: str
     title: str
@@ -48,10 +48,10 @@ class CodeSummary:
     status: CodeStatus
     verdict: str  # valid, unknown, invalid
     count: int
-    worst: tuple[FindingView, ...]  # failing ones first, then in order of time; chosen by `findings.spread`
+    worst: tuple[FindingView, ...]  # failing ones first, then by time (`finding_views.sample_findings`)
     note: str = ""  # why allowed / not applicable / unknown
     source: Source = "observed"
-    incidents: tuple[IncidentView, ...] = ()  # known upstream faults that findings in words look like
+    incidents: tuple[KnownFault, ...] = ()  # known upstream faults that match the described findings
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Few of many findings, so chosen that whoever narrows them to a rule, a consumer or a window still finds some."""
+"""Sample findings so that filters by rule, consumer or window still show some of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class SampleFacet(NamedTuple):
-    """What a finding is narrowed by; those that fail are taken before those that do not."""
+    """The properties of a finding that a sample covers; failing findings come first."""
 
     fails: bool
     consumer: Hashable
@@ -18,10 +18,10 @@ class SampleFacet(NamedTuple):
 
 
 def order_for_sample(rules: Sequence[Sequence[T]], facet: Callable[[T], SampleFacet]) -> Iterator[tuple[int, int]]:
-    """Rule and position of every finding, in the order in which a sample takes them; each rule's are in order of time.
+    """Yield rule and position of every finding in sampling order. Each rule's findings are given in order of time.
 
-    The rules take turns. Within a rule: failing ones; of these the first of every consumer in every window, then the
-    second, and so on; and where these are many, those first that are among the first of their consumer or window.
+    The rules alternate. Within a rule, failing findings come first. Among these, the first of every consumer and window
+    comes before the second, and so on. Ties go to findings that are early for their consumer or window.
 
     >>> first = [SampleFacet(True, "c1", 0), SampleFacet(True, "c1", 0), SampleFacet(True, "c2", 0)]
     >>> second = [SampleFacet(False, "c1", 0)]
@@ -34,7 +34,7 @@ def order_for_sample(rules: Sequence[Sequence[T]], facet: Callable[[T], SampleFa
 
 
 def _order_positions(facets: Sequence[SampleFacet]) -> list[int]:
-    """Positions of one rule's findings in the order in which they are taken."""
+    """Return the positions of one rule's findings in sampling order."""
     seen: dict[tuple[Hashable, ...], int] = defaultdict(int)
 
     def count_in_group(*group: Hashable) -> int:

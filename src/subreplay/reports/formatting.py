@@ -1,4 +1,4 @@
-"""Numbers and times in words a reader takes in at once. Every renderer formats through here."""
+"""Format numbers, durations and times for readers. All renderers use these functions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ MISSING = "–"
 
 
 def format_count(value: float) -> str:
-    """A whole number with thousands separators."""
+    """Format a whole number with thousands separators."""
     return f"{value:,.0f}"
 
 
 def format_short_count(value: float) -> str:
-    """A round number with the letter of its magnitude, for an axis.
+    """Format a round number with the letter of its magnitude, for an axis.
 
     >>> [format_short_count(value) for value in (0, 50, 1_500, 20_000_000)]
     ['0', '50', '1.5k', '20M']
@@ -29,7 +29,7 @@ def format_short_count(value: float) -> str:
 
 
 def format_percent(share: float) -> str:
-    """A fraction as per cent: one decimal, more where the number is small.
+    """Format a fraction as per cent with one decimal, or two if it is small.
 
     >>> [format_percent(share) for share in (0, 0.00001, 0.00123, 0.0456, 0.5035, 1)]
     ['0%', '<0.01%', '0.12%', '4.6%', '50.4%', '100%']
@@ -38,22 +38,22 @@ def format_percent(share: float) -> str:
         return f"{share * 100:.0f}%"
     if 0 < share < 0.0001:
         return "<0.01%"
-    exact = Decimal(str(float(share))) * 100  # half a digit rounds as it is written, not as it is stored
+    exact = Decimal(str(float(share))) * 100  # round the decimal form, not the binary one
     return f"{exact:.2f}%" if share < 0.01 else f"{exact:,.1f}%"
 
 
 def format_optional_percent(share: float | None) -> str:
-    """The same; a dash where there is no such figure."""
+    """Format a fraction as per cent, or None as a dash."""
     return MISSING if share is None else format_percent(share)
 
 
 def format_ratio(ratio: float) -> str:
-    """A ratio such as a skew, 1.42 times."""
+    """Format a ratio such as a skew: ``1.42×``."""
     return f"{ratio:,.2f}×" if ratio < 100 else f"{ratio:,.0f}×"
 
 
 def format_names(names: Sequence[str], of: int, most: int = 3) -> str:
-    """Who is best among so many.
+    """List the best names among ``of`` compared ones.
 
     >>> format_names(["a"], 2), format_names(["a", "b", "c", "d", "e"], 9), format_names(["a", "b"], 2)
     ('a', 'a, b, c and 2 more', 'all the same')
@@ -65,12 +65,12 @@ def format_names(names: Sequence[str], of: int, most: int = 3) -> str:
 
 
 def format_worst(worst: str, best_: str) -> str:
-    """The figure of the worst scenario behind that of the best, where it differs."""
+    """Format the figure of the worst scenario, if it differs from that of the best."""
     return "" if worst == best_ else " (others: never)" if worst == "never" else f" (others up to {worst})"
 
 
 def format_bytes(value: float) -> str:
-    """Bytes in decimal units."""
+    """Format bytes in decimal units."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if value < 1000 or unit == "TB":
             break
@@ -79,13 +79,13 @@ def format_bytes(value: float) -> str:
 
 
 def format_plural(number: int, one: str, many: str | None = None) -> str:
-    """``1 epoch``, ``2 epochs``, ``1,000 keys``."""
+    """Format a number with its noun: ``1 epoch``, ``2 epochs``, ``1,000 keys``."""
     return f"{format_count(number)} {one if number == 1 else many or one + 's'}"
 
 
 @lru_cache(maxsize=4096)
 def parse_us(text: str) -> int:
-    """An ISO 8601 instant as microseconds since the epoch; without a zone it is UTC."""
+    """Parse an ISO 8601 instant to microseconds since the epoch; the default zone is UTC."""
     text = re.sub(r"\.(\d+)", lambda part: f".{part[1][:6]:0<6}", re.sub("[Zz]$", "+00:00", text.strip()))
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
@@ -95,7 +95,7 @@ def parse_us(text: str) -> int:
 
 
 def format_clock(text: str, day: str | None = None) -> str:
-    """An instant for people: ``12:00:03.120`` on the report's own ``day``, else with the date before it.
+    """Format an instant: ``12:00:03.120`` on the report's ``day``, else with the date.
 
     >>> format_clock("2026-05-01T12:00:03.120000Z", "2026-05-01"), format_clock("2026-05-02T00:00:00Z", "2026-05-01")
     ('12:00:03.120', '2026-05-02 00:00:00')
@@ -110,12 +110,12 @@ def format_clock(text: str, day: str | None = None) -> str:
 
 
 def find_common_day(start: str, end: str) -> str | None:
-    """The date that both instants lie on, or None."""
+    """Find the date of both instants, or None if they differ."""
     return start[:10] if start[:10] == end[:10] else None
 
 
 def format_span(micros: int) -> str:
-    """A duration in its two largest units: ``1 h 4 min``, ``2.5 s``.
+    """Format a duration in its two largest units: ``1 h 4 min``, ``2.5 s``.
 
     >>> [format_span(value) for value in (900, 45_000, 2_500_000, 3_840_000_000, 180_000_000_000)]
     ['0.9 ms', '45 ms', '2.5 s', '1 h 4 min', '2 d 2 h']
@@ -134,7 +134,7 @@ def format_span(micros: int) -> str:
 
 
 def format_nanos(duration: int | None) -> str:
-    """A duration given in ns; a dash where there is none.
+    """Format a duration in ns, or None as a dash.
 
     >>> format_nanos(2_500_000_000), format_nanos(40_000), format_nanos(None)
     ('2.5 s', '0.04 ms', '–')
@@ -143,12 +143,12 @@ def format_nanos(duration: int | None) -> str:
 
 
 def format_nanos_or_never(duration: int | None) -> str:
-    """A duration given in ns, where there is none because it never ends."""
+    """Format a duration in ns, or None as ``never``."""
     return "never" if duration is None else format_nanos(duration)
 
 
 def format_early(count_: int, delayed: int, least: int, most: int) -> str:
-    """So many of the delayed messages came before their time, by how many ns."""
+    """Describe how many delayed messages came too early, and by how much (ns)."""
     by = (
         format_nanos(least)
         if format_nanos(least) == format_nanos(most)
@@ -159,13 +159,13 @@ def format_early(count_: int, delayed: int, least: int, most: int) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def natural_sort_key(text: str) -> tuple[tuple[int, int, str], ...]:
-    """Sort key that puts c2 before c10."""
+    """Build a sort key that puts c2 before c10."""
     parts = re.findall(r"[0-9]+|[^0-9]+", text)
     return tuple([(0, int(p), p) if p[0].isdigit() and len(p) < 19 else (1, 0, p) for p in parts])
 
 
 def format_utc_clock(micros: int) -> str:
-    """The UTC time of day of an instant in microseconds, to the millisecond where it is not a whole second.
+    """Format the UTC time of day of an instant (µs), with milliseconds unless it is a whole second.
 
     >>> format_utc_clock(1_777_636_803_120_000), format_utc_clock(1_777_636_800_000_000)
     ('12:00:03.120', '12:00:00')
@@ -177,7 +177,7 @@ def format_utc_clock(micros: int) -> str:
 
 
 def shorten_cause(cause: str) -> str:
-    """A cause without what stands beside it anyway, its epoch and its time.
+    """Remove the epoch and the time from a cause, because columns beside it show them.
 
     >>> shorten_cause("epoch 3: c3 joined at 03:24:56.426122"), shorten_cause("unexplained")
     ('c3 joined', 'unexplained')
@@ -186,7 +186,7 @@ def shorten_cause(cause: str) -> str:
 
 
 def shorten_scope(scope: str, topic: str) -> str:
-    """A scope without the topic that the whole report is about.
+    """Remove the report's topic from a scope.
 
     >>> shorten_scope("persistent://a/b/c, partition 3", "persistent://a/b/c")
     'partition 3'

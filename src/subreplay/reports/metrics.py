@@ -1,4 +1,4 @@
-"""What the report's figures mean, in one sentence each, which ``docs/reference/metrics.md`` repeats word for word."""
+"""Define each figure of a report in one or two sentences, which ``docs/reference/metrics.md`` repeats exactly."""
 
 from __future__ import annotations
 
@@ -6,63 +6,67 @@ from typing import Final
 
 METRICS: Final = {
     "share": "A consumer's part of all messages that were delivered to consumers.",
-    "even share": (
-        "The share of each consumer if all had the same: one divided by the most consumers connected at once in "
-        "a window; of several windows their mean, each weighed with its messages."
+    "fair share": (
+        "The share of each consumer in perfect balance: one divided by the most consumers connected at once in a "
+        "window. Over several windows it is their mean, weighted by messages."
     ),
     "skew": (
-        "A consumer's share divided by the even share: 1× is balanced, 2× is twice the even share; that of a scenario "
-        "is that of its largest share."
+        "A consumer's share divided by the fair share: 1× is balanced, 2× is twice the fair share. The skew of a "
+        "scenario is that of its largest share."
     ),
     "worst window": (
-        "The highest skew of a consumer in a window that has ten messages or more for each connected consumer, or in "
-        "the whole, if that is higher."
+        "The highest skew of a consumer in a window with at least ten messages per connected consumer, or over all "
+        "windows together if that is higher."
     ),
     "keys": "Distinct keys, counted in each topic partition.",
     "redelivered": "Deliveries of a message that had been delivered before.",
     "unacked": "Deliveries whose acknowledgement the data do not contain.",
     "consumers": "The most consumers that were connected at once.",
     "moved": (
-        "Of the messages published from a change of the members until the next one, those that came to a slot (or "
-        "partition) that this change had given from one consumer to another."
+        "Messages published between a membership change and the next one, to slots (or partitions) that the change "
+        "moved from one consumer to another."
     ),
     "traffic moved": (
-        "The part of all messages that were published between a change of the members and the next one, to a slot (or "
-        "partition) that this change had given from one consumer to another. What is owned first is not a move, and "
-        "what happens in one instant is one change."
+        "The fraction of all messages that were published to a moved slot (or partition) between a membership "
+        "change and the next one. The first owner of a slot is not a move, and events at one instant are one "
+        "change."
     ),
     "slots moved": (
-        "How much of all slots (or partitions) a change of the members gave from one consumer to another, on average "
-        "over the changes between the first and the last message."
+        "The fraction of all slots (or partitions) that a membership change moves from one consumer to another. It "
+        "is the mean over the changes between the first and the last message."
     ),
-    "keys moved": "Distinct keys of the traffic that moved.",
+    "keys moved": "Distinct keys of the messages that moved.",
     "ceiling": (
-        "How many times faster than one consumer the work can get before the hottest key, which goes to one consumer "
-        "at a time, is the limit: one over its share of the messages."
+        "How many times faster than one consumer the work can get before the hottest key is the limit: one divided "
+        "by the key's share of the messages."
     ),
     "unowned": (
-        "Messages that belonged to no consumer when they were published, with the reason; in a dispatch replay those "
-        "that no application ever took."
+        "Messages that had no owner when they were published, with the reason. In a dispatch replay: messages that "
+        "no application received."
     ),
     "latency": (
-        "From the publication of a message, or the time it is delayed to, until an application first takes it: median, "
-        "99th percentile, longest. A message that none ever takes is later than all others."
+        "The time from the publication of a message, or its delivery time if it is delayed, until an application "
+        "first receives it: median, 99th percentile, longest. A message that is never received counts as the "
+        "latest."
     ),
     "too early": "Delayed messages that an application receives before their delivery time.",
     "backlog": (
-        "Messages published and not yet done with; the largest is that of the ends of all windows, and of the moment "
-        "after the last publication."
+        "Messages that are published and not yet settled. The largest backlog is taken at the ends of all windows "
+        "and just after the last publication."
     ),
     "left": "The backlog just after the last message was published, that message included.",
-    "drain": "From the publication of the last message until the backlog is empty; never, if it does not become empty.",
+    "drain": (
+        "The time from the publication of the last message until the backlog is empty; never, if it does not "
+        "become empty."
+    ),
     "blocked": (
-        "How long messages that were due waited until a consumer released a key, a partition or the subscription. "
-        "Waits at the same time count once: it is never longer than the replay."
+        "How long due messages waited for a consumer to release a key, a partition or the subscription. Waits at "
+        "the same time count once, so the sum is never longer than the replay."
     ),
     "dead letters": "Messages that the consumer gave up and sent to the dead letter topic.",
     "at the expected owner": (
-        "First and later deliveries that went to the consumer that owned the key then; those during a join or a close "
-        "are left out."
+        "Deliveries and redeliveries that went to the consumer that owned the key at the time, without those "
+        "during a join or a close."
     ),
 }
-"""Definitions by the name that stands above the figure, in lower case."""
+"""Definitions by the label of the figure, in lower case."""

@@ -1,4 +1,4 @@
-"""The overview of a run of several subscriptions: a row each, with what its report says in few figures."""
+"""The overview of a run of several subscriptions: one row each, with the main figures of its report."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from subreplay.reports.data import ReportData
 
 OVERVIEW_VERSION: Final = "1.0"
 FAILED: Final = "failed"
-"""Stands for the verdict of a subscription whose audit ended with an error."""
+"""The verdict of a subscription whose audit ended with an error."""
 WORST_FIRST: Final = (4, 2, 1, 3, 0)
-"""Exit codes: what could not be audited comes before what was found."""
+"""Exit codes in order of severity: failed audits come before findings."""
 _WAITING: Final = frozenset({"STALLED", "STUCK", "STARVED", "LATE", "LOST"})
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
-_SHOWN: Final = 40  # characters of a name that a folder shows
+_SHOWN: Final = 40  # characters of each name in a folder name
 
 
 @dataclass(frozen=True, slots=True)
 class OverviewRow:
-    """One subscription on one topic. Figures are None where its audit ended with an error.
+    """One subscription on one topic. The figures are None if its audit ended with an error.
 
-    ``findings``: of rules that were broken. ``waiting``: messages that waited too long or never came. ``worst_delay``:
-    the longest of them, ns past due. ``redelivery_rate``: redeliveries of all deliveries. ``skew``: of the consumer
-    with the largest share, over an even one. ``page``: its report, relative to the overview; empty: there is none.
+    ``findings`` counts findings of violated rules. ``waiting`` counts messages that waited too long or were never
+    delivered, and ``worst_delay`` is the longest delay (ns past due). ``redelivery_rate`` is redeliveries / deliveries.
+    ``skew`` is the largest share divided by the fair share. ``page`` is the report's path relative to the overview; it
+    is empty if there is no report.
     """
 
     subscription: str
@@ -34,7 +35,7 @@ class OverviewRow:
     owner: str
     verdict: str  # valid, unknown, invalid, failed
     exit_code: int
-    sentence: str  # the headline, or what is wrong
+    sentence: str  # the headline, or the error
     messages: int | None = None
     deliveries: int | None = None
     findings: int | None = None
@@ -47,7 +48,7 @@ class OverviewRow:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Everything the overview shows, the worst rows first."""
+    """All data of the overview, the worst rows first."""
 
     schema_version: str
     title: str
@@ -56,21 +57,21 @@ class Overview:
 
     @property
     def exit_code(self) -> int:
-        """The worst of all rows."""
+        """The worst exit code of all rows."""
         return min((row.exit_code for row in self.rows), key=WORST_FIRST.index, default=0)
 
 
-def overview(title: str, date: str | None, rows: Iterable[OverviewRow]) -> Overview:
-    """The overview of rows in any order."""
+def build_overview(title: str, date: str | None, rows: Iterable[OverviewRow]) -> Overview:
+    """Build the overview from rows in any order."""
 
-    def place(row: OverviewRow) -> tuple[int, int, str, str]:
+    def sort_key(row: OverviewRow) -> tuple[int, int, str, str]:
         return WORST_FIRST.index(row.exit_code), -(row.findings or 0), row.subscription, row.topic
 
-    return Overview(OVERVIEW_VERSION, title, date, tuple(sorted(rows, key=place)))
+    return Overview(OVERVIEW_VERSION, title, date, tuple(sorted(rows, key=sort_key)))
 
 
-def overview_row(report: ReportData, owner: str, exit_code: int, worst_delay: int | None) -> OverviewRow:
-    """The row of a subscription with a report; ``worst_delay``: the longest wait among its findings, ns."""
+def build_overview_row(report: ReportData, owner: str, exit_code: int, worst_delay: int | None) -> OverviewRow:
+    """Build the row of a subscription from its report; ``worst_delay`` is the longest delay of its findings (ns)."""
     run = report.run
     broken = {code.code: code.count for code in report.codes if code.status == "violated" and code.source == "observed"}
     served = [total for total in report.totals if total.messages]
@@ -90,13 +91,12 @@ def overview_row(report: ReportData, owner: str, exit_code: int, worst_delay: in
         worst_delay=worst_delay,
         redelivery_rate=sum(total.redelivered for total in served) / deliveries if deliveries else None,
         skew=max((total.skew for total in served), default=None),
-        page=f"{folder_of(run.subscription, run.topic)}/report.html",
+        page=f"{name_report_folder(run.subscription, run.topic)}/report.html",
     )
 
 
-def folder_of(subscription: str, topic: str) -> str:
-    """The folder of a subscription's report: its names as far as a path can have them, and a digest that tells apart
-    those that look alike."""
+def name_report_folder(subscription: str, topic: str) -> str:
+    """Name the folder of a subscription's report by its path-safe names and a digest of them."""
     names = (_UNSAFE.sub("-", name).strip("-.")[-_SHOWN:].strip("-.") for name in (subscription, topic))
     digest = hashlib.sha256(f"{subscription}\0{topic}".encode()).hexdigest()[:8]
     return "-".join(["subscriptions/" + "-".join(filter(None, names)), digest])

@@ -1,4 +1,4 @@
-"""The rows of a report that tell of plans: an answer in words, and the tables behind it."""
+"""The plans in a report: each answer with its tables, chart and text to paste."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PlanTable:
-    """A table behind an answer; ``numbers`` says which columns are of numbers, ``marked`` which rows are chosen."""
+    """A table of an answer; ``numbers`` marks numeric columns, and ``marked`` marks chosen rows."""
 
     title: str
     columns: tuple[str, ...]
@@ -19,7 +19,7 @@ class PlanTable:
 
 @dataclass(frozen=True, slots=True)
 class PlanBar:
-    """One bar, and the mark beside it; None: nothing to measure, or without end. ``text`` says both in words."""
+    """One bar with its mark. A value is None if it is missing or infinite; ``text`` describes both."""
 
     label: str
     value: float | None
@@ -31,12 +31,14 @@ class PlanBar:
 
 @dataclass(frozen=True, slots=True)
 class PlanBars:
-    """An answer as a picture: what bars and marks are, and the ``limit`` that all bars are to stay below, if any; of a
-    ``bound`` they cannot be below it."""
+    """The bar chart of an answer, with the meaning of its bars and marks.
+
+    ``limit`` is a maximum that bars should not exceed, or None. If ``bound`` is true, it is a minimum instead.
+    """
 
     title: str
     bar: str
-    mark: str  # empty: there is none
+    mark: str  # empty: no marks
     bars: tuple[PlanBar, ...]
     limit: float | None
     limit_text: str
@@ -46,7 +48,7 @@ class PlanBars:
 
 @dataclass(frozen=True, slots=True)
 class FrontPoint:
-    """A policy by balance (its worst window, times an even share) and moves (parts of the traffic)."""
+    """A policy by its balance (skew of the worst window) and its moves (fractions of the traffic)."""
 
     label: str
     skew: float
@@ -57,7 +59,7 @@ class FrontPoint:
 
 @dataclass(frozen=True, slots=True)
 class PlanText:
-    """Something to paste."""
+    """Text to paste into code or configuration."""
 
     title: str
     lines: tuple[str, ...]
@@ -65,10 +67,10 @@ class PlanText:
 
 @dataclass(frozen=True, slots=True)
 class PlanView:
-    """An answer of ``subreplay plan``: what to take, what that achieves, what nothing can beat, and what was assumed.
+    """An answer of ``subreplay plan``: the best option, its value, a bound on any option, and the assumptions.
 
-    ``value`` and ``bound`` are in ``unit``; None where there is nothing to measure. ``gap`` is how far the value is
-    above the bound, as a part of the bound. ``fragile`` says how the plan does where it was not made for.
+    ``value`` and ``bound`` are in ``unit``, or None if there is nothing to measure. ``gap`` is (value - bound) / bound.
+    ``fragile`` describes the plan under other conditions than those it was made for.
     """
 
     question: str

@@ -1,4 +1,4 @@
-"""Plans in plain text: the answer first, then its proof, what it rests on, and what to paste."""
+"""Format plans as plain text: the answer first, then its bound, its assumptions and text to paste."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from subreplay.reports.text_table import MAX_TABLE_ROWS, Cell, add_rest_count, b
 
 
 def build_plan_parts(plans: Sequence[PlanView]) -> Iterable[Text | Padding]:
-    """What is printed of plans, from top to bottom."""
+    """Build the parts of all plans from top to bottom."""
     for plan in plans:
         yield Text(f"\nPlan: {plan.question}", style="bold")
         yield Padding(_build_answer_grid(plan), (0, 0, 0, 2))

@@ -1,4 +1,4 @@
-"""The report in a terminal, or as plain text: verdict first, then what it rests on. Colour never stands alone."""
+"""Render a report for a terminal or as plain text: the verdict first, then its evidence."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from subreplay.reports.text_table import MAX_TABLE_ROWS, Cell, add_rest_count, b
 
 WIDTH = 100
 BAR = 10
-MAX_INCIDENTS_SHOWN = 2  # that stand beside a rule's example; a section of their own has all
+MAX_INCIDENTS_SHOWN = 2  # shown with a rule's example; their own section lists all
 STYLES = {
     "valid": "bold green",
     "unknown": "bold yellow",
@@ -52,14 +52,14 @@ MARKS = {"valid": "✓", "unknown": "?", "invalid": "✗"}
 
 
 def to_text(data: ReportData) -> str:
-    """The report as plain text of 100 columns; the same data gives the same text."""
+    """Format a report as plain text of 100 columns; equal data give equal text."""
     sink = io.StringIO()
     render(data, Console(file=sink, width=WIDTH, color_system=None, force_terminal=False, legacy_windows=False))
     return "\n".join(line.rstrip() for line in sink.getvalue().splitlines()).strip("\n") + "\n"
 
 
 def render(data: ReportData, console: Console) -> None:
-    """Print the report to a console of any width; beyond 100 columns nothing gets wider."""
+    """Print a report to a console, at most 100 columns wide."""
     data = clean_strings(data)
     width = min(console.width, WIDTH)
     for part in _build_parts(data):
@@ -67,7 +67,7 @@ def render(data: ReportData, console: Console) -> None:
 
 
 def _build_parts(data: ReportData) -> Iterable[Text | Table | Padding]:
-    """What is printed, from top to bottom."""
+    """Build the parts of the report from top to bottom."""
     yield _build_verdict(data)
     yield from _build_section("Why the verdict is unknown", _build_list(data.doubts), data.several_doubts)
     yield from build_plan_parts(data.plans)
@@ -81,7 +81,7 @@ def _build_parts(data: ReportData) -> Iterable[Text | Table | Padding]:
     known = any(code.incidents for code in data.codes)
     yield from _build_section("Known upstream faults that findings look like", _build_incident_table(data.codes), known)
     yield from _build_section(
-        "Load per consumer", _build_load_table(data), bool(data.totals), "share", "even share", "skew", "unacked"
+        "Load per consumer", _build_load_table(data), bool(data.totals), "share", "fair share", "skew", "unacked"
     )
     yield from (Padding(Text(line), (0, 0, 0, 2)) for line in _describe_idle(data.totals))
     yield from _build_comparison(data, first=False)
@@ -99,9 +99,9 @@ def _build_parts(data: ReportData) -> Iterable[Text | Table | Padding]:
 
 
 def _build_comparison(data: ReportData, first: bool) -> Iterable[Text | Padding]:
-    """The scenarios: what a what-if begins with, and what an audit has beside it."""
+    """Build the scenario section, which comes first in a what-if and later in an audit."""
     if first == (data.run.kind == "whatif"):
-        figures = ("even share", "skew", "worst window", "traffic moved", "ceiling")
+        figures = ("fair share", "skew", "worst window", "traffic moved", "ceiling")
         yield from _build_section(
             "Scenarios over the same traffic", _build_scenario_table(data.scenarios), bool(data.scenarios), *figures
         )
@@ -109,7 +109,7 @@ def _build_comparison(data: ReportData, first: bool) -> Iterable[Text | Padding]
 
 
 def _build_section(title: str, body: Table, shown: bool, *figures: str) -> Iterable[Text | Padding]:
-    """A heading, its table and what its figures mean; nothing where there is nothing to show."""
+    """Build a heading, a table and the definitions of its figures, if there is something to show."""
     if shown:
         yield Text(f"\n{title}", style="bold")
         yield Padding(body, (0, 0, 0, 2))
@@ -118,10 +118,10 @@ def _build_section(title: str, body: Table, shown: bool, *figures: str) -> Itera
 
 
 def _build_verdict(data: ReportData) -> Table:
-    """Mark, word and sentence; the sentence wraps under itself."""
+    """Build the verdict: a mark, a word and a sentence that wraps in its own column."""
     style = STYLES.get(data.verdict, "bold")
     word = f"{MARKS.get(data.verdict, '?')} {data.verdict.upper()}"
-    if data.run.kind == "whatif":  # it judges nothing that happened
+    if data.run.kind == "whatif":  # a what-if has no verdict
         word, style = "WHAT IF", "bold"
     line = Table.grid(padding=(0, 2))
     line.add_column(no_wrap=True)
@@ -142,10 +142,10 @@ def _build_run_info(run: RunInfo) -> Padding:
         ("config", run.config_digest + (f", seed {run.seed}" if run.seed is not None else "")),
         *([("engine", run.engine.words)] if run.engine is not None else []),
     )
-    build_table = Table.grid(padding=(0, 2))
+    grid = Table.grid(padding=(0, 2))
     for name, value in rows:
-        build_table.add_row(Text(name, style="dim"), Text(value))
-    return Padding(build_table, (1, 0, 0, 2))
+        grid.add_row(Text(name, style="dim"), Text(value))
+    return Padding(grid, (1, 0, 0, 2))
 
 
 def _describe_partitions(run: RunInfo) -> str:
@@ -173,12 +173,12 @@ def _build_quarantine_table(data: ReportData) -> Table:
 
 
 def _build_fact_table(data: ReportData) -> Table:
-    build_table = Table.grid(padding=(0, 2))
+    grid = Table.grid(padding=(0, 2))
     for _ in range(3):
-        build_table.add_column(overflow="fold")
+        grid.add_column(overflow="fold")
     for fact in data.facts:
-        build_table.add_row(Text(fact.label, style="dim"), Text(fact.value, style="bold"), Text(fact.note))
-    return build_table
+        grid.add_row(Text(fact.label, style="dim"), Text(fact.value, style="bold"), Text(fact.note))
+    return grid
 
 
 def _build_rule_table(codes: Sequence[CodeSummary]) -> Table:
@@ -198,7 +198,7 @@ def _build_rule_table(codes: Sequence[CodeSummary]) -> Table:
 
 
 def _format_rule_count(code: CodeSummary) -> str:
-    """The count; a rule that was not decided has none (never 0)."""
+    """Format the count of a rule; an undecided rule shows a dash, never 0."""
     undecided = code.status == "not applicable" or (code.status == "unknown" and not code.count)
     return MISSING if undecided else format_count(code.count)
 
@@ -215,16 +215,16 @@ def _format_example(code: CodeSummary) -> str:
 
 
 def _build_incident_table(codes: Sequence[CodeSummary]) -> Table:
-    """A ticket with what to do, and where it is, on lines of its own."""
-    build_table = Table.grid(padding=(0, 2))
-    build_table.add_column(no_wrap=True)
-    build_table.add_column(overflow="fold")
+    """Build the table of known faults: the ticket, then the advice and the address on a line of their own."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
     for code in codes:
         for one in code.incidents:
             title = Text.assemble((one.ticket, "bold"), f" {one.title}. {one.releases}")
-            build_table.add_row(Text(code.code), title)
-            build_table.add_row(Text(""), Text(f"{one.advice} {one.url}"))
-    return build_table
+            grid.add_row(Text(code.code), title)
+            grid.add_row(Text(""), Text(f"{one.advice} {one.url}"))
+    return grid
 
 
 def _build_load_table(data: ReportData) -> Table:
@@ -262,7 +262,7 @@ def _build_scenario_table(scenarios: Sequence[ScenarioView]) -> Table:
         ("scenario", False),
         ("con-\nsumers", True),
         ("max\nshare", True),
-        ("even\nshare", True),
+        ("fair\nshare", True),
         ("\nskew", True),
         ("worst\nwindow", True),
         ("traffic\nmoved", True),
@@ -287,7 +287,7 @@ def _build_scenario_table(scenarios: Sequence[ScenarioView]) -> Table:
 
 
 def _build_taken_tables(scenarios: Sequence[ScenarioView]) -> dict[str, Table]:
-    """What each consumer takes in a dispatch replay, by scenario."""
+    """Build the tables of messages per consumer in a dispatch replay, by scenario."""
     columns = (("consumer", False), ("messages", True), ("share", True), ("skew", True), ("bytes", True))
     tables = {}
     for scenario in scenarios:
@@ -301,27 +301,27 @@ def _build_taken_tables(scenarios: Sequence[ScenarioView]) -> dict[str, Table]:
 
 
 def _build_answer_table(answers: Sequence[Answer]) -> Table:
-    build_table = Table.grid(padding=(0, 2))
-    build_table.add_column(no_wrap=True, style="dim")
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="dim")
     names = [format_names(answer.scenarios, answer.compared) for answer in answers]
-    build_table.add_column(overflow="fold", min_width=find_min_width(names))
-    build_table.add_column(overflow="fold")
+    grid.add_column(overflow="fold", min_width=find_min_width(names))
+    grid.add_column(overflow="fold")
     for answer, name in zip(answers, names, strict=True):
-        build_table.add_row(Text(answer.title), Text(name, style="bold"), Text(_format_comparison(answer)))
-    return build_table
+        grid.add_row(Text(answer.title), Text(name, style="bold"), Text(_format_comparison(answer)))
+    return grid
 
 
 def _format_comparison(answer: Answer) -> str:
-    """The best figure, and the highest of all where it differs."""
+    """Format the best figure, and the highest one if it differs."""
     return f"{answer.metric} {answer.best}{format_worst(answer.worst, answer.best)}"
 
 
 def _list_reasons(scenarios: Sequence[ScenarioView]) -> Iterable[Padding]:
-    """Who is idle, what is unowned and what else is to be known, scenario by scenario."""
+    """List the idle consumers, the messages without an owner and the notes of each scenario."""
     for s in scenarios[:MAX_TABLE_ROWS]:
         text = [
             *_describe_idle(s.per_consumer),
-            *([f"unowned: {s.unowned_why}"] if s.unowned else []),
+            *([f"without an owner: {s.unowned_why}"] if s.unowned else []),
             *filter(None, [s.note]),
         ]
         if text:
@@ -329,7 +329,7 @@ def _list_reasons(scenarios: Sequence[ScenarioView]) -> Iterable[Padding]:
 
 
 def _describe_idle(consumers: Sequence[ConsumerTotal | ScenarioConsumer]) -> list[str]:
-    """Who was given nothing, and why."""
+    """Describe the consumers that received nothing, and why."""
     names: dict[str, list[str]] = {}
     for one in consumers:
         if one.note:
@@ -341,12 +341,12 @@ def _describe_idle(consumers: Sequence[ConsumerTotal | ScenarioConsumer]) -> lis
 
 
 def _build_list(lines: Sequence[str]) -> Table:
-    build_table = Table.grid(padding=(0, 1))
+    grid = Table.grid(padding=(0, 1))
     for line in lines:
-        build_table.add_row(Text("-"), Text(line))
-    return build_table
+        grid.add_row(Text("-"), Text(line))
+    return grid
 
 
 def _draw_bar(share: float, top: float) -> str:
-    """A bar as long as the share, the longest ``BAR`` characters."""
+    """Draw a bar of up to ``BAR`` characters, proportional to the share."""
     return "█" * round(BAR * share / top) if top > 0 else ""

@@ -1,7 +1,7 @@
-"""Text that is safe to show: what a producer put into a name must not steer a terminal or hide in a page.
+"""Make text safe to show: names from the data must not control a terminal or hide in a page.
 
-Control characters (escape sequences, newlines, NUL), the marks that turn the direction of text around and lone
-surrogates become visible escapes; everything else is left as it is. HTML escaping is the template's work.
+Control characters (escape sequences, newlines, NUL), direction marks and lone surrogates become visible escapes. All
+other text is unchanged. The templates escape HTML.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _escape_match(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def escape_unsafe(text: str) -> str:
-    r"""The text with every unsafe character spelled out.
+    r"""Replace every unsafe character by a visible escape.
 
     >>> print(escape_unsafe("c1\x1b[31m\n"))
     c1\x1b[31m\x0a
@@ -36,27 +36,29 @@ def escape_unsafe(text: str) -> str:
 
 
 def clean_strings(value: T) -> T:
-    """A frozen value (dataclass, tuple, string, number) with every string in it cleaned; a part in which no string
-    changes is the same object."""
-    return value if _is_plain(value) else _cleaned(value)
+    """Clean every string in a frozen value (dataclass, tuple, string, number).
+
+    Parts without an unsafe string are returned as the same object.
+    """
+    return value if _is_plain(value) else _clean_value(value)
 
 
 def _is_plain(value: object) -> bool:
-    """Whether all strings are printable ASCII: their JSON, which takes a tenth of the time, then has no escape."""
+    """Return whether all strings are printable ASCII. Checking their JSON for escapes is ten times faster."""
     text = to_json(value, inf_nan_mode="constants")
     return text.isascii() and b"\\" not in text and b"\x7f" not in text
 
 
-def _cleaned(value: T) -> T:
+def _clean_value(value: T) -> T:
     out: Any = value
     if isinstance(value, str):
         out = value if value.isascii() and value.isprintable() else escape_unsafe(value)
     elif isinstance(value, tuple):
-        items = [_cleaned(item) for item in value]
+        items = [_clean_value(item) for item in value]
         out = value if all(map(operator.is_, items, value)) else tuple(items)
     elif names := _list_fields(cast(Any, type(value))):
         before = [getattr(value, name) for name in names]
-        parts = [part if type(part) in _PLAIN else _cleaned(part) for part in before]
+        parts = [part if type(part) in _PLAIN else _clean_value(part) for part in before]
         if not all(map(operator.is_, parts, before)):
             out = type(value)(**dict(zip(names, parts, strict=True)))
     return out  # type: ignore[no-any-return]
@@ -64,5 +66,5 @@ def _cleaned(value: T) -> T:
 
 @cache
 def _list_fields(kind: type[Any]) -> tuple[str, ...]:
-    """The fields of a dataclass; none of another type."""
+    """List the fields of a dataclass; other types have none."""
     return tuple([field.name for field in dataclasses.fields(kind)]) if dataclasses.is_dataclass(kind) else ()

@@ -1,4 +1,4 @@
-"""Tables of the plain text: numbers right, long lists cut and counted."""
+"""Build plain-text tables with right-aligned numbers; long lists are cut, and the rest is counted."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rich.text import Text
 
 from subreplay.reports.formatting import format_count
 
-MIN_NAME_WIDTH = 24  # characters of a column of names
-MAX_TABLE_ROWS = 20  # of consumers and of scenarios; the page and the JSON have all
+MIN_NAME_WIDTH = 24  # characters of a name column
+MAX_TABLE_ROWS = 20  # rows shown; the page and the JSON contain all
 Cell = str | Text
 
 
 def build_table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[Cell]]) -> Table:
-    """A plain table; ``True`` marks a column of numbers."""
+    """Build a plain table; ``True`` marks a column of numbers."""
     cells = [*rows]
     plain = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim", padding=(0, 1))
     for at, (title, number) in enumerate(columns):
@@ -28,17 +28,17 @@ def build_table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[Cel
 
 
 def find_min_width(texts: Iterable[str]) -> int:
-    """The width that a column of these texts has at least, however narrow the table is."""
+    """Find the minimum width of a column with these texts."""
     return min(max(map(len, texts), default=0), MIN_NAME_WIDTH)
 
 
 def format_alarm(number: int) -> Text:
-    """A count that should be zero."""
+    """Format a count that should be zero; other values are yellow."""
     return Text(format_count(number), style="yellow" if number else "")
 
 
 def add_rest_count(cut: Table, total: int, shown: int = MAX_TABLE_ROWS, where: str = " in report.json") -> Table:
-    """The table, with what it leaves out counted below."""
+    """Add a caption that counts the rows left out."""
     if total > shown:
         cut.caption = Text(f"and {format_count(total - shown)} more{where}")
         cut.caption_justify = "left"

@@ -1,4 +1,4 @@
-"""Write a report's files: JSON and text always, the page unless told not to; each appears whole or not at all."""
+"""Write a report's files: JSON, text and, unless switched off, the page. Each file appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from subreplay.reports.data import ReportData
-from subreplay.reports.json_report import overview_json, to_json
+from subreplay.reports.json_report import format_overview_json, to_json
 from subreplay.reports.overview_data import Overview, OverviewRow
 from subreplay.reports.text import to_text
 
@@ -19,7 +19,7 @@ PAGE: Final = "report.html"
 
 @dataclass(frozen=True, slots=True)
 class ReportPaths:
-    """Where the files of one report are; ``html`` is None where no page was asked for."""
+    """The paths of one report's files; ``html`` is None if no page was requested."""
 
     html: Path | None
     json: Path
@@ -29,7 +29,7 @@ class ReportPaths:
 def write_reports(data: ReportData, out_dir: Path, *, html: bool = True) -> ReportPaths:
     """Write ``report.json``, ``report.txt`` and ``report.html`` into ``out_dir``, replacing those of an earlier run.
 
-    Without a page, an earlier run's ``report.html`` is removed: it would show another verdict than its neighbours.
+    Without a page, the ``report.html`` of an earlier run is removed, because its verdict may differ from the new one.
     """
     out_dir.mkdir(parents=True, exist_ok=True)
     paths = ReportPaths(out_dir / PAGE if html else None, out_dir / "report.json", out_dir / "report.txt")
@@ -38,16 +38,18 @@ def write_reports(data: ReportData, out_dir: Path, *, html: bool = True) -> Repo
     if paths.html is None:
         (out_dir / PAGE).unlink(missing_ok=True)
     else:
-        from subreplay.reports.page.html import to_html  # templates load only for a page
+        from subreplay.reports.page.html import to_html  # only a page needs the templates
 
         _replace(paths.html, to_html(data))
     return paths
 
 
 def write_overview(data: Overview, reports: Iterable[tuple[OverviewRow, bytes, bytes]], out_dir: Path) -> Path:
-    """Write the overview of several subscriptions as ``overview.html`` and ``overview.json`` into ``out_dir``, and the
-    reports of its rows, each as JSON and as a page, into folders below it. Returns the path of the page."""
-    from subreplay.reports.page.overview import overview_page
+    """Write ``overview.html`` and ``overview.json`` into ``out_dir``, and return the path of the page.
+
+    The report of each row is written as JSON and as a page into a folder below ``out_dir``.
+    """
+    from subreplay.reports.page.overview import render_overview_page
 
     for row, report, page in reports:
         folder = out_dir / Path(row.page).parent
@@ -55,26 +57,26 @@ def write_overview(data: Overview, reports: Iterable[tuple[OverviewRow, bytes, b
         _replace(folder / "report.json", report.decode())
         _replace(folder / PAGE, page.decode())
     out_dir.mkdir(parents=True, exist_ok=True)
-    _replace(out_dir / "overview.json", overview_json(data))
-    _replace(path := out_dir / "overview.html", overview_page(data))
+    _replace(out_dir / "overview.json", format_overview_json(data))
+    _replace(path := out_dir / "overview.html", render_overview_page(data))
     return path
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write beside the target, then rename: a reader sees the old file or the new one, never a part."""
+    """Write a temporary file and rename it, so that a reader never sees a partial file."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, 0o666 & ~_read_umask())
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
 
 
-def _umask() -> int:
-    """The process's file mode mask (mkstemp ignores it and writes private files)."""
+def _read_umask() -> int:
+    """Return the process's file mode mask, which ``mkstemp`` ignores."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

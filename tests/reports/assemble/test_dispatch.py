@@ -12,7 +12,7 @@ from subreplay.reports.data import ReportData
 from subreplay.reports.dispatch_data import BacklogPoint, Latency
 from subreplay.reports.figures import DispatchFigures
 from subreplay.reports.page.chart_canvas import PLOT, TimeFrame
-from subreplay.reports.page.chart_dispatch import MOST_COLUMNS, DurationScale, draw_backlog_chart, draw_latency_chart
+from subreplay.reports.page.chart_dispatch import MAX_COLUMNS, DurationScale, draw_backlog_chart, draw_latency_chart
 from subreplay.reports.page.html import to_html
 from subreplay.reports.page.palette import build_palette
 from subreplay.reports.text import to_text
@@ -113,7 +113,7 @@ def test_the_backlog_is_drawn_on_one_scale_from_each_point_to_the_next(dispatche
 def test_a_long_backlog_keeps_its_peak(dispatched: ReportData) -> None:
     points = tuple(BacklogPoint(at(i / 10), 900 if i == 333 else 7, 0) for i in range(600))
     drawn = draw_backlog_chart([replace(dispatched.dispatch[0], backlog=points)], TimeFrame(us(0), us(60)))
-    assert drawn.count("<title>") <= MOST_COLUMNS
+    assert drawn.count("<title>") <= MAX_COLUMNS
     assert "900 waiting" in drawn
 
 

@@ -18,7 +18,7 @@ CONSUMER, HASH = Bound("consumer", "c3", 60, 30 * S), Bound("hash", "77", 20, 10
          "10 s: hash 77 has 20 messages, served one after the other."),
         ([CONSUMER, Bound("hash", "77", 60, 30 * S)], "At least 30 s: hash 77 has 60 messages, served one after the "
          "other. More consumers would not help."),
-        ([CONSUMER], "At least 30 s: c3 has 60 messages to serve. More consumers, or a more even share, would help."),
+        ([CONSUMER], "At least 30 s: c3 has 60 messages to serve. More consumers, or a fairer share, would help."),
         ([Bound("partition", "3", 1, S)], "At least 1 s: partition 3 has 1 message, served one after the other. More "
          "consumers would not help."),
         ([Bound("consumer", "c3", 60, 0)], "The work itself takes no time: only waiting does."),
@@ -41,14 +41,14 @@ def test_no_bound_is_longer_than_the_drain_took() -> None:
     assert found.limit.startswith("At least 29 s")
 
 
-@pytest.mark.parametrize(("anybody", "help_"), [(True, "A smaller receiver queue"), (False, "A more even share")])
+@pytest.mark.parametrize(("anybody", "help_"), [(True, "A smaller receiver queue"), (False, "A fairer share")])
 def test_more_consumers_would_not_help_where_some_are_idle(anybody: bool, help_: str) -> None:
     idle = "16 of 20 consumers are idle meanwhile: more consumers would not help."
     assert build_drain(90, 40 * S, [CONSUMER], spread=ConsumerSpread(20, 16, anybody)).limit.endswith(
         f"{idle} {help_} would."
     )
     assert build_drain(90, 40 * S, [CONSUMER], spread=ConsumerSpread(20, 0, anybody)).limit.endswith(
-        "More consumers, or a more even share, would help."
+        "More consumers, or a fairer share, would help."
     )
 
 

@@ -50,7 +50,7 @@ def run(**keys: Any) -> config.RunConfig:
 
 def verdict(figures: Figures, **keys: Any) -> tuple[Verdict, tuple[str, ...]]:
     judged = judge_audit(figures, run(**keys))
-    return judged.verdict, judged.doubts
+    return judged.verdict, judged.uncertainties
 
 
 def rejected(table: str, rows: int) -> Figures:
@@ -161,7 +161,7 @@ def test_a_rule_that_could_not_look_says_why() -> None:
     )
     assert rules["KEY_TWO_OWNERS"].status == "unknown"
     assert rules["KEY_TWO_OWNERS"].note.startswith(Need.MEMBERSHIP.value)
-    assert rules["PARTITION_ORDER"].note == "pulsar.key_shared.auto_split makes no such promise"
+    assert rules["PARTITION_ORDER"].note == "pulsar.key_shared.auto_split does not guarantee this"
     assert rules["DLQ_INCOMPLETE"].note == "the run configures no dead letter policy"
     assert rules["KEY_ORDER"].status == "clean"
 
@@ -259,6 +259,6 @@ def test_a_rule_that_a_clock_explains_is_unknown_and_says_so() -> None:
         (ClockShift("c2", -5_000_000_000, ("received_at",)),), {Code.WRONG_OWNER: 9, Code.LOST: 1}, {Code.LOST: 1}
     )
     some = replace(JUDGED, findings=[found("WRONG_OWNER", 9), found("LOST")], clocks=clocks)
-    list_names = {s.code: (s.status, s.verdict, s.note) for s in build_code_summaries(some)}
-    assert list_names["WRONG_OWNER"] == ("unknown", "unknown", "none with clocks corrected")
-    assert list_names["LOST"] == ("violated", "invalid", "")
+    told = {s.code: (s.status, s.verdict, s.note) for s in build_code_summaries(some)}
+    assert told["WRONG_OWNER"] == ("unknown", "unknown", "no findings after the clocks are corrected")
+    assert told["LOST"] == ("violated", "invalid", "")

@@ -13,11 +13,11 @@ from subreplay.reports.formatting import format_percent, parse_us
 from subreplay.reports.page.chart_canvas import TimeFrame, find_time_frame, shorten_name
 from subreplay.reports.page.chart_map import build_epoch_marks, draw_partition_map, draw_slot_map
 from subreplay.reports.page.chart_plan import assign_letters, draw_bars_chart
-from subreplay.reports.page.chart_scenarios import MOST_ENDS, TALL, draw_flow_chart, draw_panels
+from subreplay.reports.page.chart_scenarios import MAX_ENDS, TALL, draw_flow_chart, draw_panels
 from subreplay.reports.page.chart_share import draw_scenario_chart, group_by_epoch
 from subreplay.reports.page.chart_time import (
-    MOST_CONSUMERS,
-    MOST_WINDOWS,
+    MAX_CONSUMERS,
+    MAX_WINDOWS,
     draw_load_chart,
     find_skew_level,
     group_windows,
@@ -45,15 +45,15 @@ def test_windows_are_summed_and_their_skew_weighted() -> None:
 
 def test_a_long_run_is_drawn_in_few_columns(large: ReportData) -> None:
     load = group_windows(large.load)
-    assert len({cell.start for cell in load.cells}) <= MOST_WINDOWS
+    assert len({cell.start for cell in load.cells}) <= MAX_WINDOWS
     assert sum(cell.messages for cell in load.cells) == sum(p.messages for p in large.load)
 
 
 def test_small_consumers_share_a_colour_when_there_are_many(small: ReportData) -> None:
-    points = tuple(point(0, f"c{i}", 1000 - i, 1.0) for i in range(MOST_CONSUMERS + 6))
+    points = tuple(point(0, f"c{i}", 1000 - i, 1.0) for i in range(MAX_CONSUMERS + 6))
     data = replace(small, load=points)
     load = group_windows(data.load)
-    assert set(select_largest_consumers(load)) == {f"c{i}" for i in range(MOST_CONSUMERS)}
+    assert set(select_largest_consumers(load)) == {f"c{i}" for i in range(MAX_CONSUMERS)}
     drawn = draw_load_chart(load, find_time_frame(data), build_palette(data))
     assert drawn.count('class="others"') == 6
 
@@ -193,7 +193,7 @@ def test_scenarios_over_time_are_on_one_scale_and_what_is_uneven_stands_out(smal
 def test_of_many_consumers_a_flow_names_the_largest_and_the_others_together(small: ReportData) -> None:
     flows = tuple(Flow("old", f"c{i}", 100 - i, (100 - i) / 65_536) for i in range(30))
     drawn = draw_flow_chart(replace(small.scenarios[0], flows=flows), build_palette(small))
-    assert drawn.count('class="flow ') == MOST_ENDS
+    assert drawn.count('class="flow ') == MAX_ENDS
     assert "old → others: " in drawn
     assert "c0 " in drawn
     assert "c29 " not in drawn

@@ -18,8 +18,8 @@ from subreplay.reports.page.chart_canvas import find_time_frame
 from subreplay.reports.page.chart_time import select_named_consumers
 from subreplay.reports.page.finding_filter import (
     MAX_FINDING_ROWS,
-    MOST_TALLIES,
-    MOST_WINDOWS,
+    MAX_TALLIES,
+    MAX_WINDOWS,
     FilteredFindings,
     build_findings,
 )
@@ -95,14 +95,14 @@ def test_a_finding_without_a_known_window_is_in_none(small: ReportData) -> None:
 @pytest.mark.long
 def test_windows_are_taken_together_where_there_are_many_counts(small: ReportData) -> None:
     found = told(crowded(small, rules=20, consumers=50, rows=50))
-    assert len(found.tallies.split()) // 5 == 20 * 50 * len(found.windows) <= MOST_TALLIES
-    assert len(found.windows) <= MOST_WINDOWS
+    assert len(found.tallies.split()) // 5 == 20 * 50 * len(found.windows) <= MAX_TALLIES
+    assert len(found.windows) <= MAX_WINDOWS
     assert (found.windows[0][0], found.windows[-1][1]) == (at(0), at(239))
     assert sum(map(int, found.tallies.split()[4::5])) == 20 * 50 * 240
 
 
 def test_counts_that_are_too_many_are_left_to_the_cards(small: ReportData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding_filter, "MOST_TALLIES", 5)
+    monkeypatch.setattr(finding_filter, "MAX_TALLIES", 5)
     found = told(crowded(small, rules=2, consumers=3, rows=9))
     assert found.tallies == ""
     assert len(found.windows) == 80  # as many as there would have been otherwise

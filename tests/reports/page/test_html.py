@@ -255,10 +255,10 @@ def test_idle_consumers_and_unowned_messages_have_their_reason(small: ReportData
     data = replace(small, scenarios=(told,), totals=(total,))
     page, text = to_html(data), to_text(data)
     assert "idle: z, there were fewer partitions than consumers" in page
-    assert "unowned: 7 while no consumer was connected" in page
+    assert "without an owner: 7 while no consumer was connected" in page
     assert "idle: no key falls in its ranges" in page
     assert (
-        "idle: z, there were fewer partitions than consumers; unowned: 7 while no consumer was connected"
+        "idle: z, there were fewer partitions than consumers; without an owner: 7 while no consumer was connected"
         in " ".join(text.split())
     )
     assert "idle: c1, no key falls in its ranges" in text

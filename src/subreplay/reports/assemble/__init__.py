@@ -1,10 +1,9 @@
-"""From figures and timelines to report data: every judgement that a report shows is made here.
+"""Turn figures and timelines into report data, with every judgement that a report shows.
 
-``report`` puts the whole together. ``verdict`` decides between valid, invalid and unknown, and says what leaves doubt.
-``findings`` counts all findings and picks those that are told in words. ``loads``, ``epochs`` and ``moves`` describe
-who got how much, who owned what, and what changed hands. ``compare`` sets scenarios side by side and ``answer`` names
-the best one. ``dispatch`` and ``drain`` are about replayed deliveries. ``result_tables`` makes the tables that the
-driver writes.
+``report`` combines the parts. ``audit_verdict`` decides between valid, invalid and unknown. ``finding_views`` counts
+findings and samples those that a report describes. ``consumer_loads``, ``epoch_views`` and ``ownership_moves`` describe
+load, owners and moves. ``scenario_comparison`` compares scenarios, and ``whatif_answers`` names the best one.
+``dispatch_views`` and ``drain_limits`` describe replayed deliveries. ``result_tables`` builds the result tables.
 
-Nothing is rendered here: no colour, no width, no markup.
+These modules do not render: they know no colour, width or markup.
 """

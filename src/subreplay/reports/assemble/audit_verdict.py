@@ -1,5 +1,7 @@
-"""The verdict of an audit, and what leaves doubt: each doubt is a clause that stands by itself in a list, and in the
-headline."""
+"""Decide the verdict of an audit, and explain why it is unknown.
+
+Each reason is a clause that can stand alone in a list and in the headline.
+"""
 
 from __future__ import annotations
 
@@ -17,34 +19,36 @@ from subreplay.rows.model.rows import RuleStatus, Verdict
 from subreplay.rows.model.stored_rows import explain_nothing_found
 
 MAX_ACTS_SHOWN: Final = 3
-"""Acts of operators and clients that a headline names; all of them are among the facts."""
+"""The number of operator and client actions that a headline names; the facts list all of them."""
 
 
 class RunJudgement(NamedTuple):
-    """The worst verdict of all findings, and the ``doubts`` that leave it at best *unknown*; ``nothing``: nothing was
-    judged at all."""
+    """The worst verdict of all findings, and the ``uncertainties`` that make it at best *unknown*.
+
+    ``nothing`` means that nothing was judged.
+    """
 
     verdict: Verdict
-    doubts: tuple[str, ...] = ()
+    uncertainties: tuple[str, ...] = ()
     nothing: bool = False
 
 
 def judge_audit(figures: Figures, config: RunConfig) -> RunJudgement:
-    """What an audit can say. One that judged nothing is never valid, but for a quiet day where the run says so."""
+    """Decide the verdict of an audit. An audit that judged nothing is valid only if the run accepts quiet days."""
     nothing = tuple(_list_missing_inputs(figures, config))
     if figures.is_quiet and config.require.quiet_days == "valid":
         return RunJudgement(Verdict.VALID, (), True)
-    doubts = (
+    uncertainties = (
         (*nothing, *_list_quarantine_limits(figures, config))
         if nothing
         else tuple(_list_uncertainties(figures, config))
     )
     found = max((_find_verdict(figures, row) for row in figures.findings), default=Verdict.VALID)
-    return RunJudgement(max(found, Verdict.UNKNOWN if doubts else Verdict.VALID), doubts, bool(nothing))
+    return RunJudgement(max(found, Verdict.UNKNOWN if uncertainties else Verdict.VALID), uncertainties, bool(nothing))
 
 
 def judge_replay(figures: Figures, config: RunConfig) -> RunJudgement:
-    """What a what-if can say: it judges nobody, but without messages it compares nothing."""
+    """Decide the verdict of a what-if: unknown if there are no messages to compare, else valid."""
     if figures.extent["messages"]:
         return RunJudgement(Verdict.VALID)
     if figures.is_quiet and config.require.quiet_days == "valid":
@@ -55,18 +59,17 @@ def judge_replay(figures: Figures, config: RunConfig) -> RunJudgement:
 
 
 def write_headline(run: RunInfo, judged: RunJudgement, figures: Figures) -> str:
-    """The verdict in one sentence, and of a night what it does not rest on."""
+    """Write the verdict in one sentence, followed by sentences about actions, dropped messages and skipped days."""
     if judged.nothing and judged.verdict is Verdict.VALID:
         return f"{_describe_quiet_day(run.date)}, which this run takes as valid."
     if run.kind == "whatif" and judged.nothing:
-        return f"There is nothing to replay: {'; '.join(judged.doubts)}."
+        return f"There is nothing to replay: {'; '.join(judged.uncertainties)}."
     if run.kind == "whatif":
         return f"The traffic of {run.subscription} on {run.topic}, replayed side by side under other subscriptions."
     skipped = ""
     if figures.previous_run is not None and figures.days_skipped:
-        skipped = (
-            f" No day between {figures.previous_run} and {run.date} was audited, so events of those days were not checked."
-        )
+        days = f"{figures.previous_run} and {run.date}"
+        skipped = f" No day between {days} was audited, so events of those days were not checked."
     acts = "".join(f" {seen.sentence[0].upper()}{seen.sentence[1:]}." for seen in figures.acts[:MAX_ACTS_SHOWN])
     dropped = sum(row["count"] for row in figures.findings if row["code"] == Code.DROPPED.name)
     if dropped:
@@ -81,9 +84,9 @@ def _write_verdict_sentence(run: RunInfo, judged: RunJudgement, figures: Figures
         broken = ", ".join(_list_broken_rules(figures))
         return f"{''.join(_describe_waits(figures))}Guarantees of {run.policy} were broken: {broken}."
     if judged.nothing:
-        return f"The audit could not judge anything: {'; '.join(judged.doubts)}."
+        return f"The audit could not judge anything: {'; '.join(judged.uncertainties)}."
     if judged.verdict is Verdict.UNKNOWN:
-        why = ", and ".join(judged.doubts)
+        why = ", and ".join(judged.uncertainties)
         return f"No guarantee was found broken, but {why}, so the audit cannot confirm that all guarantees were kept."
     kept = f"Every guarantee of {run.policy} under {run.profile} was kept"
     unchecked = find_unchecked_guarantees(figures)
@@ -91,11 +94,9 @@ def _write_verdict_sentence(run: RunInfo, judged: RunJudgement, figures: Figures
 
 
 def _explain_quiet(config: RunConfig) -> str:
-    """Why a run that meets no row is unknown."""
-    find_delivery_time = _describe_quiet_day(None if config.date is None else config.date.isoformat())
-    return (
-        f"{find_delivery_time[0].lower()}{find_delivery_time[1:]}, and the run does not say that quiet days are valid"
-    )
+    """Explain why the verdict is unknown if the run has no rows."""
+    happened = _describe_quiet_day(None if config.date is None else config.date.isoformat())
+    return f"{happened[0].lower()}{happened[1:]}, and the run does not say that quiet days are valid"
 
 
 def _describe_quiet_day(date: str | None) -> str:
@@ -105,7 +106,7 @@ def _describe_quiet_day(date: str | None) -> str:
 
 
 def find_unchecked_guarantees(figures: Figures) -> frozenset[Need]:
-    """What the data lack to look at everything that the policy promises."""
+    """Find what the data lack to check every guarantee of the policy."""
     policy = figures.plan.policy
     whole = find_rule_statuses(policy, figures.terms)
     lacking = find_missing_needs(policy, figures.terms, figures.lacking)
@@ -114,7 +115,7 @@ def find_unchecked_guarantees(figures: Figures) -> frozenset[Need]:
 
 
 def _list_missing_inputs(figures: Figures, config: RunConfig) -> Iterator[str]:
-    """Why nothing was judged, where that is so."""
+    """List why nothing was judged, if so."""
     requested = config.subscription.name, figures.topic, config.date
     if figures.is_quiet:
         yield _explain_quiet(config)
@@ -125,7 +126,7 @@ def _list_missing_inputs(figures: Figures, config: RunConfig) -> Iterator[str]:
 
 
 def _list_uncertainties(figures: Figures, config: RunConfig) -> Iterator[str]:
-    """What keeps an audit from saying that every promise was kept."""
+    """List what keeps an audit from confirming every guarantee."""
     if Need.MEMBERSHIP in figures.lacking:
         requested = config.subscription.name, figures.topic, None
         events = any(s.table == "membership" and (s.subscription, s.topic) == requested[:2] for s in figures.stored)
@@ -156,7 +157,7 @@ def _list_uncertainties(figures: Figures, config: RunConfig) -> Iterator[str]:
 
 
 def _list_unmet_requirements(figures: Figures, config: RunConfig) -> Iterator[str]:
-    """Demands of the run file that were not met."""
+    """List the requirements of the run file that the data do not meet."""
     for name in ("deliveries", "messages"):
         wanted, found = getattr(config.require, name), figures.extent[name]
         if found < wanted:
@@ -168,7 +169,7 @@ def _list_unmet_requirements(figures: Figures, config: RunConfig) -> Iterator[st
 
 
 def compute_share_judged(figures: Figures) -> float:
-    """Of all that there was to judge, the share that the rules could judge: see ``require`` in conf/default.yaml."""
+    """Compute the share of the rows that the rules could judge (``require`` in conf/default.yaml)."""
     of = figures.totals.get
     rejected = sum(row["quarantined"] for row in figures.inputs if row["table"] in ("messages", "deliveries"))
     total = of("deliveries", 0) + of("undelivered", 0) + rejected
@@ -178,7 +179,7 @@ def compute_share_judged(figures: Figures) -> float:
 
 
 def _list_quarantine_limits(figures: Figures, config: RunConfig) -> Iterator[str]:
-    """Tables of which more is in quarantine than the run tolerates, unless nothing depends on it."""
+    """List the tables with more rows in quarantine than the run tolerates, if a result depends on them."""
     read = sum(row["valid"] + row["quarantined"] for row in figures.inputs)
     for row in figures.inputs:
         table, rejected = row["table"], row["quarantined"]
@@ -211,11 +212,11 @@ _WAIT_SENTENCES: Final = {
     Code.LATE: "{were} delivered up to {longest} after they were due although their consumer was connected and idle",
     Code.LOST: "{were} never delivered although later ones were",
 }
-"""What the headline says of messages that waited, or never came."""
+"""Headline text for messages that waited too long or were never delivered."""
 
 
 def _describe_waits(figures: Figures) -> Iterator[str]:
-    """A sentence for each rule about waiting that was broken: how many messages, how long, for whom, by whom."""
+    """Yield a sentence for each violated rule about waiting: messages, longest wait, cause and attribution."""
     for code, sentence in _WAIT_SENTENCES.items():
         rows = [row for row in figures.worst if row["code"] == code.name and row["verdict"] == "invalid"]
         if not rows:

@@ -1,4 +1,4 @@
-"""What consumers were given, against perfect balance (see ``whatif.balance``), and why some were given nothing."""
+"""Build the loads of consumers and their skew (``whatif.fair_share``), and explain idle consumers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOBODY = "nobody"
 
 
 def sum_messages_by_window(rows: Iterable[Row]) -> dict[int, int]:
-    """Messages of all consumers together, by the start of their window."""
+    """Sum the messages of all consumers by window start."""
     sums: dict[int, int] = defaultdict(int)
     for row in rows:
         sums[row["window"]] += row["messages"]
@@ -23,7 +23,7 @@ def sum_messages_by_window(rows: Iterable[Row]) -> dict[int, int]:
 
 
 def build_load_points(figures: Figures) -> tuple[LoadPoint, ...]:
-    """Each consumer's load by window."""
+    """Build the load of each consumer by window."""
     sums = sum_messages_by_window(figures.load)
     even = compute_fair_shares(figures.connected, sums, figures.width)
     points = []
@@ -45,7 +45,7 @@ def build_load_points(figures: Figures) -> tuple[LoadPoint, ...]:
 
 
 def build_consumer_totals(figures: Figures) -> tuple[ConsumerTotal, ...]:
-    """Each consumer's load in all; those that were given nothing come last, with the reason."""
+    """Build the total load of each consumer; idle consumers come last, with the reason."""
     if not figures.consumers:
         return ()
     sums = sum_messages_by_window(figures.load)

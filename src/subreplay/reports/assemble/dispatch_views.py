@@ -1,4 +1,4 @@
-"""From what a dispatch replay counted to what its report shows."""
+"""Build the report data of a dispatch replay from its counts."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from subreplay.rows.model.text_format import format_instant
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.policies.kafka.assignor import is_group
 
-MAX_HALTED_SHOWN = 3  # consumers that stop working, by name
-# Which end of a message each outcome is; what came back is counted by its cause.
+MAX_HALTED_SHOWN = 3  # stopped consumers that a sentence names
+# The final state of a message for each outcome. Redeliveries are counted by cause instead.
 OUTCOME_GROUPS = {
     "acked": "acked",
     "covered": "acked",
@@ -44,7 +44,7 @@ GROUP_REDELIVERY_CAUSES = {"timed_out": "an eviction for not polling", "returned
 
 
 def build_dispatch_view(figures: DispatchFigures) -> DispatchView:
-    """One scenario's dispatch replay."""
+    """Build the report data of one scenario's dispatch replay."""
     points, most, most_at, remaining = _build_backlog(figures)
     rows = figures.outcomes
     causes = GROUP_REDELIVERY_CAUSES if is_group(figures.plan.policy) else REDELIVERY_CAUSES
@@ -82,7 +82,10 @@ def build_dispatch_view(figures: DispatchFigures) -> DispatchView:
 
 
 def _compute_latency(rows: Iterable[Row], event: str, steps: int) -> Latency:
-    """From a histogram of ``steps`` buckets for every doubling; what never happened has no bucket, and comes last."""
+    """Compute quantiles from a histogram with ``steps`` buckets per doubling.
+
+    Messages without the event have no bucket and rank last.
+    """
     of_event = [r for r in rows if r["event"] == event]
     reached = sorted((r for r in of_event if r["bucket"] is not None), key=lambda r: r["bucket"])
     count = sum(r["messages"] for r in of_event)
@@ -102,7 +105,7 @@ def _compute_latency(rows: Iterable[Row], event: str, steps: int) -> Latency:
 
 
 def _count_early(rows: Iterable[Row]) -> Early | None:
-    """What came before its time."""
+    """Count the messages that were delivered before their delivery time."""
     early = [r for r in rows if r["event"] == "received" and r["early"]]
     if not early:
         return None
@@ -115,9 +118,10 @@ def _count_early(rows: Iterable[Row]) -> Early | None:
 
 
 def _build_backlog(figures: DispatchFigures) -> tuple[tuple[BacklogPoint, ...], int, str, int]:
-    """Points by window; the highest, and when; and what was left just after the last message was published.
+    """Build the backlog points by window, the largest backlog, its time, and the backlog after the last publication.
 
-    A window tells how it ended. What was done with between the last publication and the end of its window was left.
+    A point is the state at the end of its window. Messages settled between the last publication and the end of its
+    window count as backlog at the last publication.
     """
     steps: dict[int, list[int]] = {}
     for row in figures.backlog:
@@ -155,7 +159,7 @@ def _build_drain(figures: DispatchFigures, remaining: int) -> Drain:
 
 
 def _describe_never_drained(figures: DispatchFigures) -> str:
-    """Why the replay never drains; empty where it does."""
+    """Explain why the replay never drains; empty if it does."""
     if not figures.pending:
         return ""
     holders = [r["consumer"] for r in figures.pending if r["consumer"] is not None]
@@ -174,12 +178,12 @@ def _describe_never_drained(figures: DispatchFigures) -> str:
 
 
 def count_never_taken(figures: DispatchFigures) -> int:
-    """How many messages no application ever takes, though nothing else becomes of them."""
+    """Count the messages that no application ever receives and that do not end otherwise."""
     return sum(r["messages"] for r in figures.latencies if r["event"] == "received" and r["bucket"] is None)
 
 
 def _describe_cause(figures: DispatchFigures, holders: frozenset[str]) -> str:
-    """What keeps a replay from its end, as far as its model knows."""
+    """Describe what keeps a replay from draining, as far as the model knows."""
     halted = [name for name in figures.halts if name in holders] or [*figures.halts]
     if halted:
         return "; ".join(
@@ -189,13 +193,13 @@ def _describe_cause(figures: DispatchFigures, holders: frozenset[str]) -> str:
     if is_group(figures.plan.policy) and "timed_out" in ends:
         return "members are evicted again and again, as the work on a poll takes longer than max.poll.interval.ms"
     if not any(timeline.list_connected(len(timeline.epochs) - 1) for timeline in figures.plan.timelines.values()):
-        return "nobody is connected in the end"
+        return "no consumer is connected at the end"
     again = {"nacked": "fail", "timed_out": "are not acknowledged before the acknowledgement timeout"}
     return " and ".join(f"messages {what} again and again" for end, what in again.items() if end in ends)
 
 
 def _count_idle(figures: DispatchFigures) -> ConsumerSpread:
-    """How many consumers there were in the end, and which of them had nothing to do while messages were left."""
+    """Count the consumers at the end, and those that were idle during the drain."""
     last = [timeline.list_connected(len(timeline.epochs) - 1) for timeline in figures.plan.timelines.values()]
     connected = {consumer.label for consumers_at_end in last for consumer in consumers_at_end}
     until = {r["consumer"]: r["busy_until"] or 0 for r in figures.taken if r["window"] is None}
@@ -210,7 +214,7 @@ def _name_bound(figures: DispatchFigures, row: Row) -> str:
 
 
 def _name_partition(figures: DispatchFigures, row: Row) -> str:
-    """The number of a partition, and its topic where there are several."""
+    """Name a partition by its number, and by its topic if there are several topics."""
     several = len({scope.topic for scope in figures.plan.timelines}) > 1
     return f"{max(row['partition'], 0)}" + (f" of {row['topic']}" if several else "")
 
@@ -234,7 +238,7 @@ def _build_blocked_rows(figures: DispatchFigures, rows: Sequence[Row]) -> tuple[
 
 
 def _list_session_settings(policy: Policy) -> tuple[tuple[str, str], ...]:
-    """What else is assumed of a group, which is an option of its policy."""
+    """List the assumptions about a group that its policy options set."""
     if not is_group(policy):
         return ()
     return (("session timeout", format_nanos(policy.session_timeout_us * 1_000)),)

@@ -1,4 +1,4 @@
-"""What limits a drain, and who blocked longest: the judgements of a dispatch replay that need no clock."""
+"""Find what limits a drain, and select the longest waits of a dispatch replay."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ MAX_BLOCKED = 12
 
 
 class ConsumerSpread(NamedTuple):
-    """How many consumers are connected while a backlog drains, how many of them are ``idle`` meanwhile, and whether
-    ``anybody`` may be given any message."""
+    """The number of connected and of ``idle`` consumers during a drain.
+
+    ``anybody`` means that any consumer can receive any message.
+    """
 
     consumers: int
     idle: int
@@ -31,11 +33,13 @@ def build_drain(
     never: str = "",
     spread: ConsumerSpread = NO_CONSUMERS,
 ) -> Drain:
-    """The drain of what was ``remaining``, with the sentence that names what limits it; ``never``: why it does not end.
+    """Build the drain of the ``remaining`` messages, with a sentence that names its limit.
 
-    ``bounds`` are the hottest consumer and the hottest hash (Kafka: partition). A hash goes to one consumer at a time,
-    so its work bounds every assignment; that of the consumer bounds only the one that was replayed. No bound is longer
-    than the drain took.
+    ``never`` explains why it does not end, and is empty if it ends.
+
+    ``bounds`` are the hottest consumer and the hottest hash (Kafka: partition). One consumer processes a hash, so its
+    work bounds every assignment. The work of a consumer bounds only the replayed assignment. No bound exceeds
+    the duration of the drain.
 
     >>> bounds = [Bound("consumer", "c3", 60, 3_000_000_000), Bound("hash", "7", 20, 10**9)]
     >>> build_drain(90, 4_000_000_000, bounds).limit
@@ -72,21 +76,21 @@ def _describe_limit(
     if not fixed and consumers.idle:
         idle = f"{format_count(consumers.idle)} of {format_plural(consumers.consumers, 'consumer')}"
         are = "is" if consumers.idle == 1 else "are"
-        help_ = "A smaller receiver queue" if consumers.anybody else "A more even share"
+        help_ = "A smaller receiver queue" if consumers.anybody else "A fairer share"
         return f"{sentence} {idle} {are} idle meanwhile: more consumers would not help. {help_} would."
     if not fixed:
-        return f"{sentence} More consumers, or a more even share, would help."
+        return f"{sentence} More consumers, or a fairer share, would help."
     lower_bound = format_nanos(fixed.busy_ns)
     return f"{sentence} With any other assignment at least {lower_bound}: {_describe_serial_work(fixed)}.{waits}"
 
 
 def _describe_serial_work(bound: Bound) -> str:
-    """Messages that no assignment serves side by side."""
+    """Describe the messages that no assignment can process in parallel."""
     return f"{bound.kind} {bound.name} has {format_plural(bound.messages, 'message')}, served one after the other"
 
 
 def select_longest(blocked: Iterable[Blocked], most: int = MAX_BLOCKED) -> tuple[Blocked, ...]:
-    """The rows that waited longest; ties by the messages that waited, then by name."""
+    """Select the longest waits; ties are broken by the number of messages, then by name."""
     return tuple(sorted(blocked, key=_sort_key)[:most])
 
 

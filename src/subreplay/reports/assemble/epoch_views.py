@@ -1,8 +1,8 @@
-"""Who owned what over time, as the report shows it: few dispatchers, few stretches of time, few bands.
+"""Build the range maps of a report, with a limited number of dispatchers, epochs and bands.
 
-A picture of 4,000 epochs, or of a ring with 20,000 ranges, shows nothing. So only the maps that are drawn are built;
-where epochs are too many, those that began in one column of the picture are one view, which tells how the column
-ended; and where ranges are too many, a view has the consumers' shares of the slots and counts its bands.
+A picture of 4,000 epochs, or of a ring with 20,000 ranges, is unreadable. So only drawn maps are built. If there are
+too many epochs, those of one column of the picture are merged into their final state. If there are too many ranges,
+a view contains the consumers' shares of the slots and counts its bands.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from subreplay.whatif.handovers import group_changes
 MAX_SLOT_MAPS, MAX_PARTITION_MAPS = 6, 40
 MAX_EPOCHS = 240  # of one map
 MAX_BANDS = 120  # of an epoch; more are too thin to see
-MAX_SHARES = 24  # consumers whose share of an epoch's slots is told; the others are one
+MAX_SHARES = 24  # consumers with a share of their own; the others are merged
 
 EpochColumn = tuple[Epoch, ...]
 
 
 def build_range_maps(figures: Figures) -> tuple[tuple[RangeMap, ...], int]:
-    """The maps that are shown, and how many more dispatchers there are."""
+    """Build the maps to show, and count the dispatchers without a map."""
     policy, timelines = figures.plan.policy, figures.plan.timelines
     if not any(timeline.consumers for timeline in timelines.values()):
         return (), 0
@@ -55,14 +55,14 @@ def build_range_maps(figures: Figures) -> tuple[tuple[RangeMap, ...], int]:
 
 
 def _name_scope(scope: Scope, several: bool) -> str:
-    """A dispatcher as a map names it; of ``several`` topics with its topic."""
+    """Name a dispatcher for a map; ``several`` topics require the topic in the name."""
     if scope.partition < 0:
         return scope.topic
     return f"{scope.topic}, partition {scope.partition}" if several else f"partition {scope.partition}"
 
 
 def _find_extent(figures: Figures) -> tuple[int, int]:
-    """From the first to the last instant (ns) of the data and the membership."""
+    """Find the first and last instant (ns) of the data and the membership."""
     epochs = [t.epochs for t in figures.plan.timelines.values() if len(t.epochs) > 1]
     begin = min([figures.extent["first"], *(timeline_epochs[1].start.at for timeline_epochs in epochs)])
     end = (
@@ -79,7 +79,7 @@ def _find_extent(figures: Figures) -> tuple[int, int]:
 
 
 def _build_views(timeline: Timeline, begin: int, end: int) -> tuple[tuple[EpochView, ...], int]:
-    """The views of one dispatcher, and how many epochs have none of their own."""
+    """Build the views of one dispatcher, and count the epochs that were merged."""
     columns = list(_group_columns(timeline, begin, end))
     views = [_build_view(timeline, column, begin, end) for column in columns]
     if any(view.bands_left_out for view in views):
@@ -88,7 +88,7 @@ def _build_views(timeline: Timeline, begin: int, end: int) -> tuple[tuple[EpochV
 
 
 def _group_columns(timeline: Timeline, begin: int, end: int) -> Iterator[EpochColumn]:
-    """Epochs that are one view: those of one instant, and those of one column of the picture if there are too many."""
+    """Group the epochs of one view: those of one instant, or of one column of the picture if there are too many."""
     if timeline.epochs[0].end is None or timeline.epochs[0].end.at > begin:
         yield timeline.epochs[:1]
     changed = list(group_changes(timeline))
@@ -130,7 +130,7 @@ def _list_bands(timeline: Timeline, table: RangeTable) -> Iterator[Band]:
 
 
 def _limit_shares(views: Sequence[EpochView]) -> Iterator[EpochView]:
-    """The same consumers in all views: those that owned the most; what the others owned is one share."""
+    """Limit all views to the consumers that owned the most; the others share one entry."""
     owned: dict[str | None, float] = defaultdict(float)
     for view in views:
         for one in view.shares:

@@ -1,7 +1,7 @@
-"""From findings to report data: all of them counted, the worst of each rule in words.
+"""Build the report data of findings: counts of all, and sentences for the worst of each rule.
 
-What stands in words is a sample of fixed size. ``sample_findings`` defines it; whoever selects the rows where they are
-many does the same.
+The described findings are a sample of fixed size, which ``sample_findings`` defines. Code that preselects rows of large
+runs must select at least the same rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from subreplay.audit.explain.incidents import Incident
 from subreplay.audit.needs import Need, describe_needs
 from subreplay.audit.rules.registry import RULES, Code, Exemption, find_missing_needs
-from subreplay.reports.assemble.incident_matches import IncidentMatcher, build_incident_views
+from subreplay.reports.assemble.incident_matches import IncidentMatcher, build_known_faults
 from subreplay.reports.figures import MAX_SHOWN_FINDINGS, Figures, Row
 from subreplay.reports.finding_data import CodeStatus, CodeSummary, FindingPoint, FindingView, Source
 from subreplay.reports.finding_sample import SampleFacet, order_for_sample
@@ -25,29 +25,29 @@ from subreplay.semantics.policies.base import Policy
 
 
 def build_code_summaries(figures: Figures, source: Source = "observed") -> tuple[CodeSummary, ...]:
-    """One line a rule: what it found in those deliveries and what the policy says of it."""
+    """Build one summary for each rule: its findings, and its status under the policy."""
     policy, rule_status = figures.plan.policy, figures.rule_statuses
     lacking = find_missing_needs(policy, figures.terms, figures.lacking)
     counts: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for row in figures.findings:
         counts[row["code"]][row["excuse"]] += row["count"]
     worst = sample_findings(figures.worst, figures.width)
-    incident_matcher = IncidentMatcher(figures) if source == "observed" else None  # a prediction is no broker's fault
+    incident_matcher = (
+        IncidentMatcher(figures) if source == "observed" else None
+    )  # predictions do not match broker faults
     summaries = []
     for code in Code:
         reason, rows = explain_not_evaluated(code, policy, lacking), worst.get(code.name, [])
-        looks_like = [incident_matcher.find_incidents(row) if incident_matcher else () for row in rows]
-        views = tuple(
-            _build_finding_view(row, figures.width, found) for row, found in zip(rows, looks_like, strict=True)
-        )
+        matches = [incident_matcher.find_incidents(row) if incident_matcher else () for row in rows]
+        views = tuple(_build_finding_view(row, figures.width, found) for row, found in zip(rows, matches, strict=True))
         summary = _summarize_code(code, rule_status[code], reason, counts[code.name], views, figures, source)
-        summaries.append(replace(summary, incidents=build_incident_views(looks_like)))
+        summaries.append(replace(summary, incidents=build_known_faults(matches)))
     order = {"violated": 0, "unknown": 1, "allowed": 2, "counted": 3, "clean": 4, "not applicable": 5}
     return tuple(sorted(summaries, key=lambda s: order[s.status]))
 
 
 def count_findings_over_time(figures: Figures) -> tuple[FindingPoint, ...]:
-    """All findings, counted by window, rule and consumer."""
+    """Count all findings by window, rule and consumer."""
     return tuple(
         FindingPoint(format_instant(r["window"]), r["code"], r["consumer"] or "nobody", r["count"])
         for r in figures.findings
@@ -55,9 +55,9 @@ def count_findings_over_time(figures: Figures) -> tuple[FindingPoint, ...]:
 
 
 def sample_findings(rows: Iterable[Row], width: int, most: int = MAX_SHOWN_FINDINGS) -> dict[str, list[Row]]:
-    """At most ``most`` rows of table ``violations`` by code: failing ones first, then in order of time.
+    """Sample at most ``most`` rows of table ``violations``, grouped by code; failing ones first, then by time.
 
-    They are those that ``sample.order_for_sample`` takes first, by consumer and window of ``width`` ns.
+    ``finding_sample.order_for_sample`` defines the sample, by consumer and window of ``width`` ns.
     """
     by_code: dict[str, list[Row]] = defaultdict(list)
     for row in sorted(rows, key=_sort_key):
@@ -74,14 +74,14 @@ def sample_findings(rows: Iterable[Row], width: int, most: int = MAX_SHOWN_FINDI
 
 
 def _sort_key(row: Row) -> tuple[Any, ...]:
-    """Failing rows first, then by time (those never delivered first of all), then by position in the log."""
+    """Sort by failure, time and position in the log; messages that were never delivered have no time and come first."""
     at = row["at"]
     position = row["topic"], row["partition"], row["ledger"], row["entry"], row["batch_index"]
     return (row["verdict"] == "valid", at is not None, at or 0, *position)
 
 
 def _find_window(row: Row, width: int) -> int | None:
-    """The start of the window that a finding is counted in: as told, else that of its delivery."""
+    """Find the start of the window that counts a finding: the recorded one, else that of its delivery."""
     recorded_window: int | None = row.get("window")
     if recorded_window is not None or row["at"] is None:
         return recorded_window
@@ -92,7 +92,7 @@ def _find_window(row: Row, width: int) -> int | None:
 def _summarize_code(
     code: Code,
     rule_status: RuleStatus,
-    explain_not_evaluated: str,
+    reason_not_evaluated: str,
     counts: Mapping[int, int],
     worst: tuple[FindingView, ...],
     figures: Figures,
@@ -115,7 +115,7 @@ def _summarize_code(
     exemptions = [f"{n:,}: {Exemption(e).sentence}" for e, n in sorted(counts.items()) if e != Exemption.NONE]
     note = "; ".join([*exemptions, *([figures.inconclusive_rules[code]] if code in figures.inconclusive_rules else [])])
     if not rule_status.is_evaluated:
-        note = explain_not_evaluated
+        note = reason_not_evaluated
     elif status == "allowed" and not exemptions:
         note = f"{figures.plan.policy.name} allows this under {figures.plan.policy.profile}"
     if code is Code.MIXED_BATCH and total and figures.scattered_keys is not None:
@@ -126,13 +126,13 @@ def _summarize_code(
 
 
 def explain_not_evaluated(code: Code, policy: Policy, lacking: Mapping[Code, frozenset[Need]]) -> str:
-    """Why a rule did not look, where it did not."""
+    """Explain why a rule was not evaluated."""
     if code in lacking:
         return describe_needs(lacking[code])
-    return f"{policy.name} makes no such promise"
+    return f"{policy.name} does not guarantee this"
 
 
-def _build_finding_view(row: Row, width: int, looks_like: Sequence[Incident] = ()) -> FindingView:
+def _build_finding_view(row: Row, width: int, matches: Sequence[Incident] = ()) -> FindingView:
     at, window = row["at"], _find_window(row, width)
     return FindingView(
         at=format_instant(at) if at is not None else "",
@@ -144,5 +144,5 @@ def _build_finding_view(row: Row, width: int, looks_like: Sequence[Incident] = (
         witness=tuple(row["witness"]),
         window=format_instant(window) if window is not None else "",
         attribution=row.get("attribution") or "",
-        tickets=tuple(incident.ticket for incident in looks_like),
+        tickets=tuple(incident.ticket for incident in matches),
     )

@@ -1,4 +1,4 @@
-"""Known upstream faults that the findings of a report look like: matched once, over the findings in words."""
+"""Match the described findings of a report to known upstream faults."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from itertools import chain, pairwise
 
 from subreplay.audit.explain.incidents import Circumstance, Incident, RunCircumstances, find_matching_incidents
 from subreplay.reports.figures import Figures, Row
-from subreplay.reports.finding_data import IncidentView
+from subreplay.reports.finding_data import KnownFault
 
-DEFAULT_CONSUMER_LIMIT, DEFAULT_SUBSCRIPTION_LIMIT = (
-    50_000,
-    200_000,
-)  # maxUnackedMessagesPerConsumer and -PerSubscription, by default
+# Defaults of maxUnackedMessagesPerConsumer and maxUnackedMessagesPerSubscription.
+DEFAULT_CONSUMER_LIMIT, DEFAULT_SUBSCRIPTION_LIMIT = 50_000, 200_000
 
 
 @dataclass(frozen=True)
 class IncidentMatcher:
-    """The tickets as they fit to a run."""
+    """Matches findings of one run to known upstream faults."""
 
     figures: Figures
 
     def find_incidents(self, row: Row) -> tuple[Incident, ...]:
-        """The tickets that a finding looks like."""
+        """Find the known faults that match a finding."""
         return find_matching_incidents(self._setting, row)
 
     @cached_property
@@ -49,12 +47,11 @@ class IncidentMatcher:
         return RunCircumstances(policy.name, policy.profile, frozenset(name for name, true in holds.items() if true))
 
 
-def build_incident_views(looks_like: Iterable[Sequence[Incident]]) -> tuple[IncidentView, ...]:
-    """What a report shows of the tickets that the findings of one rule look like; those that ask most of a finding
-    first, then those of most findings."""
-    counted = Counter(chain.from_iterable(looks_like))
+def build_known_faults(matches: Iterable[Sequence[Incident]]) -> tuple[KnownFault, ...]:
+    """Build the known faults of one rule: the most specific first, then those with the most findings."""
+    counted = Counter(chain.from_iterable(matches))
     return tuple(
-        IncidentView(one.ticket, one.url, one.title, one.sentence, one.releases, one.advice, findings)
+        KnownFault(one.ticket, one.url, one.title, one.sentence, one.releases, one.advice, findings)
         for one, findings in sorted(
             counted.items(), key=lambda item: (-item[0].condition_count, -item[1], item[0].ticket)
         )

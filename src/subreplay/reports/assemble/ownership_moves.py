@@ -1,4 +1,4 @@
-"""What changed hands at each change of the members, and how much of the traffic went with it."""
+"""Build the moves of slots and traffic between consumers at each membership change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_MOVES = 60
 
 
 def select_shown_moves(figures: Figures) -> tuple[tuple[MoveView, ...], int]:
-    """The moves with the most messages, and then slots, dispatcher by dispatcher; and how many others there are."""
+    """Select the moves with the most messages, then slots, in dispatcher order; also count the others."""
     moves = OwnershipMoves.from_figures(figures)
     selection = np.sort(np.lexsort((-moves.slots, -moves.messages))[:MAX_MOVES])
     columns = moves.build_columns(selection)
@@ -31,12 +31,14 @@ def select_shown_moves(figures: Figures) -> tuple[tuple[MoveView, ...], int]:
 
 @dataclass(frozen=True, eq=False)
 class OwnershipMoves:
-    """All that changed hands, dispatcher by dispatcher, as columns: the number of the dispatcher, the number of the
-    handover among those of the dispatcher, its slots; and of the messages published between the change and the next
-    one, those that came to its slots."""
+    """All moves between consumers as columns, in dispatcher order.
+
+    ``number`` counts the handovers of one dispatcher. ``messages`` counts messages to the moved slots between the
+    change and the next one.
+    """
 
     scopes: tuple[str, ...]
-    passed: tuple[_DescribedHandovers, ...]  # of each dispatcher
+    handovers: tuple[_DescribedHandovers, ...]  # of each dispatcher
     space: int
     dispatcher: Ints
     number: Ints
@@ -84,10 +86,10 @@ class OwnershipMoves:
         )
 
     def build_columns(self, which: Ints | None = None) -> dict[str, list[Any]]:
-        """The fields of ``MoveView`` of all of them, or of those at some indexes, in words."""
+        """Build the fields of ``MoveView`` for all moves, or for those at the indexes ``which``."""
         selected = np.arange(len(self.slots)) if which is None else which
         rows = [*zip(self.dispatcher[selected].tolist(), self.number[selected].tolist(), strict=True)]
-        of = [(self.passed[dispatcher], number) for dispatcher, number in rows]
+        of = [(self.handovers[dispatcher], number) for dispatcher, number in rows]
         slots = self.slots[selected].tolist()
         return {
             "scope": [self.scopes[dispatcher] for dispatcher, _ in rows],
@@ -105,7 +107,7 @@ class OwnershipMoves:
 
 
 class _DescribedHandovers:
-    """The handovers of a dispatcher, and of others with the same epochs; ``numbers`` by epoch and consumers."""
+    """The handovers of dispatchers with equal epochs; ``numbers`` maps (epoch, before, after) to the number."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.handovers: Handovers = find_handovers(timeline)

@@ -1,4 +1,4 @@
-"""Answers of plans as pictures: one bar for each thing that was compared, with the limit or the bound beside it."""
+"""Build the bar charts of plan answers: one bar for each option, with its limit or bound."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FormatAmount = Callable[[float | None], str]
 
 
 class _ChartLabels(NamedTuple):
-    """What a picture says beside its bars."""
+    """The labels of a chart."""
 
     title: str
     bar: str
@@ -28,7 +28,7 @@ class _ChartLabels(NamedTuple):
 
 
 def build_plan_bars(answer: PlanAnswer, amount: Callable[[float | None, str], str]) -> PlanBars | None:
-    """The picture of an answer, with ``amount`` for a figure in words; None where it has none."""
+    """Build the chart of an answer, or None; ``amount`` formats a figure."""
     if answer.question not in _CHARTS:
         return None
     labels, unit, rows = _CHARTS[answer.question](answer)
@@ -129,7 +129,7 @@ _CHARTS: Mapping[Question, Callable[[PlanAnswer], _Picture]] = {
 
 
 def build_front_points(answer: PlanAnswer) -> tuple[FrontPoint, ...]:
-    """Policies by balance and moves, of the question that compares them."""
+    """Build the points of compared policies by balance and moves."""
     if answer.question != "policy":
         return ()
     rows, front = answer.figures.rows, answer.figures.front

@@ -1,4 +1,4 @@
-"""Answers of plans in words: a function for each question says what stands in its tables."""
+"""Build the report data of plan answers; each question has a function that builds its tables."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from subreplay.whatif.planning.sensitivity import DayCheck
 
 MAX_PLAN_ROWS = 200
 _MAX_WAYS_SHOWN = 12
-"""Ways of a rollout that a report shows."""
+"""The number of rollout options that a report shows."""
 
 
 def build_plan_view(answer: PlanAnswer) -> PlanView:
-    """The answer as a report shows it."""
+    """Build the report data of an answer."""
     tables, texts = _TABLES[answer.question](answer)
     second = answer.runner_up
     return PlanView(
@@ -60,7 +60,7 @@ def _drop_infinite(value: float | None) -> float | None:
 
 
 def format_amount(value: float | None, unit: str) -> str:
-    """A measured amount in words.
+    """Format a measured amount with its unit.
 
     >>> format_amount(0.5, "share"), format_amount(1500, "messages")
     ('50.0%', '1,500 messages')
@@ -83,7 +83,7 @@ def format_amount(value: float | None, unit: str) -> str:
 
 
 def _format_bare_amount(value: float, unit: str) -> str:
-    """The same without the word of a count."""
+    """Format a measured amount without its unit if it is a count."""
     return format_amount(value, unit).removesuffix(f" {unit}")
 
 

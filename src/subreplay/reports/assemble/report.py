@@ -1,4 +1,4 @@
-"""From figures to report data: plain rows and timelines go in, a frozen ``ReportData`` comes out."""
+"""Build the report data of a run from its figures: plain rows and timelines become a frozen ``ReportData``."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def build_report(
     scenarios: tuple[ScenarioView, ...],
     dispatch: tuple[DispatchView, ...] = (),
 ) -> ReportData:
-    """Everything a report shows of one run; ``dispatch`` are the scenarios whose dispatch was replayed, if any."""
+    """Build the report of one run; ``dispatch`` contains the scenarios whose dispatch was replayed."""
     policy = figures.plan.policy
     codes = build_code_summaries(figures) if run.kind == "audit" else ()
     maps, maps_left_out = build_range_maps(figures)
@@ -77,7 +77,7 @@ def build_report(
         run=run,
         verdict=str(judged.verdict),
         headline=write_headline(run, judged, figures),
-        doubts=judged.doubts,
+        doubts=judged.uncertainties,
         quarantine=build_reject_reasons(figures),
         inputs=build_input_counts(figures),
         facts=build_facts(policy, figures, scenarios),
@@ -107,7 +107,7 @@ _OWNER_NEEDS = {Need.MEMBERSHIP, Need.EXACT_MEMBERSHIP, Need.DISPATCH_TIMES, Nee
 
 
 def build_facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -> tuple[Fact, ...]:
-    """Headline figures."""
+    """Build the headline facts."""
     t = figures.totals
     copies = 0 if t else figures.repeated.get("messages", 0)
     notes = [f"{copies:,} duplicate {'row' if copies == 1 else 'rows'} not counted"] if copies else []
@@ -132,7 +132,9 @@ def build_facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioVi
             )
         )
     if figures.previous_run is not None:
-        what = "no audit of the day before" if figures.days_skipped else "findings left open by that run are checked again"
+        what = (
+            "no audit of the day before" if figures.days_skipped else "findings left open by that run are checked again"
+        )
         facts.append(Fact("Continues from the audit of", figures.previous_run.isoformat(), what))
     if figures.judged_from is not None:
         facts.append(Fact("Judged from", instant(figures.judged_from), LEFT_TRUNCATED_NOTE))
@@ -175,7 +177,7 @@ def build_facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioVi
 
 
 def _describe_retracted(row: Row) -> str:
-    """Which findings of an earlier night are withdrawn, by their positions."""
+    """Describe by their positions the retracted findings of an earlier day."""
     named = [
         (f"{p['partition']}/" if p["partition"] >= 0 else "")
         + format_position(p["ledger"], p["entry"], p["batch_index"])
@@ -183,7 +185,7 @@ def _describe_retracted(row: Row) -> str:
     ]
     remaining = row["count"] - len(named)
     return f"delivered later after all: {', '.join(named)}" + (
-        f" and {remaining:,} more in table withdrawn" if remaining else ""
+        f" and {remaining:,} more in the table of retracted findings" if remaining else ""
     )
 
 
@@ -195,7 +197,7 @@ def build_hot_keys(figures: Figures) -> tuple[HotKey, ...]:
 
 
 def build_reject_reasons(figures: Figures) -> tuple[RejectReason, ...]:
-    """Why rows are in quarantine."""
+    """Build the list of reasons why rows are in quarantine."""
     return tuple(
         RejectReason(r["table"], r["column"], r["rule"], r["remedy"], r["count"], r["example"] or "")
         for r in figures.quarantine
@@ -203,7 +205,7 @@ def build_reject_reasons(figures: Figures) -> tuple[RejectReason, ...]:
 
 
 def build_input_counts(figures: Figures) -> tuple[InputCount, ...]:
-    """Rows of each table, and what is particular about them."""
+    """Build the row counts of each input table, with a note on duplicate and contradicting rows."""
     return tuple(
         InputCount(
             r["table"],
@@ -229,7 +231,7 @@ def _describe_input(figures: Figures, table: str) -> str:
 def build_run_info(
     config: RunConfig, figures: Figures, kind: Literal["audit", "whatif"], engine: EngineInfo
 ) -> RunInfo:
-    """What was run on what. The run's id follows from its configuration, so that a re-run has the same."""
+    """Describe the run. Its id depends only on the configuration, so a repeated run has the same id."""
     subscription = config.subscription
     return RunInfo(
         run_id=config.run_id,

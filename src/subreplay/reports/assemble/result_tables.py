@@ -1,4 +1,4 @@
-"""The result tables that the driver holds: epochs, ranges that changed hands, moves, scenarios, the run itself."""
+"""Build the result tables that the driver writes: epochs, range changes, moves, scenarios and runs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _KINDS: Final[dict[Any, pa.DataType]] = {
 def build_result_tables(
     figures: Figures, run: RunInfo, judged: RunJudgement, scenarios: tuple[ScenarioView, ...]
 ) -> dict[str, pa.Table]:
-    """Result tables by name: all there is, however much of it a report shows."""
+    """Build the complete result tables by name, without the limits of a report."""
     timelines = {scope.full_name: timeline for scope, timeline in figures.plan.timelines.items()}
     moves = OwnershipMoves.from_figures(figures).build_columns()
     return {
@@ -85,7 +85,7 @@ def build_result_tables(
 def _build_dispatcher_table(
     timelines: Mapping[str, Timeline], rows: Callable[[Timeline], list[dict[str, Any]]], schema: pa.Schema
 ) -> pa.Table:
-    """Rows of each dispatcher, with its name as their first column."""
+    """Concatenate the rows of all dispatchers, with the dispatcher's name as first column."""
     others = pa.schema([*schema][1:])
     parts = [
         *compute_once_per_index(
@@ -128,20 +128,20 @@ def _list_range_rows(timeline: Timeline) -> list[dict[str, Any]]:
 
 
 def _name_owner(timeline: Timeline, owner: int) -> str | None:
-    """The consumer of an owner code; several where they share a point of the ring."""
+    """Name the consumer of an owner code, or all consumers that share a point of the ring."""
     if owner >= 0:
         return timeline.consumers[owner].label
     return None if owner == -1 else " + ".join(timeline.consumers[i].label for i in timeline.index.groups[-2 - owner])
 
 
 def _build_view_table(kind: type[Any], views: tuple[Any, ...]) -> pa.Table:
-    """Flat fields of report views as a table."""
+    """Build a table from the flat fields of report views."""
     schema = _build_flat_schema(kind)
     return pa.Table.from_pylist([{name: getattr(view, name) for name in schema.names} for view in views], schema=schema)
 
 
 def _build_flat_schema(kind: type[Any]) -> pa.Schema:
-    """The flat fields of a report view."""
+    """List the flat fields of a report view."""
     hints = typing.get_type_hints(kind)
     flat = [f.name for f in dataclasses.fields(kind) if hints[f.name] in _KINDS]
     return pa.schema([pa.field(name, _KINDS[hints[name]]) for name in flat])
@@ -153,7 +153,7 @@ SCHEMAS: Final = {
     "moves": _build_flat_schema(MoveView),
     "scenarios": _build_flat_schema(ScenarioView),
 }
-"""The columns of each of these tables but ``runs``."""
+"""The columns of each result table except ``runs``."""
 
 
 def _build_run_row(figures: Figures, run: RunInfo, judged: RunJudgement) -> dict[str, str]:
@@ -166,7 +166,7 @@ def _build_run_row(figures: Figures, run: RunInfo, judged: RunJudgement) -> dict
         "profile": run.profile,
         "verdict": str(judged.verdict),
         "headline": write_headline(run, judged, figures),
-        "doubts": json.dumps(judged.doubts),
+        "doubts": json.dumps(judged.uncertainties),
         "versions": json.dumps(dict(run.versions) | ({run.engine.name: run.engine.version} if run.engine else {})),
         "inputs": json.dumps(inputs),
     }

@@ -1,4 +1,4 @@
-"""The what-if comparison: one line a scenario, from the traffic it was replayed with."""
+"""Compare the scenarios of a what-if over the same traffic."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from subreplay.whatif.handovers import find_handovers, group_changes
 from subreplay.whatif.idle_consumers import explain_idle_consumers, explain_unowned_messages
 from subreplay.whatif.message_assignment import ScenarioPlan
 
-MIN_MESSAGES_PER_CONSUMER = 10  # messages for each connected consumer; a window with fewer tells nothing about balance
+MIN_MESSAGES_PER_CONSUMER = 10  # per connected consumer; windows with fewer do not show balance
 MAX_FLOWS = 60  # of a scenario
-MAX_TIME_SLICES = 90  # of time, at most, whose busiest consumer is told
-MAX_PARTITIONS_SHOWN = 24  # whose retention is told one by one
+MAX_TIME_SLICES = 90  # periods whose busiest consumer is shown
+MAX_PARTITIONS_SHOWN = 24  # partitions whose retention is listed
 NO_TRAFFIC: Final[Row] = {"messages": 0, "keys": 0, "messages_moved": 0, "keys_moved": 0}
 
 
 def build_scenario_views(
     plans: Iterable[ScenarioPlan], figures: Figures, replayed: Iterable[DispatchFigures] = ()
 ) -> tuple[ScenarioView, ...]:
-    """Scenarios side by side. Of one whose dispatch was ``replayed``, consumers have what they took in the replay."""
+    """Build the views of all scenarios; those in ``replayed`` count what consumers received in the replay."""
     by_plan: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in figures.traffic:
         by_plan[row["scenario"]][row["level"]].append(row)
@@ -104,12 +104,14 @@ def _build_view(
 
 
 def _describe_never_taken(messages: int) -> str:
-    return f"{messages:,} that no application takes in the replay" if messages else ""
+    return f"{messages:,} that no application receives in the replay" if messages else ""
 
 
 def _select_taken_rows(rows: Mapping[str, list[Row]], replay: DispatchFigures) -> dict[str, list[Row]]:
-    """Rows of ``window`` and ``consumer`` as ``replay`` has them. It does not know keys: consumers have those that
-    they own."""
+    """Select the rows of ``window`` and ``consumer`` from a dispatch replay.
+
+    A replay does not count keys, so each consumer has the keys that it owns.
+    """
     keys = {row["consumer"]: row["keys"] for row in rows.get("consumer", ())}
     whole = [row for row in replay.taken if row["window"] is None]
     return {
@@ -121,7 +123,7 @@ def _select_taken_rows(rows: Mapping[str, list[Row]], replay: DispatchFigures) -
 def _build_window_loads(
     served: Iterable[Row], sums: Mapping[int, int], even: Mapping[int, float], first: int, last: int, width: int
 ) -> tuple[WindowLoad, ...]:
-    """The busiest consumer of each stretch of as many windows as it takes to have few of them in ``[first, last)``."""
+    """Find the busiest consumer of each period in ``[first, last)``; a period is one or more windows."""
     begin = first - first % width
     wide = width * -(-((last - 1 - begin) // width + 1) // MAX_TIME_SLICES)
     busiest: dict[int, Row] = {}
@@ -141,7 +143,7 @@ def _build_window_loads(
 def _build_consumers(
     plan: ScenarioPlan, rows: Iterable[Row], owned: int, even: float, extent: Row, replay: DispatchFigures | None
 ) -> tuple[ScenarioConsumer, ...]:
-    """What each consumer would have got; those that would have got nothing come last, with the reason."""
+    """Build the load of each consumer; idle consumers come last, with the reason."""
     served_consumers = [
         ScenarioConsumer(
             r["consumer"], r["messages"], r["bytes"], r["keys"], r["messages"] / owned, r["messages"] / owned / even
@@ -157,7 +159,7 @@ def _build_consumers(
 
 
 def _list_significant_skews(served: Iterable[Row], sums: Mapping[int, int], even: Mapping[int, float]) -> list[float]:
-    """The skews of all consumers in the windows that have messages enough."""
+    """List the skews of all consumers in windows with enough messages."""
     return [
         row["messages"] / sums[row["window"]] / even[row["window"]]
         for row in served
@@ -166,8 +168,11 @@ def _list_significant_skews(served: Iterable[Row], sums: Mapping[int, int], even
 
 
 def _summarize_moves(plan: ScenarioPlan, first: int, last: int) -> tuple[int, float, tuple[Flow, ...]]:
-    """Changes of the members while there was traffic, of the dispatcher with the most; how much of the space changed
-    hands at one of them, on average over changes and dispatchers; and from whom to whom, the most first."""
+    """Summarize the membership changes during the traffic.
+
+    Returns the changes at the dispatcher with the most, the mean fraction of the slots that moved at a change, and the
+    flows between consumers, largest first.
+    """
     low, high = plan.policy.space
     most, of_all = 0, 0
     moved_slots: dict[tuple[str, str], int] = defaultdict(int)
@@ -188,7 +193,7 @@ def _summarize_moves(plan: ScenarioPlan, first: int, last: int) -> tuple[int, fl
 
 
 def _describe_producers(plan: ScenarioPlan, rows: Mapping[str, list[Row]]) -> str:
-    """Other partitions, and what is sent elsewhere."""
+    """Describe the partitioning of a scenario, and what goes to another partition."""
     if plan.routing is None:
         return ""
     keys, messages = (sum(row[name] for row in rows["relocated"]) for name in ("keys", "messages"))
@@ -201,7 +206,7 @@ def _describe_producers(plan: ScenarioPlan, rows: Mapping[str, list[Row]]) -> st
 
 
 def _describe_retention(plan: ScenarioPlan, rows: Mapping[str, list[Row]]) -> str:
-    """What retention would have kept when the last message came, partition by partition."""
+    """Describe what retention keeps of each partition at the last publication."""
     if plan.retention is None:
         return ""
     kept = [
@@ -215,12 +220,12 @@ def _describe_retention(plan: ScenarioPlan, rows: Mapping[str, list[Row]]) -> st
 
 
 def _describe_assumptions(plan: ScenarioPlan, lacking: Collection[Need]) -> str:
-    """What is assumed of messages without a key, where the data do not tell what spreads them."""
+    """Describe the assumption about messages without a key if the data lack what spreads them."""
     if Need.STICKY_KEYS not in lacking or plan.policy.routing != "slot" or not has_keyless_spread(plan.policy.profile):
         return ""
     return (
         f"the spread of messages without a key is assumed: {plan.policy.profile} spreads them by producer name and "
-        "sequence id, which the data do not have"
+        "sequence id, which the data do not contain"
     )
 
 

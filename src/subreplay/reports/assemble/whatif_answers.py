@@ -1,4 +1,4 @@
-"""The answer of a what-if: which scenario is best, by which measure."""
+"""Find the best scenarios of a what-if by each metric."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ Number = TypeVar("Number", bound=float)
 
 
 def find_best_scenarios(scenarios: Sequence[ScenarioView], dispatch: Sequence[DispatchView]) -> tuple[Answer, ...]:
-    """The best scenario of each measure, of those that leave no message without an owner, drop none and drain, if there
-    are any such; else of those that serve somebody."""
+    """Find the best scenarios by each metric.
+
+    Scenarios that drain, drop nothing and leave no message without an owner are preferred. If there are none, all that
+    serve a consumer are compared.
+    """
     never = {view.name for view in dispatch if view.drain.took_ns is None or view.outcomes.dropped}
     eligible = [s for s in scenarios if not s.unowned] or [s for s in scenarios if s.max_share > 0]
     eligible = [s for s in eligible if s.name not in never] or eligible
@@ -39,8 +42,7 @@ def _compare_loads(views: Sequence[ScenarioView]) -> Iterator[Answer | None]:
 
 
 def _compare_dispatch(views: Sequence[DispatchView]) -> Iterator[Answer | None]:
-    """The best of those that drain, drop nothing and deliver nothing early, if there are any such; the others are
-    named."""
+    """Compare dispatch replays. Those that never drain, drop messages or deliver early rank last and are named."""
     ranked_last = {v.name for v in views if v.drain.took_ns is None or v.early is not None or v.outcomes.dropped}
     late = ((v.name, math.inf if v.to_delivered.p99_ns is None else v.to_delivered.p99_ns) for v in views)
     drains = ((v.name, math.inf if v.drain.took_ns is None else v.drain.took_ns) for v in views)
@@ -67,7 +69,7 @@ def _compare_dispatch(views: Sequence[DispatchView]) -> Iterator[Answer | None]:
 
 
 def _format_worst_figure(figures: Sequence[Number], best: str, format_figure: Callable[[Number], str]) -> str:
-    """The highest figure; of endless ones and others that are behind the best, the highest of both kinds."""
+    """Format the highest figure; if it is infinite, put the highest finite one before it."""
     worst = format_figure(max(figures))
     ends = format_figure(max((figure for figure in figures if figure < math.inf), default=max(figures)))
     return worst if ends in (worst, best) else f"{ends} or {worst}"
@@ -84,8 +86,10 @@ def _find_lowest(
     format_figure: Callable[[Number], str],
     ranked_last: Collection[str] = (),
 ) -> Answer | None:
-    """Scenarios with the lowest figure, as far as a reader can tell figures apart; None where nobody has one. Those of
-    ``ranked_last`` are behind all others."""
+    """Find the scenarios with the lowest figure as displayed, or None without figures.
+
+    Scenarios in ``ranked_last`` rank behind all others.
+    """
     known = [*figures]
     if not known:
         return None

@@ -1,9 +1,8 @@
-"""The report as one HTML page that opens without a network.
+"""Render the report as one HTML page that opens without a network.
 
-``html`` fills the ``templates`` with what ``view`` and ``dispatch_view`` prepare from the report data. Charts are drawn
-in ``chart_map``, ``chart_share``, ``chart_time`` and ``chart_dispatch`` on the common time axis of ``canvas``; ``svg``
-makes them part of the page, and ``palette`` gives each consumer its colour. ``rangemap`` finds the rectangles of the
-range map, and ``finding_filter`` what the page's filter offers.
+``html`` fills the ``templates`` with the data that ``page_view`` and ``dispatch_view`` prepare. The modules ``chart_*``
+draw the charts; ``chart_canvas`` provides their common axes, and ``svg`` their marks. ``palette`` gives each consumer a
+colour. ``range_rectangles`` finds the rectangles of the range map, and ``finding_filter`` the choices of the filter.
 
-The page is complete without its script. No figure is computed here that the report data do not have.
+The page is complete without its script. All its figures come from the report data.
 """

@@ -1,4 +1,4 @@
-"""What charts have in common: one time axis, axes of figures, and stretches of time as rectangles."""
+"""Draw the common parts of charts: the time axis, value axes and grid lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from subreplay.reports.data import ReportData
 from subreplay.reports.formatting import format_utc_clock, parse_us
 from subreplay.reports.page.svg import PLOT, Drawing
 
-SIDE = 0.08  # of the data's window: how far before and after it an epoch is still drawn
+SIDE = 0.08  # fraction of the data's window that is drawn before and after it
 FORMATS = ((3, "%H:%M:%S.%f"), (900, "%H:%M:%S"), (130_000, "%H:%M"), (700_000, "%d %b %H:%M"))
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000  # µs
 _STEPS: Final = (
@@ -20,28 +20,28 @@ _STEPS: Final = (
     *(n * _MINUTE for n in (1, 2, 5, 10, 15, 30)), *(n * _HOUR for n in (1, 2, 3, 6, 12)),
     *(n * 10**power * _DAY for power in range(5) for n in (1, 2, 5)),
 )  # fmt: skip
-"""From tick to tick of a time axis."""
+"""Distances between the ticks of a time axis, in µs."""
 _TICKS = 7
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeFrame:
-    """The stretch of time that all charts show, in microseconds."""
+    """The time interval that all charts show, in microseconds."""
 
     start: int
     end: int
 
     def to_pixel(self, micros: int) -> float:
-        """An instant in pixels from the axis' left end, moved to the nearer end where it lies outside."""
+        """Convert an instant to pixels from the left end of the axis; instants outside move to the nearer end."""
         return (min(max(micros, self.start), self.end) - self.start) / (self.end - self.start) * PLOT
 
     def is_visible(self, start: int, end: int) -> bool:
-        """Whether any of that stretch is inside."""
+        """Return whether any part of an interval is inside."""
         return start < self.end and end > self.start
 
     def list_ticks(self) -> Iterator[tuple[int, str]]:
-        """Round instants inside, about seven, and how the axis writes them."""
+        """List about seven round instants inside, with their labels."""
         seconds = (self.end - self.start) / _SECOND
         form = next((form for limit, form in FORMATS if seconds < limit), "%d %b")
         step = min(_STEPS, key=lambda step: abs(math.log(step * _TICKS / (self.end - self.start))))
@@ -51,7 +51,7 @@ class TimeFrame:
 
 
 def find_time_frame(data: ReportData) -> TimeFrame:
-    """The data's window, and a little more where epochs or load windows begin before it or end after it."""
+    """Find the data's window, extended slightly if epochs or load windows exceed it."""
     start, end = parse_us(data.run.window_start), parse_us(data.run.window_end)
     begins = [epoch.start_us for mapped in data.range_maps for epoch in mapped.epochs]
     begins += [parse_us(point.window_start) for point in data.load]
@@ -64,7 +64,7 @@ def find_time_frame(data: ReportData) -> TimeFrame:
 
 
 def draw_time_axis(drawing: Drawing, at: TimeFrame) -> None:
-    """The time axis below the plot, in UTC."""
+    """Draw the time axis below the plot, in UTC."""
     floor = drawing.height
     drawing.line(0, PLOT, floor, floor, "axis")
     for instant, text in at.list_ticks():
@@ -74,7 +74,7 @@ def draw_time_axis(drawing: Drawing, at: TimeFrame) -> None:
 
 
 def draw_marked_axis(drawing: Drawing, ticks: Iterable[tuple[float, str]]) -> None:
-    """An axis left of the plot, with a tick at each height."""
+    """Draw an axis left of the plot, with a tick at each height."""
     drawing.line(0, 0, 0, drawing.height, "axis")
     for y, text in ticks:
         drawing.line(-4, 0, y, y, "axis")
@@ -82,14 +82,14 @@ def draw_marked_axis(drawing: Drawing, ticks: Iterable[tuple[float, str]]) -> No
 
 
 def draw_grid(drawing: Drawing, ticks: Iterable[tuple[float, str]]) -> None:
-    """A line across the plot at each height, and what it stands for."""
+    """Draw a line across the plot at each height, with its label."""
     for y, text in ticks:
         drawing.line(0, PLOT, y, y, "grid")
         drawing.text(-5, y, text, anchor="end")
 
 
 def choose_round_ticks(most: float) -> list[float]:
-    """Round figures from 0, about four of them, of which the last is not below ``most``.
+    """Choose about four round figures from 0 to at least ``most``.
 
     >>> choose_round_ticks(870), choose_round_ticks(0.14)
     ([0.0, 200.0, 400.0, 600.0, 800.0, 1000.0], [0.0, 0.05, 0.1, 0.15])
@@ -102,17 +102,17 @@ def choose_round_ticks(most: float) -> list[float]:
 def draw_cell(
     drawing: Drawing, at: TimeFrame, start: int, end: int, low: float, high: float, colour: str, tip: str
 ) -> None:
-    """A stretch of time as a rectangle between two heights (pixels), with its token and its tool tip."""
+    """Draw an interval as a rectangle between two heights (pixels), with its colour token and tool tip."""
     drawing.box(at.to_pixel(start), at.to_pixel(end), low, high, colour, tip)
 
 
 def format_stretch(start: int, end: int) -> str:
-    """A stretch of time in words."""
+    """Format an interval."""
     return f"{format_utc_clock(start)} to {format_utc_clock(end)}"
 
 
 def shorten_name(text: str, most: int = 17) -> str:
-    """A long name with its middle left out."""
+    """Shorten a long name by omitting its middle."""
     if len(text) <= most:
         return text
     head = (most - 1) // 2

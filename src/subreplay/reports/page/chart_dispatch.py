@@ -1,4 +1,4 @@
-"""Charts of a dispatch replay: how late messages are under each scenario, and how the backlog grows and drains."""
+"""Draw the charts of dispatch replays: latency and backlog of each scenario."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from subreplay.reports.formatting import format_count, format_nanos, format_nano
 from subreplay.reports.page.chart_canvas import TimeFrame, draw_cell, draw_time_axis, format_stretch, shorten_name
 from subreplay.reports.page.svg import PLOT, Drawing
 
-MOST_SCENARIOS = 14
-MOST_COLUMNS = 90
-HEAD, LANE, GAP = 22, 11, 14  # of a scenario's row in the latency chart
-STRIP, REACH = 84, 54  # of a scenario's row in the backlog chart, and of its highest column
-THIN = 3.0  # pixels of a bar whose ends meet
+MAX_SCENARIOS = 14
+MAX_COLUMNS = 90
+HEAD, LANE, GAP = 22, 11, 14  # heights in a scenario's row of the latency chart
+STRIP, REACH = 84, 54  # heights of a scenario's row and of its highest column in the backlog chart
+THIN = 3.0  # minimum width of a bar, in pixels
 LANES = (("to_delivered", "at the application", "u3", "u1"), ("to_acked", "acknowledged", "others", "even"))
 MICRO, SECOND = 1_000, 1_000_000_000
 TICKS = (
@@ -22,11 +22,11 @@ TICKS = (
     *(SECOND * s for s in (1, 10, 60, 600, 3_600, 36_000, 86_400, 864_000, 8_640_000)),
 )
 
-NEVER = 2 * TICKS[-1]  # stands at the axis' right end
+NEVER = 2 * TICKS[-1]  # drawn at the right end of the axis
 
 
 class DurationScale:
-    """Durations on a logarithmic axis, from one tick to another."""
+    """A logarithmic axis of durations that begins and ends at a tick."""
 
     def __init__(self, durations: Sequence[int]) -> None:
         least = min((d for d in durations if d > 0), default=MICRO)
@@ -36,14 +36,14 @@ class DurationScale:
         self.ticks = tuple(t for t in TICKS if first <= t <= last)
 
     def to_pixel(self, duration: int) -> float:
-        """Pixels from the axis' left end; what is shorter or longer stands at that end."""
+        """Convert a duration to pixels from the left end; durations outside move to the nearer end."""
         low, high = self.ticks[0], self.ticks[-1]
         return math.log(min(max(duration, low), high) / low) / math.log(high / low) * PLOT
 
 
 def draw_latency_chart(views: Sequence[DispatchView]) -> str:
-    """Two bars a scenario, on one logarithmic axis: from the median to the 99th percentile, and on to the longest."""
-    shown = views[:MOST_SCENARIOS]
+    """Draw two bars for each scenario on one logarithmic axis, from the median to the longest latency."""
+    shown = views[:MAX_SCENARIOS]
     durations = [d for v in shown for lane in (v.to_delivered, v.to_acked) for d in _list_durations(lane)]
     scale = DurationScale([duration for duration in durations if duration != NEVER])
     row = HEAD + 2 * LANE + GAP
@@ -58,13 +58,13 @@ def draw_latency_chart(views: Sequence[DispatchView]) -> str:
 
 
 def _list_durations(latency: Latency) -> tuple[int, ...]:
-    """Its durations; one of messages that never come is as long as the chart."""
+    """List the durations of a latency; an infinite one is as long as the chart."""
     found = (latency.p50_ns, latency.p99_ns, latency.max_ns) if latency.count else ()
     return tuple([NEVER if duration is None else duration for duration in found])
 
 
 def _draw_lanes(drawing: Drawing, view: DispatchView, top: float, scale: DurationScale) -> None:
-    """The bars of one scenario; none for what happened to no message."""
+    """Draw the bars of one scenario, except for events without messages."""
     for lane, (field, word, solid, pale) in enumerate(LANES):
         latency: Latency = getattr(view, field)
         if not latency.count:
@@ -78,8 +78,8 @@ def _draw_lanes(drawing: Drawing, view: DispatchView, top: float, scale: Duratio
 
 
 def draw_backlog_chart(views: Sequence[DispatchView], at: TimeFrame) -> str:
-    """One strip a scenario, all on one scale: messages at a consumer, and on them those that wait for one."""
-    shown = views[:MOST_SCENARIOS]
+    """Draw a strip for each scenario on one scale: unacknowledged messages, and above them waiting ones."""
+    shown = views[:MAX_SCENARIOS]
     top = max((p.waiting + p.unacked for v in shown for p in v.backlog), default=0) or 1
     drawing = Drawing(STRIP * len(shown), "Predicted backlog over time under each scenario")
     draw_time_axis(drawing, at)
@@ -94,7 +94,7 @@ def draw_backlog_chart(views: Sequence[DispatchView], at: TimeFrame) -> str:
 
 
 def _draw_backlog(drawing: Drawing, view: DispatchView, floor: float, unit: float, at: TimeFrame) -> None:
-    """The columns of one strip, each as wide as the time to the next."""
+    """Draw the columns of one strip; each column ends at the next one."""
     points = _select_largest_points(view.backlog, at)
     ends = [*(parse_us(point.at) for point in points[1:]), at.end]
     for point, end in zip(points, ends, strict=True):
@@ -109,10 +109,10 @@ def _draw_backlog(drawing: Drawing, view: DispatchView, floor: float, unit: floa
 
 
 def _select_largest_points(points: Sequence[BacklogPoint], at: TimeFrame) -> list[BacklogPoint]:
-    """The largest backlog of every column of the picture."""
+    """Select the largest backlog of each column of the picture."""
     largest: dict[int, BacklogPoint] = {}
     for point in points:
-        column = (parse_us(point.at) - at.start) * MOST_COLUMNS // (at.end - at.start + 1)
+        column = (parse_us(point.at) - at.start) * MAX_COLUMNS // (at.end - at.start + 1)
         kept = largest.get(column)
         if kept is None or point.waiting + point.unacked > kept.waiting + kept.unacked:
             largest[column] = point

@@ -1,4 +1,4 @@
-"""Charts of a plan: what was compared as bars beside a limit, and the front of balance against moves."""
+"""Draw the charts of a plan: bars beside a limit, and the front of balance against moves."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from subreplay.reports.page.chart_canvas import choose_round_ticks, shorten_name
 from subreplay.reports.page.svg import Drawing
 from subreplay.reports.plan_data import FrontPoint, PlanBars, PlanView
 
-WIDE, SIDE = 420, 20  # of the plot, and the room beside it
-ROW, HIGH = 40, 13  # of a bar with its label, and of the bar
-REACH = 4.0  # times the limit; what is longer is cut off there, with an arrow
+WIDE, SIDE = 420, 20  # widths of the plot and of its margins
+ROW, HIGH = 40, 13  # heights of a bar with its label, and of the bar
+REACH = 4.0  # times the limit; longer bars are cut and end with an arrow
 FRONT = 220
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def draw_bars_chart(drawn: PlanBars) -> str:
-    """One bar a row with what it says above it; the limit as a line through all of them."""
+    """Draw one labelled bar per row, and the limit as a line through all rows."""
     amounts = [amount for bar in drawn.bars for amount in (bar.value, bar.mark) if amount is not None]
     limit = drawn.limit
     most = max([*amounts, limit or 0.0], default=0.0) or 1.0
@@ -54,7 +54,7 @@ def _is_over_limit(value: float | None, limit: float | None) -> bool:
 
 
 def assign_letters(points: tuple[FrontPoint, ...]) -> dict[str, list[FrontPoint]]:
-    """The points by the letter that stands for them; those at one position have one letter, in order of balance."""
+    """Group the points by their letter, in order of balance; points at one position share a letter."""
     positions: dict[tuple[str, str], list[FrontPoint]] = {}
     for point in sorted(points, key=lambda point: (point.skew, point.moves)):
         positions.setdefault((format_ratio(point.skew), format_percent(point.moves)), []).append(point)
@@ -62,7 +62,7 @@ def assign_letters(points: tuple[FrontPoint, ...]) -> dict[str, list[FrontPoint]
 
 
 def draw_front_chart(points: tuple[FrontPoint, ...]) -> str:
-    """Balance against moves: the nearer to the lower left corner, the better; a line joins those on the front."""
+    """Draw balance against moves, with a line that joins the points on the front."""
     drawing = Drawing(FRONT, "Balance against moves", top=22, bottom=44, width=WIDE, left=46, right=SIDE)
     across = choose_round_ticks(max([point.moves for point in points]) or 0.1)
     up = [1 + tick for tick in choose_round_ticks(max(max(point.skew for point in points) - 1, 0.1))]
@@ -77,8 +77,8 @@ def draw_front_chart(points: tuple[FrontPoint, ...]) -> str:
     for tick in across:
         drawing.text(tick / across[-1] * WIDE, FRONT + 6, f"{tick * 100:.3g}%", anchor="middle", stands="top")
     drawing.line(0, WIDE, FRONT, FRONT, "axis")
-    drawing.text(WIDE / 2, FRONT + 36, "traffic that moves: one more joins, and the busiest leaves", anchor="middle")
-    drawing.text(0, -9, "worst window, times an even share", stands="bottom")
+    drawing.text(WIDE / 2, FRONT + 36, "traffic that moves if one joins and the busiest leaves", anchor="middle")
+    drawing.text(0, -9, "skew of the worst window", stands="bottom")
     best = sorted(position(point) for point in points if point.on_front and point.ordered)
     for (x, y), (x2, y2) in pairwise(best):
         drawing.line(x, x2, y, y, "ink", "2,3")
@@ -94,6 +94,6 @@ def draw_front_chart(points: tuple[FrontPoint, ...]) -> str:
 
 
 def draw_plan_charts(plan: PlanView) -> tuple[str, str]:
-    """The bars and the front of a plan; empty where it has none."""
+    """Draw the bars and the front of a plan; each is empty if the plan has none."""
     bars = draw_bars_chart(plan.bars) if plan.bars is not None and plan.bars.bars else ""
     return bars, draw_front_chart(plan.front) if plan.front else ""

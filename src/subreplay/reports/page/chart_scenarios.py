@@ -1,6 +1,6 @@
-"""Small charts of one scenario each: its load over time, its consumers by share, and who passes how much to whom.
+"""Draw small charts for each scenario: load over time, consumers by share, and moves between consumers.
 
-Charts over time are on one scale, so that scenarios can be compared at a glance.
+Charts over time share one scale, so that a reader can compare scenarios.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from subreplay.reports.page.chart_canvas import TimeFrame, choose_round_ticks, s
 from subreplay.reports.page.palette import Palette
 from subreplay.reports.page.svg import Drawing
 
-MOST_PANELS = 60
-MOST_ENDS = 10  # consumers on each side of a flow
+MAX_PANELS = 60
+MAX_ENDS = 10  # consumers on each side of a flow
 REST: Final = "others"
-WIDE, TALL, LEFT, RIGHT = 214.0, 64, 40, 6  # of a panel
+WIDE, TALL, LEFT, RIGHT = 214.0, 64, 40, 6  # sizes of a panel
 MEMBERS = 70
-NODE, GAP, FLOW = 9, 7, 240  # of a flow: a consumer's column, the room between two, and all of them
+NODE, GAP, FLOW = 9, 7, 240  # sizes of a flow chart: a consumer's column, a gap, and the height
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioPanel:
-    """The charts of a scenario; empty where there is nothing to draw."""
+    """The charts of a scenario; a chart is empty if it has no data."""
 
     load: str
     members: str
@@ -34,8 +34,8 @@ class ScenarioPanel:
 
 
 def draw_panels(scenarios: Sequence[ScenarioView], at: TimeFrame, colours: Palette) -> tuple[ScenarioPanel, ...]:
-    """The charts of the scenarios, in their order; of those beyond the ``MOST_PANELS``th none."""
-    shown = scenarios[:MOST_PANELS]
+    """Draw the charts of the first ``MAX_PANELS`` scenarios, in order."""
+    shown = scenarios[:MAX_PANELS]
     most = max((max(one.messages, one.even) for view in shown for one in view.load), default=0.0)
     return tuple(
         ScenarioPanel(
@@ -48,7 +48,7 @@ def draw_panels(scenarios: Sequence[ScenarioView], at: TimeFrame, colours: Palet
 
 
 def draw_load_panel(view: ScenarioView, top: float, at: TimeFrame) -> str:
-    """The busiest consumer's messages window by window, in front of it what an even share would have been."""
+    """Draw the messages of the busiest consumer by window, and the fair share in front of them."""
     drawing = Drawing(TALL, f"{view.name}: the busiest consumer over time", top=8, bottom=18, width=WIDE, left=LEFT,
                       right=RIGHT)  # fmt: skip
     unit, across = TALL / top, WIDE / (at.end - at.start)
@@ -75,7 +75,7 @@ def draw_load_panel(view: ScenarioView, top: float, at: TimeFrame) -> str:
 
 
 def draw_members_panel(view: ScenarioView, colours: Palette) -> str:
-    """Every consumer's share, the largest first, and the even one as a line."""
+    """Draw the share of each consumer, the largest first, and the fair share as a line."""
     shares = sorted(view.per_consumer, key=lambda one: -one.share)
     top = max(shares[0].share, view.even_share) or 1.0
     drawing = Drawing(MEMBERS, f"{view.name}: consumers by share", top=8, bottom=6, left=52)
@@ -93,7 +93,7 @@ def draw_members_panel(view: ScenarioView, colours: Palette) -> str:
 
 
 def draw_flow_chart(view: ScenarioView, colours: Palette) -> str:
-    """Who passed how much to whom: who had it left, who got it right, and bands as high as what passed."""
+    """Draw moves as bands from the previous owners (left) to the new owners (right)."""
     sides = [_select_ends(view.flows, side) for side in ("before", "after")]
     bands: dict[tuple[str, str], float] = defaultdict(float)
     for flow in view.flows:
@@ -101,9 +101,7 @@ def draw_flow_chart(view: ScenarioView, colours: Palette) -> str:
         bands[ends[0], ends[1]] += flow.share
     whole = sum(bands.values())
     unit = (FLOW - GAP * (max(map(len, sides)) - 1)) / whole
-    drawing = Drawing(
-        FLOW, f"{view.name}: who passes how much to whom", top=6, bottom=6, width=300, left=110, right=110
-    )
+    drawing = Drawing(FLOW, f"{view.name}: moves between consumers", top=6, bottom=6, width=300, left=110, right=110)
     tops: list[dict[str, float]] = []
     for side, x in zip(sides, (0.0, drawing.width - NODE), strict=True):
         tops.append(_draw_column(drawing, side, unit, x, colours))
@@ -121,12 +119,12 @@ def draw_flow_chart(view: ScenarioView, colours: Palette) -> str:
 
 
 def _select_ends(flows: Sequence[Flow], side: str) -> dict[str, float]:
-    """The consumers of a side with how much they pass or get, in natural order; the smaller ones together, last."""
+    """Sum the moves of each consumer on one side, in natural order; small ones are combined as the last entry."""
     sums: dict[str, float] = defaultdict(float)
     for flow in flows:
         sums[getattr(flow, side)] += flow.share
     order = sorted(sums, key=lambda name: (-sums[name], natural_sort_key(name)))
-    named = order if len(order) <= MOST_ENDS else order[: MOST_ENDS - 1]
+    named = order if len(order) <= MAX_ENDS else order[: MAX_ENDS - 1]
     ends = {name: sums[name] for name in sorted(named, key=natural_sort_key)}
     if len(named) < len(order):
         ends[REST] = sum(sums[name] for name in order[len(named) :])
@@ -134,7 +132,7 @@ def _select_ends(flows: Sequence[Flow], side: str) -> dict[str, float]:
 
 
 def _draw_column(drawing: Drawing, side: dict[str, float], unit: float, x: float, colours: Palette) -> dict[str, float]:
-    """The consumers of one side; returns where each begins."""
+    """Draw the consumers of one side, and return the top of each."""
     y, tops = 0.0, {}
     for name, share in side.items():
         high = max(share * unit, 1)

@@ -1,4 +1,4 @@
-"""Charts of shares: what changed hands at each epoch, and who gets how much under each scenario."""
+"""Draw charts of shares: the moves at each epoch, and the load of consumers under each scenario."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from subreplay.reports.page.chart_canvas import choose_round_ticks, draw_grid, s
 from subreplay.reports.page.palette import Palette
 from subreplay.reports.page.svg import PLOT, Drawing
 
-MOST_EPOCHS = 50
-MOST_SCENARIOS = 14
-MOST_BARS = 60
-SCENARIO_LABEL = "Share per consumer under each scenario, against perfect balance"
-HEIGHT = 160  # of the moves chart
-HEAD, BODY, GAP = 20, 46, 30  # of a scenario's row
+MAX_EPOCHS = 50
+MAX_SCENARIOS = 14
+MAX_BARS = 60
+SCENARIO_LABEL = "Share per consumer under each scenario, against the fair share"
+HEIGHT = 160  # height of the moves chart
+HEAD, BODY, GAP = 20, 46, 30  # heights in a scenario's row
 
 
 class EpochMoves(NamedTuple):
-    """All that changed hands at one epoch of one dispatcher."""
+    """All moves at one epoch of one dispatcher."""
 
     scope: str
     epoch: int
@@ -36,7 +36,7 @@ class EpochMoves(NamedTuple):
 
 
 def group_by_epoch(moves: Sequence[MoveView]) -> tuple[EpochMoves, ...]:
-    """Moves summed by dispatcher and epoch, in order of time."""
+    """Sum the moves by dispatcher and epoch, in order of time."""
     groups: dict[tuple[str, str, int], list[MoveView]] = defaultdict(list)
     for move in moves:
         groups[move.at, move.scope, move.epoch].append(move)
@@ -60,9 +60,9 @@ def _sum_moves(parts: tuple[MoveView, ...]) -> EpochMoves:
 
 
 def draw_moves_chart(moved: Sequence[EpochMoves], colours: Palette) -> str:
-    """One column per epoch: the share of the traffic that got another owner, coloured by the new owner."""
+    """Draw one column per epoch: the share of the traffic that moved, coloured by the new owner."""
     traffic = any(m.share_of_traffic for m in moved)
-    shown = moved if len(moved) <= MOST_EPOCHS else _select_largest(moved)
+    shown = moved if len(moved) <= MAX_EPOCHS else _select_largest(moved)
     drawing = Drawing(HEIGHT, "Share of the traffic that changed owner, by epoch")
     ticks = choose_round_ticks(max((_get_share(group, traffic) for group in shown), default=0.0) or 1)
     unit, step = HEIGHT / ticks[-1], PLOT / max(len(shown), 1)
@@ -81,7 +81,7 @@ def _get_share(group: EpochMoves, traffic: bool) -> float:
 def _draw_column(
     drawing: Drawing, group: EpochMoves, middle: float, wide: float, unit: float, traffic: bool, colours: Palette
 ) -> None:
-    """One epoch's stacked column."""
+    """Draw the stacked column of one epoch."""
     base = drawing.height
     for part in sorted(group.parts, key=lambda m: (natural_sort_key(m.after), natural_sort_key(m.before))):
         share = part.share_of_traffic if traffic else part.share_of_space
@@ -92,15 +92,15 @@ def _draw_column(
 
 
 def _select_largest(moved: Sequence[EpochMoves]) -> list[EpochMoves]:
-    """The epochs that moved the most, still in order of time."""
+    """Select the epochs with the most moves, in order of time."""
     order = sorted(range(len(moved)), key=lambda i: (-moved[i].share_of_traffic, -moved[i].share_of_space, i))
-    return [moved[i] for i in sorted(order[:MOST_EPOCHS])]
+    return [moved[i] for i in sorted(order[:MAX_EPOCHS])]
 
 
 def draw_scenario_chart(scenarios: Sequence[ScenarioView], colours: Palette) -> str:
-    """One row per scenario, a column per consumer in the same place, against the scenario's line of perfect balance."""
-    shown = scenarios[:MOST_SCENARIOS]
-    names = sorted({c.consumer for s in shown for c in s.per_consumer}, key=natural_sort_key)[:MOST_BARS]
+    """Draw one row per scenario with a bar for each consumer, and a line at the fair share."""
+    shown = scenarios[:MAX_SCENARIOS]
+    names = sorted({c.consumer for s in shown for c in s.per_consumer}, key=natural_sort_key)[:MAX_BARS]
     column = {name: j for j, name in enumerate(names)}
     step = PLOT / max(8, len(names))
     top = max([1.0, *[_compute_ratio(c.share, s) for s in shown for c in s.per_consumer]])
@@ -124,9 +124,9 @@ def _draw_bar(
     drawing: Drawing, row: ScenarioConsumer, scenario: ScenarioView, x: float, step: float, floor: float, unit: float,
     colours: Palette,
 ) -> None:  # fmt: skip
-    """One consumer's bar, ``unit`` pixels high for a balanced share, with its share where there is room."""
+    """Draw the bar of one consumer, ``unit`` pixels high for a fair share, with its share if it fits."""
     wide, share = min(step * 0.74, 56), format_percent(row.share)
-    tip = f"{scenario.name}, {row.consumer}: {share}, {format_ratio(row.skew)} a balanced share"
+    tip = f"{scenario.name}, {row.consumer}: {share}, {format_ratio(row.skew)} a fair share"
     high = _compute_ratio(row.share, scenario) * unit
     drawing.box(x, x + wide, floor, floor - high, colours.find_token(row.consumer), tip)
     if step >= 44:
@@ -134,5 +134,5 @@ def _draw_bar(
 
 
 def _compute_ratio(share: float, scenario: ScenarioView) -> float:
-    """A share against the scenario's balanced one."""
+    """Compute the ratio of a share to the scenario's fair share."""
     return share / scenario.even_share if scenario.even_share > 0 else 0.0

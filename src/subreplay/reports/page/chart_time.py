@@ -1,4 +1,4 @@
-"""Charts over time: the load of each consumer, its skew, and when findings happened."""
+"""Draw charts over time: the load and skew of consumers, and the findings."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from subreplay.reports.page.chart_canvas import (
 from subreplay.reports.page.palette import Palette
 from subreplay.reports.page.svg import PLOT, Drawing
 
-MOST_WINDOWS = 90
-MOST_CONSUMERS = 24
-MOST_BARS = 3_000  # of the findings chart
+MAX_WINDOWS = 90
+MAX_CONSUMERS = 24
+MAX_BARS = 3_000  # bars of the findings chart
 REST = "others"
 LOAD = 220  # height of the load chart
-ROW = 18  # of the skew chart
-STRIP = 60  # of the findings chart, its title and its columns
-REACH = 34  # of its highest column
+ROW = 18  # height of a row of the skew chart
+STRIP = 60  # height of a strip of the findings chart
+REACH = 34  # height of its highest column
 LEVELS = ((0.5, "u3"), (1 / 1.5, "u2"), (0.8, "u1"), (1.25, "even"), (1.5, "o1"), (2.0, "o2"))
 
 
 class LoadCell(NamedTuple):
-    """What one consumer was given in one stretch of time. ``skew`` is the mean over messages."""
+    """The load of one consumer in one interval. ``skew`` is the mean over messages."""
 
     start: int
     end: int
@@ -50,15 +50,15 @@ class LoadCell(NamedTuple):
 
 
 class LoadOverTime(NamedTuple):
-    """Cells in order, and how many of the report's windows one of them stands for."""
+    """Cells in order, and the number of report windows per cell."""
 
     cells: tuple[LoadCell, ...]
     windows: int
     width: int  # of a cell, in microseconds
 
 
-def group_windows(points: Sequence[LoadPoint], most: int = MOST_WINDOWS) -> LoadOverTime:
-    """Load by window; neighbouring windows together where there are too many to draw."""
+def group_windows(points: Sequence[LoadPoint], most: int = MAX_WINDOWS) -> LoadOverTime:
+    """Group the load by window; neighbouring windows are combined if there are too many."""
     spans = sorted({(parse_us(p.window_start), parse_us(p.window_end)) for p in points})
     step = -(-len(spans) // most) or 1
     groups = {start: spans[i // step * step] for i, (start, _) in enumerate(spans)}
@@ -76,8 +76,8 @@ def group_windows(points: Sequence[LoadPoint], most: int = MOST_WINDOWS) -> Load
     return LoadOverTime(ordered, step, max((end - start for start, end in ends.items()), default=0))
 
 
-def select_largest_consumers(load: LoadOverTime, most: int = MOST_CONSUMERS) -> tuple[str, ...]:
-    """The consumers with the most messages, in natural order."""
+def select_largest_consumers(load: LoadOverTime, most: int = MAX_CONSUMERS) -> tuple[str, ...]:
+    """Select the consumers with the most messages, in natural order."""
     sums: dict[str, int] = defaultdict(int)
     for load_cell in load.cells:
         sums[load_cell.consumer] += load_cell.messages
@@ -86,7 +86,7 @@ def select_largest_consumers(load: LoadOverTime, most: int = MOST_CONSUMERS) -> 
 
 
 def draw_load_chart(load: LoadOverTime, at: TimeFrame, colours: Palette) -> str:
-    """Messages given to consumers, stacked, one column a stretch of time."""
+    """Draw the messages of each consumer as stacked columns over time."""
     named = set(select_largest_consumers(load))
     shown = [c for c in load.cells if c.messages and at.is_visible(c.start, c.end)]
     sums: dict[int, int] = defaultdict(int)
@@ -109,12 +109,12 @@ def draw_load_chart(load: LoadOverTime, at: TimeFrame, colours: Palette) -> str:
 
 
 def find_skew_level(skew: float) -> str:
-    """The token of a skew: even from 0.8 to 1.25, then three steps up and three down."""
+    """Find the colour token of a skew: even from 0.8 to 1.25, then three steps up and down."""
     return next((name for limit, name in LEVELS if skew < limit), "o3")
 
 
 def draw_skew_chart(load: LoadOverTime, totals: dict[str, float], at: TimeFrame, colours: Palette) -> str:
-    """One row per consumer: how far its share was from a balanced one, over time; its overall skew at the end."""
+    """Draw one row per consumer with its skew over time, and its overall skew at the end."""
     names = select_largest_consumers(load)
     row_of = {name: i * ROW for i, name in enumerate(names)}
     drawing = Drawing(ROW * len(names), "Skew of each consumer over time")
@@ -133,15 +133,15 @@ def draw_skew_chart(load: LoadOverTime, totals: dict[str, float], at: TimeFrame,
 
 def _format_skew_tip(load_cell: LoadCell) -> str:
     skew = format_ratio(load_cell.skew)
-    return f"{load_cell.consumer}: {skew} a balanced share, {format_stretch(load_cell.start, load_cell.end)}"
+    return f"{load_cell.consumer}: {skew} a fair share, {format_stretch(load_cell.start, load_cell.end)}"
 
 
 def _format_overall_skew(totals: dict[str, float], name: str) -> str:
     return format_ratio(totals[name]) if name in totals else ""
 
 
-def select_named_consumers(points: Sequence[FindingPoint], at: TimeFrame, most: int = MOST_BARS) -> frozenset[str]:
-    """The consumers with the most findings: as many as get bars of their own without making the chart too large."""
+def select_named_consumers(points: Sequence[FindingPoint], at: TimeFrame, most: int = MAX_BARS) -> frozenset[str]:
+    """Select the consumers with the most findings, as many as the chart can draw separately."""
     sums: dict[str, int] = defaultdict(int)
     bars: dict[str, set[tuple[str, int]]] = defaultdict(set)
     for p in points:
@@ -149,7 +149,7 @@ def select_named_consumers(points: Sequence[FindingPoint], at: TimeFrame, most: 
         bars[p.consumer].add((p.code, _find_column(p, at)))
     if sum(map(len, bars.values())) <= most:
         return frozenset(sums)
-    remaining_bars, named = most - len(set().union(*bars.values())), set()  # the others together have at most so many
+    remaining_bars, named = most - len(set().union(*bars.values())), set()  # the other consumers need at most this many
     for name in sorted(sums, key=lambda name: (-sums[name], natural_sort_key(name))):
         remaining_bars -= len(bars[name])
         if remaining_bars < 0:
@@ -159,9 +159,9 @@ def select_named_consumers(points: Sequence[FindingPoint], at: TimeFrame, most: 
 
 
 def draw_findings_chart(points: Sequence[FindingPoint], named: frozenset[str], at: TimeFrame, colours: Palette) -> str:
-    """One strip per code: findings by time, coloured by consumer; each strip has its own scale, its top is written.
+    """Draw one strip per rule with its findings over time; each strip has its own labelled scale.
 
-    Consumers that are not ``named`` share a colour.
+    Columns are coloured by consumer. Consumers that are not ``named`` share a colour.
     """
     codes = sorted({p.code for p in points})
     bins = _sum_bins(points, named, at)
@@ -181,13 +181,13 @@ def draw_findings_chart(points: Sequence[FindingPoint], named: frozenset[str], a
 
 
 def _find_column(point: FindingPoint, at: TimeFrame) -> int:
-    """The column of the picture that a window is drawn in."""
-    column = (parse_us(point.window_start) - at.start) * MOST_WINDOWS // (at.end - at.start)
-    return min(max(column, 0), MOST_WINDOWS - 1)
+    """Find the column of the picture for a window."""
+    column = (parse_us(point.window_start) - at.start) * MAX_WINDOWS // (at.end - at.start)
+    return min(max(column, 0), MAX_WINDOWS - 1)
 
 
 def _sum_bins(points: Iterable[FindingPoint], named: frozenset[str], at: TimeFrame) -> dict[tuple[str, int, str], int]:
-    """Findings summed by code, column of the picture and consumer, in that order; those not ``named`` last, as ""."""
+    """Sum the findings by code, column and consumer, in that order; unnamed consumers come last as ""."""
     sums: dict[tuple[str, int, str], int] = defaultdict(int)
     for p in points:
         sums[p.code, _find_column(p, at), p.consumer if p.consumer in named else ""] += p.count
@@ -197,8 +197,8 @@ def _sum_bins(points: Iterable[FindingPoint], named: frozenset[str], at: TimeFra
 def _draw_columns(
     drawing: Drawing, bins: dict[tuple[str, int, str], int], most: int, floor: int, at: TimeFrame, colours: Palette
 ) -> None:
-    """The stacked bars of one strip."""
-    width = (at.end - at.start) / MOST_WINDOWS
+    """Draw the stacked bars of one strip."""
+    width = (at.end - at.start) / MAX_WINDOWS
     tops: dict[int, int] = defaultdict(int)
     for (code, column, consumer), n in bins.items():
         low, high = tops[column], tops[column] + n

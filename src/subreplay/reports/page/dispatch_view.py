@@ -1,4 +1,4 @@
-"""What the page needs of a dispatch replay beyond its data: charts, comparisons, findings by rule."""
+"""Prepare the page's section about dispatch replays: charts, comparisons and findings by rule."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.finding_data import CodeSummary
 from subreplay.reports.formatting import format_span, parse_us
 from subreplay.reports.page.chart_canvas import TimeFrame
-from subreplay.reports.page.chart_dispatch import MOST_SCENARIOS, draw_backlog_chart, draw_latency_chart
+from subreplay.reports.page.chart_dispatch import MAX_SCENARIOS, draw_backlog_chart, draw_latency_chart
 from subreplay.reports.page.palette import Palette
 
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """What one rule found under each scenario; None where it was not checked."""
+    """The result of one rule under each scenario; None if it was not checked."""
 
     code: str
     meaning: str
@@ -24,20 +24,20 @@ class RuleRow:
 
 @dataclass(frozen=True, slots=True)
 class DispatchDrawing:
-    """The section of the page, ready to be laid out."""
+    """The data of the section, ready for its template."""
 
     latency_chart: str
     backlog_chart: str
-    window: str  # how long the backlog is told for
-    not_drawn: int  # scenarios in the tables only
-    colours: tuple[str, ...]  # of the consumers that block or are blocked
+    window: str  # length of the backlog chart
+    not_drawn: int  # scenarios that only the tables show
+    colours: tuple[str, ...]  # consumers that block or are blocked
     rules: tuple[RuleRow, ...]
-    longest_drain: int  # what fills a bar
+    longest_drain: int  # the value of a full bar
     most_blocked: int
 
 
 def build_dispatch_drawing(views: Sequence[DispatchView], colours: Palette) -> DispatchDrawing:
-    """Everything drawn and compared, from the data alone."""
+    """Draw and compare the dispatch replays."""
     instants = [parse_us(point.at) for view in views for point in view.backlog]
     at = TimeFrame(min(instants, default=0), max([*instants, min(instants, default=0) + 1_000]))
     known = {name for view in views for row in (*view.blocked_consumers, *view.blocked_hashes)
@@ -46,7 +46,7 @@ def build_dispatch_drawing(views: Sequence[DispatchView], colours: Palette) -> D
         latency_chart=draw_latency_chart(views),
         backlog_chart=draw_backlog_chart(views, at) if instants else "",
         window=format_span(at.end - at.start),
-        not_drawn=max(len(views) - MOST_SCENARIOS, 0),
+        not_drawn=max(len(views) - MAX_SCENARIOS, 0),
         colours=tuple(name for name in colours.names if name in known),
         rules=_build_rule_rows(views),
         longest_drain=max((view.drain.took_ns or 0 for view in views), default=0),
@@ -55,7 +55,7 @@ def build_dispatch_drawing(views: Sequence[DispatchView], colours: Palette) -> D
 
 
 def _build_rule_rows(views: Sequence[DispatchView]) -> tuple[RuleRow, ...]:
-    """Rules that found something under any scenario, side by side."""
+    """Build the rows of rules with findings under any scenario."""
     by_view = [{code.code: code for code in view.codes} for view in views]
     found = {code.code: code for view in views for code in view.codes if code.count}
     return tuple(

@@ -1,7 +1,7 @@
-"""The findings in words on the page, and what its filter needs: choices, and how many were found for each of them.
+"""Prepare the findings on the page, with the choices of the filter and the count of each choice.
 
-A page holds few rows and all counts. Choices are numbered, and a row and a count name them by number: the page stays
-small whatever consumers are called.
+A page contains a sample of the rows, and all counts. Rows and counts refer to choices by number, so that long names do
+not enlarge the page.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from subreplay.reports.finding_sample import SampleFacet, order_for_sample
 from subreplay.reports.formatting import natural_sort_key, parse_us
 
 MAX_FINDING_ROWS = 2_000
-MOST_BYTES = 1_400_000  # of those rows
-ROW_BYTES = 420  # of a row's tags
-MOST_WINDOWS = 96
-MOST_TALLIES = 20_000
+MAX_BYTES = 1_400_000  # total size of the rows
+ROW_BYTES = 420  # size of a row's tags
+MAX_WINDOWS = 96
+MAX_TALLIES = 20_000
 OBSERVED = "observed"
-NOT_OFFERED = -1  # a choice that is not offered
+NOT_OFFERED = -1  # number of a choice that the filter does not offer
 
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """One row: the numbers of its deliveries, rule, consumer and window, and the finding."""
+    """A finding with the numbers of its choices: deliveries, rule, consumer and window."""
 
     numbers: str
     view: FindingView
@@ -36,32 +36,32 @@ class FindingRow:
 
 @dataclass(frozen=True, slots=True)
 class RuleCard:
-    """One rule over one kind of deliveries, with the findings that are told."""
+    """The shown findings of one rule in recorded or predicted deliveries."""
 
     source: int
     code: int
     summary: CodeSummary
-    scenario: str  # empty: recorded deliveries
+    scenario: str  # empty for recorded deliveries
     shown: tuple[FindingRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FilteredFindings:
-    """All cards, the choices of the filter in the order of their numbers, and the counts."""
+    """All rule cards, the choices of the filter in numeric order, and the counts."""
 
     cards: tuple[RuleCard, ...]
     sources: tuple[str, ...]
     codes: tuple[str, ...]
     consumers: tuple[str, ...]
-    windows: tuple[tuple[str, str], ...]  # start of the first and of the last window that a choice stands for
-    tallies: str  # "deliveries rule consumer window count" of all that was found; empty where that is too much
+    windows: tuple[tuple[str, str], ...]  # starts of the first and last window of a choice
+    tallies: str  # "deliveries rule consumer window count" for each count; empty if there are too many
     rows: int
     found: int
-    left_out: int  # rows of the data for which the page has no room
+    left_out: int  # rows of the data that do not fit on the page
 
 
 def build_findings(data: ReportData, order: Sequence[str]) -> FilteredFindings:
-    """What the page tells and counts; rules stand in the ``order`` of their status, recorded deliveries first."""
+    """Select the findings of the page and count all; recorded deliveries first, then by ``order`` of the status."""
     groups = [(OBSERVED, "", data.codes, data.findings_over_time)]
     groups += [(f"{v.source}: {v.name}", v.name, v.codes, v.findings_over_time) for v in data.dispatch]
     groups_with_findings = [
@@ -98,26 +98,26 @@ def build_findings(data: ReportData, order: Sequence[str]) -> FilteredFindings:
 
 
 def _select_rows(rules: Sequence[Sequence[FindingView]]) -> list[list[int]]:
-    """The positions of each rule's findings that the page has room for."""
+    """Select the positions of each rule's findings that fit on the page."""
     kept: list[list[int]] = [[] for _ in rules]
     rows = bytes_used = 0
     for rule, position in order_for_sample(rules, lambda f: SampleFacet(True, f.consumer, f.window)):
         size = ROW_BYTES + _measure_size(rules[rule][position])
-        if rows < MAX_FINDING_ROWS and bytes_used + size <= MOST_BYTES:
+        if rows < MAX_FINDING_ROWS and bytes_used + size <= MAX_BYTES:
             kept[rule].append(position)
             rows, bytes_used = rows + 1, bytes_used + size
     return [sorted(positions) for positions in kept]
 
 
 def _measure_size(finding: FindingView) -> int:
-    """Bytes of a finding's text on the page."""
+    """Compute the bytes of a finding's text on the page."""
     texts = (finding.sentence, finding.cause, finding.key, finding.consumer, finding.scope, *finding.witness)
     return sum(len(escape(text).encode()) for text in texts) + 9 * len(finding.witness)
 
 
 @dataclass(frozen=True, slots=True)
 class _FilterChoices:
-    """The numbers of rules, consumers and windows, and the counts by them."""
+    """The numbers of rules, consumers and windows, and the counts by number."""
 
     codes: dict[str, int]
     consumers: dict[str, int]
@@ -133,19 +133,19 @@ class _FilterChoices:
         points: Sequence[Sequence[FindingPoint]],
         shown: Iterable[FindingView],
     ) -> _FilterChoices:
-        """Neighbouring windows are one choice where there are too many windows or counts."""
+        """Build the choices; neighbouring windows are combined if there are too many windows or counts."""
         starts = {p.window_start for group in points for p in group} | {f.window for f in shown if f.window}
         ordered = sorted(starts, key=parse_us)
         code_of = {code: i for i, code in enumerate(codes)}
         consumer_of = {name: i for i, name in enumerate(consumers)}
-        most = max(-(-len(ordered) // MOST_WINDOWS), 1)
+        most = max(-(-len(ordered) // MAX_WINDOWS), 1)
         steps = [most << i for i in range(len(ordered).bit_length())] or [most]
         for step in (*steps, most):
             window_of = {start: i // step for i, start in enumerate(ordered)}
             sums: dict[tuple[int, ...], int] = defaultdict(int)
             for numbers, count in _list_counts(points, code_of, consumer_of, window_of):
                 sums[numbers] += count
-            if len(sums) <= MOST_TALLIES:
+            if len(sums) <= MAX_TALLIES:
                 break
         else:
             sums.clear()
@@ -154,7 +154,7 @@ class _FilterChoices:
         return cls(code_of, consumer_of, window_of, labels, tallies)
 
     def numbers(self, source: int, code: str, finding: FindingView) -> str:
-        """The numbers that a row is found by."""
+        """Format the numbers of the choices that match a finding."""
         numbers = (
             source,
             self.codes[code],
@@ -167,7 +167,7 @@ class _FilterChoices:
 def _list_counts(
     points: Sequence[Sequence[FindingPoint]], codes: dict[str, int], consumers: dict[str, int], windows: dict[str, int]
 ) -> Iterator[tuple[tuple[int, int, int, int], int]]:
-    """Every count of a rule that is offered, by the numbers of what it was counted for."""
+    """Yield each count of an offered rule with the numbers of its choices."""
     for source, group in enumerate(points):
         for p in group:
             if p.code in codes:

@@ -1,7 +1,7 @@
-"""The report as one page that opens without a network: style, charts and a little script are inside.
+"""Render the report as one page with style, charts and script inside, so that it opens without a network.
 
-The page is complete without its script, which only filters findings and opens folded parts for printing. A content
-security policy in the page allows that one script by its digest and no address at all.
+The page is complete without its script, which filters findings and opens folded parts for printing. The page's content
+security policy allows this script by its digest, and no network address.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}';
 
 
 def to_html(data: ReportData) -> str:
-    """The report's page; the same data gives the same bytes."""
+    """Render the report's page; equal data give equal bytes."""
     data = clean_strings(data)
     shown = build_page_view(data)
     environment = page_environment(_build_filters(shown, data.run.topic))
@@ -63,7 +63,7 @@ def to_html(data: ReportData) -> str:
 def render_page(
     environment: Environment, template: str, script_name: str, *, own_style: str = "", **values: Any
 ) -> str:
-    """A page with one script, which its policy allows by its digest, and with the style of all pages and its own."""
+    """Render a page with the common style, its own style and one script that its policy allows by digest."""
     script = _read_asset(script_name).strip()
     policy = POLICY.format(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode())
     style = _build_style() + (_read_asset(own_style) if own_style else "")
@@ -72,18 +72,18 @@ def render_page(
 
 
 def _read_asset(name: str) -> str:
-    """A file of the package's templates."""
+    """Read a file of the templates folder."""
     return files("subreplay.reports.page").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def _build_style() -> str:
-    """The style sheet with the consumers' colours for both themes."""
+    """Build the style sheet with the consumers' colours for both themes."""
     style = _read_asset("report.css").replace("/*light*/", palette.format_theme(palette.LIGHT))
     return style.replace("/*dark*/", palette.format_theme(palette.DARK)) + palette.format_token_rules()
 
 
 class _TemplateCache(BytecodeCache):
-    """Templates as a process has compiled them: that takes longer than to fill them in."""
+    """Keep the compiled templates of this process, because compiling takes longer than rendering."""
 
     def __init__(self) -> None:
         self.templates: dict[str, bytes] = {}
@@ -100,8 +100,10 @@ _compiled = _TemplateCache()
 
 
 def page_environment(filters: Mapping[str, Any]) -> Environment:
-    """Templates of the package, an unknown name an error, everything escaped but what they call safe: drawn charts,
-    the colours and the packaged style and script."""
+    """Create the template environment. Unknown names are errors.
+
+    All values are escaped except those that templates mark as safe: charts, colours, style and script.
+    """
     environment = Environment(
         loader=FunctionLoader(_read_asset),
         autoescape=True,
@@ -140,7 +142,7 @@ def _build_filters(shown: PageView, topic: str) -> dict[str, Any]:
 
 
 def list_idle(consumers: Sequence[ScenarioConsumer]) -> list[tuple[str, str]]:
-    """Why consumers were given nothing, each reason with who they are."""
+    """Group the idle consumers by reason."""
     names: dict[str, list[str]] = {}
     for one in consumers:
         if one.note:
@@ -149,15 +151,15 @@ def list_idle(consumers: Sequence[ScenarioConsumer]) -> list[tuple[str, str]]:
 
 
 def format_slug(text: str) -> str:
-    """A class name for a status: ``not applicable`` becomes ``not-applicable``."""
+    """Build a CSS class name for a status: ``not applicable`` becomes ``not-applicable``."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def format_width(share: float, full: float) -> str:
-    """How much of a cell a bar fills, as a CSS length."""
+    """Compute how much of a cell a bar fills, as a CSS length."""
     return f"{max(0.0, min(share / full, 1.0)) * 100:.1f}%" if full > 0 and share == share else "0%"
 
 
 def make_breakable(name: str) -> Markup:
-    """A dotted name that may break after a dot or an underscore, but not within a number."""
+    """Allow line breaks in a dotted name after a dot or an underscore, but not within a number."""
     return Markup("<wbr>").join(re.split(r"(?<=[._])(?=\D)", name))

@@ -1,5 +1,7 @@
-"""The overview of several subscriptions as one page that opens without a network: a table to sort and filter, whose
-rows open the subscriptions' reports."""
+"""Render the overview of several subscriptions as one page that opens without a network.
+
+The page is a table to sort and filter; its rows link to the reports.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,17 @@ COLUMNS: Final = (
     ("subscription", "Subscription", ""),
     ("findings", "Findings", "Findings of rules that were broken"),
     ("waiting", "Waiting", "Messages that waited too long, or were never delivered"),
-    ("worst_delay", "Worst delay", "The longest that a message waited past due, of those findings"),
-    ("redelivery_rate", "Redelivered", "Redeliveries of all deliveries"),
-    ("skew", "Skew", "The largest share of a consumer over a fair share"),
+    ("worst_delay", "Worst delay", "The longest time that a message waited after it was due"),
+    ("redelivery_rate", "Redelivered", "Redeliveries divided by deliveries"),
+    ("skew", "Skew", "The largest share of a consumer divided by the fair share"),
     ("deliveries", "Deliveries", ""),
     ("owner", "Owner", ""),
 )
-"""The columns that a click sorts by: field, heading, meaning."""
+"""The columns of the table: field, heading, meaning."""
 
 
-def overview_page(data: Overview) -> str:
-    """The overview's page; the same data gives the same bytes."""
+def render_overview_page(data: Overview) -> str:
+    """Render the overview's page; equal data give equal bytes."""
     data = clean_strings(data)
     verdicts = {row.verdict: 0 for row in data.rows}
     for row in data.rows:
@@ -46,7 +48,7 @@ def overview_page(data: Overview) -> str:
 
 
 def _shown(row: OverviewRow, field: str) -> str:
-    """A figure of a row as text; a dash where there is none."""
+    """Format a figure of a row, or a dash."""
     value = getattr(row, field)
     if value is None:
         return MISSING
@@ -60,7 +62,7 @@ def _shown(row: OverviewRow, field: str) -> str:
 
 
 def _order(row: OverviewRow, field: str) -> str:
-    """What the script sorts a column by."""
+    """Return the value by which the script sorts a column."""
     if field == "verdict":
         return str({"failed": 0, "invalid": 1, "unknown": 2, "valid": 3}[row.verdict])
     value = getattr(row, field)

@@ -1,4 +1,4 @@
-"""What the page's template needs beyond the report's data: drawn charts, summed rows, filter choices."""
+"""Prepare charts, summed rows and filter choices for the page's templates."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from subreplay.reports.page.finding_filter import FilteredFindings, build_findin
 from subreplay.reports.page.palette import Palette, build_palette
 from subreplay.reports.plan_data import FrontPoint
 
-MOST_MAPS = 6
-MOST_EPOCH_ROWS = 200
-MOST_MOVES = 200
+MAX_MAPS = 6
+MAX_EPOCH_ROWS = 200
+MAX_MOVES = 200
 STATUS_ORDER = ("violated", "unknown", "allowed", "counted", "clean", "not applicable")
 TITLES = {
     "facts": "Headline facts",
@@ -75,12 +75,12 @@ WHATIF_SECTIONS = (
     "input",
     "limits",
 )
-"""Sections by what a reader asks first: was every promise kept, and which scenario is best?"""
+"""The order of the sections: the verdict or the best scenario comes first."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochRow:
-    """One row of the table under the maps; shares are of the slots, and None for partitions."""
+    """One row of the table of epochs; shares are fractions of the slots, and None for partitions."""
 
     scope: str
     view: EpochView
@@ -91,7 +91,7 @@ class EpochRow:
 
 @dataclass(frozen=True, slots=True)
 class SectionLegends:
-    """The consumers whose colours a section shows."""
+    """The consumers in the colour legend of each section."""
 
     map: tuple[str, ...]
     load: tuple[str, ...]
@@ -102,40 +102,40 @@ class SectionLegends:
 
 @dataclass(frozen=True, slots=True)
 class PageView:
-    """The page, ready to be laid out."""
+    """The data of the page, ready for its templates."""
 
     colours: Palette
     legends: SectionLegends
     day: str | None
-    length: str  # of the data's window
+    length: str  # length of the data's window
     sections: tuple[tuple[str, str], ...]
     maps: tuple[MapDrawing, ...]
     maps_left_out: int
     epochs: tuple[EpochRow, ...]
     epochs_left_out: int
-    window: str  # how long one column of the load charts is
-    windows: int  # how many of the report's windows that is
+    window: str  # time span of a column in the load charts
+    windows: int  # report windows per column
     load_chart: str
     skew_chart: str
-    not_drawn: int  # consumers without a colour of their own in the load charts
+    not_drawn: int  # consumers that the load charts combine
     moves_chart: str
     moved: tuple[EpochMoves, ...]
     codes: tuple[CodeSummary, ...]
     findings: FilteredFindings
     findings_chart: str
-    findings_not_drawn: int  # consumers without a colour of their own in that chart
+    findings_not_drawn: int  # consumers that the chart combines
     scenario_chart: str
-    panels: tuple[ScenarioPanel, ...]  # of the first scenarios
-    plan_charts: tuple[tuple[str, str], ...]  # of each plan, its bars and its front
-    plan_letters: tuple[dict[str, list[FrontPoint]], ...]  # what stands at the points of its front
+    panels: tuple[ScenarioPanel, ...]  # charts of the first scenarios
+    plan_charts: tuple[tuple[str, str], ...]  # bars and front of each plan
+    plan_letters: tuple[dict[str, list[FrontPoint]], ...]  # the points of its front by letter
     dispatch: DispatchDrawing | None
-    worst_skew: float  # of all scenarios, at least 1
-    ceiling: float | None  # how many times faster than one consumer the hottest key allows
-    scale: float  # the share that fills a bar of the tables
+    worst_skew: float  # highest of all scenarios, at least 1
+    ceiling: float | None  # speed-up over one consumer that the hottest key allows
+    scale: float  # share of a full bar in the tables
 
 
 def build_page_view(data: ReportData) -> PageView:
-    """Everything drawn and summed, from the data alone."""
+    """Draw the charts and sum the rows of the page."""
     at, colours = find_time_frame(data), build_palette(data)
     load = group_windows(data.load)
     found = select_named_consumers(data.findings_over_time, at)
@@ -151,15 +151,15 @@ def build_page_view(data: ReportData) -> PageView:
         sections=_list_sections(data),
         maps=maps,
         maps_left_out=data.range_maps_left_out + _count_undrawn_maps(data.range_maps),
-        epochs=rows[:MOST_EPOCH_ROWS],
-        epochs_left_out=max(len(rows) - MOST_EPOCH_ROWS, 0) + sum(m.epochs_left_out for m in data.range_maps),
+        epochs=rows[:MAX_EPOCH_ROWS],
+        epochs_left_out=max(len(rows) - MAX_EPOCH_ROWS, 0) + sum(m.epochs_left_out for m in data.range_maps),
         window=format_span(load.width) if load.width > 0 else "",
         windows=load.windows,
         load_chart=draw_load_chart(load, at, colours) if load.cells else "",
         skew_chart=draw_skew_chart(load, skews, at, colours) if load.cells else "",
         not_drawn=_count_undrawn_consumers(load),
         moves_chart=draw_moves_chart(moved, colours) if moved else "",
-        moved=moved[:MOST_MOVES],
+        moved=moved[:MAX_MOVES],
         codes=tuple(sorted(data.codes, key=lambda code: STATUS_ORDER.index(code.status))),
         findings=build_findings(data, STATUS_ORDER),
         findings_chart=draw_findings_chart(data.findings_over_time, found, at, colours)
@@ -178,7 +178,7 @@ def build_page_view(data: ReportData) -> PageView:
 
 
 def _build_legends(data: ReportData, colours: Palette, load: LoadOverTime, found: frozenset[str]) -> SectionLegends:
-    """Who appears where, in the palette's order."""
+    """List the consumers of each section in the order of the palette."""
 
     def known(names: Iterable[str | None]) -> tuple[str, ...]:
         present = set(names)
@@ -198,7 +198,7 @@ def _build_legends(data: ReportData, colours: Palette, load: LoadOverTime, found
 
 
 def _list_sections(data: ReportData) -> tuple[tuple[str, str], ...]:
-    """The sections that the page has, in order: an audit has no scenarios, a what-if may have no rules or maps."""
+    """List the sections of the page in order. An audit has no scenarios, and a what-if can lack rules or maps."""
     whatif = data.run.kind == "whatif"
     shown = {
         "facts": bool(data.facts),
@@ -220,19 +220,19 @@ def _list_sections(data: ReportData) -> tuple[tuple[str, str], ...]:
 
 
 def _draw_maps(maps: Sequence[RangeMap], at: TimeFrame, colours: Palette) -> tuple[MapDrawing, ...]:
-    """Slot maps one by one, partitions all in one picture."""
-    slots = [m for m in maps if m.axis == "slot" and m.epochs][:MOST_MAPS]
+    """Draw each slot map separately, and all partitions in one picture."""
+    slots = [m for m in maps if m.axis == "slot" and m.epochs][:MAX_MAPS]
     rows = [m for m in maps if m.axis == "partition" and m.epochs]
     drawn = [draw_slot_map(mapped, at, colours, len(slots)) for mapped in slots]
     return tuple(drawn + ([draw_partition_map(rows, at, colours)] if rows else []))
 
 
 def _count_undrawn_maps(maps: Sequence[RangeMap]) -> int:
-    return max(sum(m.axis == "slot" and bool(m.epochs) for m in maps) - MOST_MAPS, 0)
+    return max(sum(m.axis == "slot" and bool(m.epochs) for m in maps) - MAX_MAPS, 0)
 
 
 def _list_epoch_rows(maps: Sequence[RangeMap]) -> tuple[EpochRow, ...]:
-    """All epochs of all dispatchers, in order of time."""
+    """List the epochs of all dispatchers in order of time."""
     rows = [_build_epoch_row(mapped, epoch) for mapped in maps for epoch in mapped.epochs]
     return tuple(sorted(rows, key=lambda row: (row.view.start_us, natural_sort_key(row.scope), row.view.index)))
 
@@ -248,11 +248,11 @@ def _count_undrawn_consumers(load: LoadOverTime) -> int:
 
 
 def _find_ceiling(data: ReportData) -> float | None:
-    """The speed-up that the hottest key allows, where a key's slot ties it to one consumer at a time."""
+    """Compute the speed-up that the hottest key allows, if each key goes to one consumer at a time."""
     top = max((key.share for key in data.hot_keys if key.slot is not None), default=0.0)
     return 1 / top if top > 0 else None
 
 
 def _find_scale(data: ReportData) -> float:
-    """The largest share of a table with bars, a little more than full."""
+    """Compute the share of a full bar, slightly above the largest share."""
     return max([total.share for total in data.totals], default=1.0) * 1.05 or 1.0

@@ -1,8 +1,8 @@
-"""One colour per consumer, the same in every chart and table of a page.
+"""Assign one colour per consumer, equal in all charts and tables of a page.
 
-Ten solid colours that colour-blind readers can tell apart (Okabe and Ito's, and three between them); the eleventh
-consumer on has stripes of them, the twenty-first on dots, then they repeat. The page's style sheet defines what a
-token such as ``k3`` looks like on a light and on a dark page; charts and tables only name tokens.
+Colour-blind readers can distinguish the ten solid colours (those of Okabe and Ito, and three between them). Consumers
+11 to 20 have stripes and 21 to 30 have dots; then the colours repeat. Charts and tables use tokens such as ``k3``. The
+style sheet defines them for light and dark pages.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ DARK = ("#3b94d1", "#e9a820", "#22ab85", "#d48cb4", "#7cc6ef", "#e2703a", "#e8db
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """Which token stands for which consumer."""
+    """The colour tokens of consumers."""
 
     names: tuple[str, ...]
     tokens: Mapping[str, str]
 
     def find_token(self, name: str | None) -> str:
-        """The token of a consumer; of ``nobody`` where there is none."""
+        """Find the token of a consumer; None has the token ``nobody``."""
         return self.tokens.get(name or NOBODY, NOBODY)
 
 
 def build_palette(data: ReportData) -> Palette:
-    """Tokens for all consumers of a report: those of the data first, then those that only scenarios have."""
+    """Assign tokens to all consumers of a report: those of the data first, then those of scenarios."""
     real = _sort_names(_list_observed(data))
     known = set(real)
     extra = _sort_names(name for name in _list_simulated(data) if name not in known)
@@ -68,12 +68,12 @@ def _list_simulated(data: ReportData) -> Iterator[str]:
 
 
 def format_theme(values: tuple[str, ...]) -> str:
-    """The custom properties ``--c0`` and on, for one theme."""
+    """Build the custom properties ``--c0``, ``--c1``, … of one theme."""
     return "".join([f"--c{i}:{value};" for i, value in enumerate(values)])
 
 
 def format_token_rules() -> str:
-    """Style rules of every token: ``fill`` in a chart, ``background`` in a swatch."""
+    """Build the style rules of all tokens: ``fill`` in charts, ``background`` in swatches."""
     out = []
     for i in range(TOKENS):
         colour, look = f"var(--c{i % SOLID})", i // SOLID
@@ -88,7 +88,7 @@ def format_token_rules() -> str:
 
 
 def draw_patterns(count: int) -> str:
-    """SVG definitions: the hatch of ``nobody``, and stripes and dots for consumers beyond the tenth."""
+    """Build the SVG patterns: the hatch of ``nobody``, and stripes and dots for consumers after the tenth."""
     out = ['<pattern id="nobody" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
            '<path d="M0,0h6v6h-6Z" class="t-none"/><path d="M0,0h1.5v6h-1.5Z" class="t-line"/></pattern>']  # fmt: skip
     for i in range(SOLID, min(count, TOKENS)):

@@ -1,6 +1,6 @@
-"""The rectangles of a range map: who owned which slots from when to when, as few as the picture needs.
+"""Build the rectangles of a range map, as few as the picture needs.
 
-A rectangle goes on over the epochs in which its owner stays, so a join shows as the few stripes that change colour.
+A rectangle spans all epochs with the same owner, so a join changes the colour of only a few stripes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class OwnedRectangle(NamedTuple):
 
 
 def build_rectangles(epochs: Sequence[EpochView]) -> tuple[OwnedRectangle, ...]:
-    """Every band, joined over neighbouring epochs in which it is the same."""
+    """Build the rectangles of all bands; equal bands of neighbouring epochs are joined."""
     return tuple(
         _join_rectangles(((e.start_us, e.end_us, b.start, b.end + 1, b.consumer) for b in e.bands) for e in epochs)
     )
 
 
 def _join_rectangles(columns: Iterable[Iterable[tuple[int, int, float, float, str | None]]]) -> list[OwnedRectangle]:
-    """Rectangles of consecutive epochs, each lengthened while the next epoch starts with the same one."""
+    """Extend each rectangle over consecutive epochs with an equal rectangle."""
     finished: list[OwnedRectangle] = []
     open_rectangles: dict[tuple[float, float, str | None], OwnedRectangle] = {}
     for column in columns:
