@@ -63,7 +63,7 @@ def sum_audit(source: Source, judge: Judge, judged: JudgedRows, found: Explained
         has_guessable_keys=source.config.keys.guessable,
         judged_from=min(judge.begins.values(), default=None),
         lacking=judge.lacking,
-        stored=source.held,
+        stored=source.stored,
         unknown_consumers=tuple(sorted(source.statistics.unknown_consumers)),
         members=tuple(sorted({e.consumer for events in source.events.values() for e in events if e.event == "join"})),
         is_quiet=source.quiet,

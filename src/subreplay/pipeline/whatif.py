@@ -42,7 +42,7 @@ def sum_traffic(source: Source) -> Figures:
     intervals = find_connected_intervals(folded.timelines.values(), source.extent["last"] + 1)
     return Figures(
         source.inputs.topic, source.statistics.counts, source.extent, source.width, folded, intervals,
-        has_guessable_keys=source.config.keys.guessable, stored=source.held, is_quiet=source.quiet,
+        has_guessable_keys=source.config.keys.guessable, stored=source.stored, is_quiet=source.quiet,
         quarantine=source.reasons, producers=describe_producers(source),
         unaudited_topics=source.inputs.other_topics,
         repeated={"messages": source.statistics.copies}, numbered_by_time=source.numbered,

@@ -54,7 +54,7 @@ def judge_replay(figures: Figures, config: RunConfig) -> RunJudgement:
     if figures.is_quiet and config.require.quiet_days == "valid":
         return RunJudgement(Verdict.VALID, (), True)
     requested = config.subscription.name, figures.topic, config.date
-    why = _explain_quiet(config) if figures.is_quiet else nothing_of(figures.stored, "messages", *requested)
+    why = _explain_quiet(config) if figures.is_quiet else explain_nothing_found(figures.stored, "messages", *requested)
     return RunJudgement(Verdict.UNKNOWN, (why,), True)
 
 
@@ -120,9 +120,9 @@ def _list_missing_inputs(figures: Figures, config: RunConfig) -> Iterator[str]:
     if figures.is_quiet:
         yield _explain_quiet(config)
     elif not figures.extent["deliveries"]:
-        yield nothing_of(figures.stored, "deliveries", *requested)
+        yield explain_nothing_found(figures.stored, "deliveries", *requested)
     if not figures.is_quiet and not figures.extent["messages"] and not figures.extent["deliveries"]:
-        yield nothing_of(figures.stored, "messages", *requested)
+        yield explain_nothing_found(figures.stored, "messages", *requested)
 
 
 def _list_uncertainties(figures: Figures, config: RunConfig) -> Iterator[str]:
@@ -130,9 +130,9 @@ def _list_uncertainties(figures: Figures, config: RunConfig) -> Iterator[str]:
     if Need.MEMBERSHIP in figures.lacking:
         requested = config.subscription.name, figures.topic, None
         events = any(s.table == "membership" and (s.subscription, s.topic) == requested[:2] for s in figures.stored)
-        yield Need.MEMBERSHIP.value if events else nothing_of(figures.stored, "membership", *requested)
+        yield Need.MEMBERSHIP.value if events else explain_nothing_found(figures.stored, "membership", *requested)
     if Need.SOME_MESSAGE in figures.lacking:
-        yield nothing_of(figures.stored, "messages", config.subscription.name, figures.topic, None)
+        yield explain_nothing_found(figures.stored, "messages", config.subscription.name, figures.topic, None)
     for need in (Need.EXACT_MEMBERSHIP, Need.DELIVERIES):
         if need in figures.lacking:
             yield need.value

@@ -137,13 +137,13 @@ def build_facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioVi
         )
         facts.append(Fact("Continues from the audit of", figures.previous_run.isoformat(), what))
     if figures.judged_from is not None:
-        facts.append(Fact("Judged from", instant(figures.judged_from), LEFT_TRUNCATED_NOTE))
+        facts.append(Fact("Judged from", format_instant(figures.judged_from), LEFT_TRUNCATED_NOTE))
     facts += [
         Fact(f"Retracted: {row['code']} of {row['told']}", f"{row['count']:,}", _describe_retracted(row))
         for row in figures.retracted
     ]
     if figures.unaudited_topics:
-        others = told("topic", figures.unaudited_topics)
+        others = list_names("topic", figures.unaudited_topics)
         why = (
             f"the run names {figures.topic}, so {others} are not audited. Remove subscription.topic to audit all topics"
         )
