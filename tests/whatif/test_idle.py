@@ -4,7 +4,7 @@ import pytest
 
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies import make_policy
-from subreplay.whatif.idle_consumers import explain_idle_consumers, explain_unowned_messages
+from subreplay.whatif.idle_consumers import explain_idle_consumers, explain_messages_without_owner
 from subreplay.whatif.message_assignment import ScenarioPlan
 from subreplay.whatif.scenario import PlannedMember, build_plan, build_planned_events
 from tests.support.joins import TOPIC, fold
@@ -53,7 +53,7 @@ def test_why_messages_had_no_owner():
         for epoch, who, n in ((0, None, 3), (1, "A", 50), (1, None, 20), (2, None, 1))
     ]
     assert (
-        explain_unowned_messages(one, rows)
+        explain_messages_without_owner(one, rows)
         == "20 whose slot is in no consumer's range, 4 while no consumer was connected"
     )
-    assert explain_unowned_messages(one, rows[1:2]) == ""
+    assert explain_messages_without_owner(one, rows[1:2]) == ""

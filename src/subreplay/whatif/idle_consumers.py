@@ -104,7 +104,7 @@ def _explain(connections: _Connections, routing: str, single_active: bool) -> st
     )
 
 
-def explain_unowned_messages(plan: ScenarioPlan, rows: Iterable[Any]) -> str:
+def explain_messages_without_owner(plan: ScenarioPlan, rows: Iterable[Any]) -> str:
     """Explain why messages had no owner, with the number of messages for each reason.
 
     ``rows`` have the columns topic, partition, epoch, consumer and messages.

@@ -22,7 +22,7 @@ from subreplay.whatif.fair_share import (
     find_connected_intervals,
 )
 from subreplay.whatif.handovers import find_handovers, group_changes
-from subreplay.whatif.idle_consumers import explain_idle_consumers, explain_unowned_messages
+from subreplay.whatif.idle_consumers import explain_idle_consumers, explain_messages_without_owner
 from subreplay.whatif.message_assignment import ScenarioPlan
 
 MIN_MESSAGES_PER_CONSUMER = 10  # per connected consumer; windows with fewer do not show balance
@@ -93,7 +93,7 @@ def _build_view(
         unowned=messages - owned if replay is None else never,
         unowned_why=_describe_never_taken(never)
         if replay is not None
-        else explain_unowned_messages(plan, rows["move"]),
+        else explain_messages_without_owner(plan, rows["move"]),
         per_consumer=consumers,
         replayed=replay is not None,
         note="; ".join(filter(None, notes)),
