@@ -69,7 +69,7 @@ def test_every_message_ends_somewhere(dispatched: ReportData, section: str) -> N
     assert "120,000 119,400 200 30 0 41 0 329 20 nack 300, disconnect 212" in section
 
 
-def test_rules_over_predicted_deliveries_are_shown_by_scenario_and_told_in_words(page: str, section: str) -> None:
+def test_findings_of_predicted_deliveries_are_shown_by_scenario_and_described(page: str, section: str) -> None:
     assert re.search(r"key-at-two-consumers .* 301 violated 301 violated", section)
     assert page.count('<span class="badge b-predicted">predicted</span> <span class="many">as recorded</span>') == 2
     assert "predicted: 10 consumers</option>" in page

@@ -1,4 +1,4 @@
-"""Which findings are told in words: few of many, failing first, some for every rule, consumer and window."""
+"""Which findings a report describes: a sample, failing ones first, with some for every rule, consumer and window."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def counted(code: str, count: int, exemption: Exemption = Exemption.NONE) -> Row
     return {"window": 0, "code": code, "excuse": exemption.value, "consumer": "c1", "count": count}
 
 
-def test_all_findings_are_counted_and_the_told_ones_know_their_window() -> None:
+def test_all_findings_are_counted_and_described_ones_have_their_window() -> None:
     known = figures([counted("PARTITION_ORDER", 1_234)],
                     [row("PARTITION_ORDER", 2_500), row("PARTITION_ORDER", None, window=7_000)])  # fmt: skip
     found = build_code_summaries(known)[0]
@@ -102,7 +102,7 @@ def test_a_daily_run_names_the_run_that_it_continues(days_skipped: bool, note: s
     assert fact.note.startswith(note)
 
 
-def test_rules_over_predicted_deliveries_are_told_alike_and_say_so() -> None:
+def test_findings_of_predicted_deliveries_are_marked_as_predicted() -> None:
     known = figures([counted("PARTITION_ORDER", 2)], [row("PARTITION_ORDER", 1)])
     observed = build_code_summaries(known)
     predicted = build_code_summaries(known, "predicted")

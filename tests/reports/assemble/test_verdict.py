@@ -82,7 +82,7 @@ def test_why_a_table_has_nothing_and_what_it_has(subscription: str, topic: str, 
     assert explain_nothing_found((), "deliveries", subscription, topic, day) == "table deliveries is empty"
 
 
-def test_of_many_names_a_few_are_told_and_how_many_there_are() -> None:
+def test_a_long_list_of_names_is_cut_and_its_rest_is_counted() -> None:
     assert list_names("topic", map(str, range(MOST_LISTED + 1_000))).endswith(" and 1,000 more")
 
 
@@ -211,7 +211,7 @@ def test_progress_alone_finds_nothing_lost_and_proves_nothing() -> None:
     assert verdict(progress) == (Verdict.UNKNOWN, (Need.DELIVERIES.value,))
 
 
-def test_a_membership_that_nobody_joined_is_unknown_and_told_with_the_subscriptions_there_are() -> None:
+def test_a_membership_without_joins_is_unknown_and_lists_the_subscriptions_it_contains() -> None:
     nobody = replace(JUDGED, lacking=frozenset({Need.MEMBERSHIP}))
     assert verdict(replace(nobody, stored=HELD))[1] == (Need.MEMBERSHIP.value,)
     other = Stored("membership", "other", "orders", DAY, DAY)
@@ -259,6 +259,6 @@ def test_a_rule_that_a_clock_explains_is_unknown_and_says_so() -> None:
         (ClockShift("c2", -5_000_000_000, ("received_at",)),), {Code.WRONG_OWNER: 9, Code.LOST: 1}, {Code.LOST: 1}
     )
     some = replace(JUDGED, findings=[found("WRONG_OWNER", 9), found("LOST")], clocks=clocks)
-    told = {s.code: (s.status, s.verdict, s.note) for s in build_code_summaries(some)}
-    assert told["WRONG_OWNER"] == ("unknown", "unknown", "no findings after the clocks are corrected")
-    assert told["LOST"] == ("violated", "invalid", "")
+    summaries = {s.code: (s.status, s.verdict, s.note) for s in build_code_summaries(some)}
+    assert summaries["WRONG_OWNER"] == ("unknown", "unknown", "no findings after the clocks are corrected")
+    assert summaries["LOST"] == ("violated", "invalid", "")

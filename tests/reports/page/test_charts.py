@@ -126,9 +126,9 @@ def test_ranges_too_many_to_be_seen_are_drawn_as_shares(small: ReportData, large
 
 
 def test_causes_without_room_are_counted_on_the_label_before(large: ReportData) -> None:
-    told = build_epoch_marks(large.range_maps, find_time_frame(large))
-    texts = [text for _, text in told.labels]
-    assert len(told.lines) == 30  # every epoch has its line
+    marks = build_epoch_marks(large.range_maps, find_time_frame(large))
+    texts = [text for _, text in marks.labels]
+    assert len(marks.lines) == 30  # every epoch has its line
     assert len(texts) < 30
     assert texts[0].endswith("… +9")
     hidden = sum(int(text.rsplit("+", 1)[1]) for text in texts if " +" in text)
@@ -224,9 +224,9 @@ def test_partitions_that_one_group_shares_are_rows_of_one_map(failover: ReportDa
     assert re.findall(r"<title>(partition \d: \w)", drawn.svg) == ["partition 0: A", "partition 1: A", "partition 2: B"]
 
 
-def test_a_cause_is_told_without_its_epoch_and_time(failover: ReportData) -> None:
-    told = build_epoch_marks(failover.range_maps, find_time_frame(failover))
-    assert [text for _, text in told.labels] == ["first consumer", "C joined", "B left"]
+def test_a_cause_label_omits_its_epoch_and_time(failover: ReportData) -> None:
+    marks = build_epoch_marks(failover.range_maps, find_time_frame(failover))
+    assert [text for _, text in marks.labels] == ["first consumer", "C joined", "B left"]
 
 
 def test_keys_without_a_slot_are_not_tied_to_a_consumer(small: ReportData) -> None:

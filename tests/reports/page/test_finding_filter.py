@@ -30,7 +30,7 @@ from tests.reports.made_reports import at, replayed
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
-def told(data: ReportData) -> FilteredFindings:
+def build_filter(data: ReportData) -> FilteredFindings:
     return build_findings(data, STATUS_ORDER)
 
 
@@ -54,7 +54,7 @@ def crowded(
 
 
 def test_a_row_is_found_by_the_numbers_of_its_choices(small: ReportData) -> None:
-    found = told(small)
+    found = build_filter(small)
     card = found.cards[0]
     source, code, consumer, window = map(int, card.shown[2].numbers.split())
     finding = card.shown[2].view
@@ -63,8 +63,8 @@ def test_a_row_is_found_by_the_numbers_of_its_choices(small: ReportData) -> None
     assert found.windows[window] == (finding.window, finding.window)
 
 
-def test_everything_found_is_counted_whether_told_or_not(small: ReportData) -> None:
-    found = told(small)
+def test_all_findings_are_counted_whether_shown_or_not(small: ReportData) -> None:
+    found = build_filter(small)
     numbers = list(map(int, found.tallies.split()))
     sums: Counter[str] = Counter()
     for source, code, _, _, count in zip(*[iter(numbers)] * 5, strict=True):
@@ -77,8 +77,8 @@ def test_everything_found_is_counted_whether_told_or_not(small: ReportData) -> N
     assert (found.rows, found.found) == (12, 1_204 + 37 + 512)
 
 
-def test_recorded_and_predicted_findings_are_told_apart(small: ReportData) -> None:
-    found = told(replayed(small))
+def test_recorded_and_predicted_findings_have_different_sources(small: ReportData) -> None:
+    found = build_filter(replayed(small))
     assert found.sources == ("observed", "predicted: as recorded", "predicted: 10 consumers")
     assert [(card.source, card.scenario) for card in found.cards] == [
         *[(0, "")] * 3, *[(1, "as recorded")] * 2, *[(2, "10 consumers")] * 2
@@ -88,13 +88,13 @@ def test_recorded_and_predicted_findings_are_told_apart(small: ReportData) -> No
 
 def test_a_finding_without_a_known_window_is_in_none(small: ReportData) -> None:
     worst = tuple(replace(finding, window="") for finding in small.codes[0].worst)
-    found = told(replace(small, codes=(replace(small.codes[0], worst=worst),)))
+    found = build_filter(replace(small, codes=(replace(small.codes[0], worst=worst),)))
     assert {row.numbers.split()[3] for row in found.cards[0].shown} == {"-1"}
 
 
 @pytest.mark.long
 def test_windows_are_taken_together_where_there_are_many_counts(small: ReportData) -> None:
-    found = told(crowded(small, rules=20, consumers=50, rows=50))
+    found = build_filter(crowded(small, rules=20, consumers=50, rows=50))
     assert len(found.tallies.split()) // 5 == 20 * 50 * len(found.windows) <= MAX_TALLIES
     assert len(found.windows) <= MAX_WINDOWS
     assert (found.windows[0][0], found.windows[-1][1]) == (at(0), at(239))
@@ -103,7 +103,7 @@ def test_windows_are_taken_together_where_there_are_many_counts(small: ReportDat
 
 def test_counts_that_are_too_many_are_left_to_the_cards(small: ReportData, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding_filter, "MAX_TALLIES", 5)
-    found = told(crowded(small, rules=2, consumers=3, rows=9))
+    found = build_filter(crowded(small, rules=2, consumers=3, rows=9))
     assert found.tallies == ""
     assert len(found.windows) == 80  # as many as there would have been otherwise
 
@@ -112,7 +112,7 @@ def test_counts_that_are_too_many_are_left_to_the_cards(small: ReportData, monke
 def test_a_page_with_a_million_findings_stays_small(small: ReportData) -> None:
     data = crowded(small, rules=32, consumers=13, rows=90, words="a sentence as long as they usually are " * 4, each=11)
     assert sum(point.count for point in data.findings_over_time) == 1_098_240
-    found, page = told(data), to_html(data)
+    found, page = build_filter(data), to_html(data)
     assert len(page.encode()) < 3_000_000
     assert page.count('class="finding"') == found.rows <= MAX_FINDING_ROWS
     assert found.rows + found.left_out == 32 * 90
@@ -122,7 +122,7 @@ def test_a_page_with_a_million_findings_stays_small(small: ReportData) -> None:
 
 def test_names_cannot_make_the_page_large(small: ReportData) -> None:
     data = crowded(small, rules=3, consumers=3, rows=600, words='<"&' * 2_000)
-    found = told(data)
+    found = build_filter(data)
     assert 20 < found.rows < 100
     assert len(to_html(data).encode()) < 2_000_000
 
@@ -163,7 +163,7 @@ form.reset(); window.setTimeout(function () { note(); document.body.textContent 
 @pytest.mark.long
 @pytest.mark.skipif(CHROMIUM is None, reason="no browser")
 def test_the_script_narrows_the_rows_and_counts_all(small: ReportData, tmp_path: Path) -> None:
-    found = told(small)
+    found = build_filter(small)
     window = next(i for i, (first, _) in enumerate(found.windows) if first == small.codes[0].worst[0].window)
     html = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", to_html(small))  # it allows no other script
     (tmp_path / "page.html").write_text(html.replace("</body>", PROBE.replace("WINDOW", str(window))))
