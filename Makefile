@@ -77,6 +77,7 @@ check: $(READY) docs ## lint (ruff), types (mypy), import contracts (import-lint
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell src docs jobs conf *.md
+	@$(BIN)/python -m tests.language check
 
 docs: $(READY) ## build the documentation into build/docs; a broken link or a page that no menu names fails
 	@$(BIN)/python -m tests.docs

@@ -124,12 +124,12 @@ def test_a_line_of_a_poll_or_an_export_may_be_longer_than_what_is_looked_at(tmp_
      b'{"key": "AAA=", "value": null, "offset": 1}', b'{"key": "***", "value": null, "offset": 1}',
      b'{"a":' * 5_000, b"\xff" * 200_000],
 )  # fmt: skip
-def test_what_is_nothing_looks_like_nothing(tmp_path, content):
+def test_what_is_nothing_resembles_nothing(tmp_path, content):
     (tmp_path / "file").write_bytes(content)
     assert detect_adapter(tmp_path / "file") is detect_adapter(tmp_path) is None
 
 
-def test_what_is_not_there_looks_like_nothing(tmp_path):
+def test_what_is_not_there_resembles_nothing(tmp_path):
     assert detect_adapter(tmp_path) is detect_adapter(tmp_path / "nowhere") is None
 
 

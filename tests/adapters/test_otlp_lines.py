@@ -25,7 +25,7 @@ def test_numbers_may_be_numbers(read_lines):
     assert (row["entry"], nanos(row["received_at"])) == (41, BEGIN)
 
 
-def test_a_text_that_looks_like_a_number_of_a_field_is_left_alone(read_lines):
+def test_a_text_that_resembles_a_number_of_a_field_is_left_alone(read_lines):
     odd = kafka(values={"messaging.client_id": '"intValue":5'})
     text = line(odd, kafka()).replace('"intValue":"7"', '"intValue":7')
     assert {row["consumer"] for row in rows(read_lines(text))} == {'"intValue":5', "consumer-billing-1"}

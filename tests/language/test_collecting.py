@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tests.language.messages import collect_messages, format_messages
 from tests.language.words import find_long_sentences, find_replaced_names, find_replaced_phrases
+from tests.support.snapshots import snapshot
 
 MODULE = '''"""A docstring is not a message."""
 
@@ -50,3 +51,12 @@ def test_a_long_sentence_is_listed_and_two_short_ones_are_not(tmp_path: Path) ->
     long = "The row " + "and the next row " * 8
     (tmp_path / "module.py").write_text(f"LONG = '{long}'\nSHORT = '{long[:80]}. {long[:80]}.'\n")
     assert [line.split(":", 2)[:2] for line in find_long_sentences(collect_messages(tmp_path))] == [["module.py", "1"]]
+
+
+def test_every_visible_string_of_the_package_is_in_the_list_that_reviewers_read() -> None:
+    """``SUBREPLAY_SNAPSHOTS=write`` in the environment rewrites the list."""
+    snapshot("messages.txt", format_messages(collect_messages(), lines=False))
+
+
+def test_the_package_uses_no_replaced_word() -> None:
+    assert [*find_replaced_names(), *find_replaced_phrases(collect_messages())] == []

@@ -56,7 +56,7 @@ PHRASES: Final[dict[str, str]] = {
 """A pattern of words in a visible string, and what to say instead."""
 
 STORED: Final = frozenset({
-    "TOLD_DIFFERS", "excuse", "excuses", "held_until", "withdrawn",
+    "TOLD_DIFFERS", "excuse", "excuses", "held_until", "tell", "withdrawn",
     "cannot_tell", "unowned", "unowned_why", "witness",
 })  # fmt: skip
 """Rule codes, tables, columns and keys of report.json that users query, so that their names stay."""

@@ -47,7 +47,7 @@ def test_planned_ranges_for_carriers_are_a_third_better_than_equal_ones() -> Non
     assert found.runner_up is not None
     assert (found.value, found.runner_up.value, round(found.bound or 0, 1)) == (38, 62, 31.3)
     assert found.figures.ranges == ((0, 8144), (8145, 20982), (20983, 65535))
-    assert build_plan_view(found).fragile[0].startswith("Judged on 28 days that it was not made from")
+    assert build_plan_view(found).fragile[0].startswith("Tested on 28 days that the plan was not made from")
 
 
 def test_more_partitions_stop_helping_carriers() -> None:

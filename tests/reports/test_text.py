@@ -74,7 +74,7 @@ def test_sections_without_data_are_left_out(bare: ReportData, small: ReportData)
         assert title not in to_text(bare)
 
 
-def test_a_finding_that_looks_like_a_known_fault_names_its_ticket_and_what_to_do(small: ReportData) -> None:
+def test_a_finding_that_resembles_a_known_fault_names_its_ticket_and_what_to_do(small: ReportData) -> None:
     text = " ".join(to_text(known_fault(small)).split())
     assert "; looks like apache/pulsar#23870, fixed in 4.0.3" in text
     assert "Known upstream faults" not in to_text(small)

@@ -78,19 +78,19 @@ def _format_reasons(why: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"  quarantined: {format_plural(reason['count'], 'row')}: {describe_reason(reason)}"
 
 
-def _describe_messages(held: MessageOverview) -> Iterator[str]:
-    yield f"messages: {_format_counts(held.rows, held.valid)}"
-    yield from _format_reasons(held.why)
-    if held.copies:
-        copies = format_plural(held.copies, "row")
+def _describe_messages(overview: MessageOverview) -> Iterator[str]:
+    yield f"messages: {_format_counts(overview.rows, overview.valid)}"
+    yield from _format_reasons(overview.why)
+    if overview.copies:
+        copies = format_plural(overview.copies, "row")
         yield f"  duplicates: {copies}, exact copies of others; a what-if counts each message once"
-    if held.valid:
-        more = f" and {format_count(len(held.topics) - 3)} more" if len(held.topics) > 3 else ""
-        parts = "not partitioned" if held.unpartitioned else f"{format_count(held.partitions)} partitions"
-        yield f"topics: {', '.join(held.topics[:3])}{more}; {parts}"
-        yield f"time: {held.first:%Y-%m-%d %H:%M:%S} to {held.last:%Y-%m-%d %H:%M:%S} UTC"
-        keyed = format_percent(held.keyed / held.valid)
-        yield f"keys: {keyed} of the messages have one, about {format_count(held.keys)} different"
+    if overview.valid:
+        more = f" and {format_count(len(overview.topics) - 3)} more" if len(overview.topics) > 3 else ""
+        parts = "not partitioned" if overview.unpartitioned else f"{format_count(overview.partitions)} partitions"
+        yield f"topics: {', '.join(overview.topics[:3])}{more}; {parts}"
+        yield f"time: {overview.first:%Y-%m-%d %H:%M:%S} to {overview.last:%Y-%m-%d %H:%M:%S} UTC"
+        keyed = format_percent(overview.keyed / overview.valid)
+        yield f"keys: {keyed} of the messages have one, about {format_count(overview.keys)} different"
 
 
 def write_run_file(

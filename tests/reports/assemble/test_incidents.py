@@ -329,7 +329,7 @@ def test_a_ticket_fits_no_release_line_but_those_it_names(ticket: str) -> None:
     assert ticket not in tickets(case._replace(policy=make_policy(case.policy.name, "documented")))
 
 
-def test_a_finding_says_which_ticket_it_looks_like_and_where_it_is_fixed() -> None:
+def test_a_finding_says_which_ticket_it_resembles_and_where_it_is_fixed() -> None:
     (summary,) = (one for one in summaries(CASES["apache/pulsar#23870"][0]) if one.incidents)
     (view,) = summary.incidents
     assert summary.code == "KEY_ORDER"

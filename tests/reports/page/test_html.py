@@ -125,7 +125,7 @@ def test_an_attribute_cannot_be_left(small: ReportData) -> None:
     assert not Page(to_html(data)).handlers
 
 
-def test_a_finding_that_looks_like_a_known_fault_links_to_its_ticket(small: ReportData) -> None:
+def test_a_finding_that_resembles_a_known_fault_links_to_its_ticket(small: ReportData) -> None:
     page = Page(to_html(known_fault(small)))
     assert page.links.count("https://github.com/apache/pulsar/issues/23870") == 2  # in the table, and at the finding
     assert "looks like apache/pulsar#23870, fixed in 4.0.3" in page.text

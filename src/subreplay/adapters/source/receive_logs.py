@@ -108,7 +108,7 @@ def recognise_member_list(contents: SampleContents, topic: str | None) -> Recogn
     event = next((column for column in free if _has_event_names(column, contents)), None)
     times = [column for column in free if contents[column].kind == "time" or contents[column].unit]
     others = [column for column in free if column is not event]
-    consumer = _find_consumer(others, contents, few=False) if event is not None else None
+    consumer = _find_consumer(others, contents, must_repeat=False) if event is not None else None
     if event is None or consumer is None or not times:
         return None
     events = set(pc.unique(contents.values(event)).to_pylist()) - {None}
@@ -180,7 +180,9 @@ def _add_conversion(target: str, each: ColumnSource, contents: SampleContents) -
     )
 
 
-def _find_consumer(free: Sequence[SourceColumn], contents: SampleContents, *, few: bool = True) -> SourceColumn | None:
+def _find_consumer(
+    free: Sequence[SourceColumn], contents: SampleContents, *, must_repeat: bool = True
+) -> SourceColumn | None:
     """Find the column of consumer names: texts that most rows repeat."""
     names = [
         column
@@ -192,9 +194,9 @@ def _find_consumer(free: Sequence[SourceColumn], contents: SampleContents, *, fe
     named = [c for c in names if _CONSUMER_NAME.search(c.path[-1]) and not _OTHER_NAME.search(c.path[-1])]
     rows = len(contents.rows)
     for column in named:
-        if not few or contents.count_distinct(column) <= max(_MAX_CONSUMER_SHARE * rows, 4):
+        if not must_repeat or contents.count_distinct(column) <= max(_MAX_CONSUMER_SHARE * rows, 4):
             return column
-    return None if few or not names else names[0]
+    return None if must_repeat or not names else names[0]
 
 
 def _find_times(free: Sequence[SourceColumn], contents: SampleContents) -> Iterator[tuple[str, SourceColumn]]:

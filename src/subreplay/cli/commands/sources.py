@@ -117,7 +117,7 @@ def _inspect_together(locations: Sequence[str], to: Path, form: str | None) -> i
     terminal.print_line(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))
     terminal.print_line(f"next: subreplay {'audit' if audited else 'whatif'} --config {to}")
     code = 2 if missing else 0
-    held = messages.overview
+    overview = messages.overview
     tables = {each.found.table: {"location": each.source.location, "rows": each.rows, "valid": each.valid,
                                  "quarantine": list(each.why)} for each in found.beside}  # fmt: skip
     terminal.print_json(
@@ -127,9 +127,9 @@ def _inspect_together(locations: Sequence[str], to: Path, form: str | None) -> i
             "source": messages.candidate.name,
             "assumed": [*messages.answer.assumed, *notes],
             "open": list(messages.answer.open),
-            "rows": None if held is None else held.rows,
-            "valid": None if held is None else held.valid,
-            "quarantine": [] if held is None else list(held.why),
+            "rows": None if overview is None else overview.rows,
+            "valid": None if overview is None else overview.valid,
+            "quarantine": [] if overview is None else list(overview.why),
             "beside": tables,
             "run_file": str(to),
         }

@@ -66,8 +66,10 @@ def _format_figures(result: FidelityResult) -> Iterator[str]:
         yield _format_dead_letters(result.dead)
 
 
-def _format_blocked(held: Iterable[BlockedEntries]) -> str:
-    sides = [(len(h.intervals), h.intervals_found, len(h.recorded), len(h.found), len(h.only_replayed)) for h in held]
+def _format_blocked(blocked: Iterable[BlockedEntries]) -> str:
+    sides = [
+        (len(h.intervals), h.intervals_found, len(h.recorded), len(h.found), len(h.only_replayed)) for h in blocked
+    ]
     intervals, prediction, messages, messages_found, more = (sum(numbers) for numbers in zip(*sides, strict=True))
     waiting = f"{messages_found:,} of {messages:,} messages" + (f", {more:,} more only in the replay" if more else "")
     return f"blocked intervals {prediction} found of {intervals} recorded ({waiting})"

@@ -220,7 +220,7 @@ def _derive_consumer_protocol(
         for row in recording.groups.generations.to_pylist()
         if row["at"] is not None
     ]
-    asking = {  # the heartbeat that had the target computed brings it, too; the log's times are whole milliseconds
+    requests = {  # the heartbeat that had the target computed brings it, too; the log's times are whole milliseconds
         (row.consumer, ms): row.received_at
         for row in recording.requests
         if row.api == "consumer_group_heartbeat"
@@ -244,7 +244,7 @@ def _derive_consumer_protocol(
                 freed[topic_partition] = acknowledged[0] if acknowledged else row.at
         if row.event == "lost" or (row.event == "revoked" and name in closing):
             continue
-        notified_at = asking.get((name, since // MS)) or _find_heartbeat_of_response(
+        notified_at = requests.get((name, since // MS)) or _find_heartbeat_of_response(
             heartbeats[name], interval, since, row.at
         )
         if notified_at is not None:

@@ -39,8 +39,11 @@ def describe_pending_change(epoch: Epoch, dates: bool = False) -> str:
 
 
 def _describe_consumer(cause: MembershipEvent) -> str:
-    told = cause.alias and cause.instance not in (None, cause.alias)  # else the alias is all that there is
-    return cause.label + (f" [{cause.instance}]" if told else "")
+    has_other_instance = cause.alias and cause.instance not in (
+        None,
+        cause.alias,
+    )  # else the alias is all that there is
+    return cause.label + (f" [{cause.instance}]" if has_other_instance else "")
 
 
 def describe_changes(epochs: Sequence[Epoch]) -> str:
@@ -53,5 +56,7 @@ def describe_changes(epochs: Sequence[Epoch]) -> str:
             verb = "was rejected" if epoch.rejected else _PAST_VERBS.get(epoch.cause.event, "rebalanced")
             names_by_verb.setdefault(verb, []).append(epoch.cause.label)
     names_fit = sum(map(len, names_by_verb.values())) <= _MAX_NAMED
-    told = ", ".join(f"{', '.join(names) if names_fit else len(names)} {verb}" for verb, names in names_by_verb.items())
-    return f"epochs {epochs[0].index} to {epochs[-1].index}: {told} at {format_clock(epochs[0].start.at)}"
+    changes = ", ".join(
+        f"{', '.join(names) if names_fit else len(names)} {verb}" for verb, names in names_by_verb.items()
+    )
+    return f"epochs {epochs[0].index} to {epochs[-1].index}: {changes} at {format_clock(epochs[0].start.at)}"

@@ -20,7 +20,7 @@ def assign_unequal(group: UniformGroup) -> Owners:
     """Return the owner of each partition, by index in the group; as ``UniformHeterogeneousAssignmentBuilder`` (4.0.2).
 
     Targets are kept. Topics are sorted by partitions per subscriber (most first), then by subscribers (fewest first),
-    then by id. The unowned partitions of a topic go to the subscribers with the fewest partitions. Then up to 16 passes
+    then by id. The free partitions of a topic go to the subscribers with the fewest partitions. Then up to 16 passes
     go over the topics with two or more subscribers. A topic's partitions move from the subscribers with the most
     partitions to those with the fewest, until these differ by at most one or the former have none of this topic. The
     passes end when a whole pass changes nothing. The result is level in every topic, but not a global optimum.
@@ -30,7 +30,7 @@ def assign_unequal(group: UniformGroup) -> Owners:
     owners[group.targets[is_subscribed]] = group.target_owners[is_subscribed]
     sizes = np.bincount(group.target_owners[is_subscribed], minlength=len(group.order))
     topics = _order_densest_first(group)
-    _assign_unowned(topics, partitions.bounds, partitions.counts, group.subscribed, owners, sizes)
+    _assign_free_partitions(topics, partitions.bounds, partitions.counts, group.subscribed, owners, sizes)
     contested = topics[group.subscribed[topics].sum(axis=1) > 1]
     _level_topics(contested, partitions.bounds, partitions.counts, group.subscribed, owners, sizes)
     return owners
@@ -99,7 +99,7 @@ def _advance_giver(ranked: Ints, sizes: Ints, drain: DrainState) -> DrainState: 
 
 
 @compiled
-def _assign_unowned(
+def _assign_free_partitions(
     topics: Ints, bounds: Ints, counts: Ints, subscribed: Flags, owners: Owners, sizes: Ints
 ) -> None:  # pragma: no cover - compiled
     for topic in topics:
