@@ -90,5 +90,5 @@ def test_streams_tell_what_all_events_at_once_tell(
         folder = Path(name)
         for number, events in enumerate(files):
             pq.write_table(pa.Table.from_pylist(events, schema=MARKED), folder / f"{number}.parquet")
-        with patch.object(capture_stream, "whole_groups", partial(read_whole_groups, rows=at_once)):
+        with patch.object(capture_stream, "read_whole_groups", partial(read_whole_groups, rows=at_once)):
             source_reading.assert_same_tables_or_error("capture", folder, NO_OPTIONS, Cuts(tasks, rows), KEYS)

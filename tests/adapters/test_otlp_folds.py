@@ -59,7 +59,7 @@ def test_streams_tell_what_all_spans_at_once_tell(
 ) -> None:
     with (
         tempfile.TemporaryDirectory() as name,
-        patch.object(span_stream, "whole_groups", partial(read_whole_groups, rows=at_once)),
+        patch.object(span_stream, "read_whole_groups", partial(read_whole_groups, rows=at_once)),
     ):
         folder = Path(name)
         for number, some in enumerate(files):

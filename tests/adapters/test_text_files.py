@@ -207,7 +207,7 @@ def test_a_large_file_with_objects_of_several_lines_says_what_to_do(
 
 def test_an_empty_file_has_no_record(tmp_path: Path) -> None:
     assert list(read_json_records(" \n")) == []
-    with pytest.raises(InputError, match="no record"):
+    with pytest.raises(InputError, match="no json record"):
         read(text(tmp_path, "a.json", " \n"), "json")
 
 

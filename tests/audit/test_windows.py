@@ -52,7 +52,7 @@ def rows_of(table: pa.Table) -> set[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(("width", "slide", "few"), [(40, 40, 1 << 10), (40, 10, 1 << 10), (40, 1, 0)])
 def test_loads(width: int, slide: int, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loads_of_batches, "_FEW", few)  # 0: more windows than there is room to count by
+    monkeypatch.setattr(loads_of_batches, "_LEAST_COUNTERS", few)  # 0: more windows than there is room to count by
     rng = random.Random(7)
     bits = (0, Code.UNACKED.bit, Code.LOST.bit)
     rows = [

@@ -36,7 +36,7 @@ def test_what_a_clock_explains_is_unknown_and_the_clock_is_told(tmp_path: Path, 
 
 
 def test_where_no_clock_can_be_off_nothing_is_judged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("subreplay.pipeline.sums.lags")
+    monkeypatch.delattr("subreplay.pipeline.sums.measure_lags")
     rows = RECORDING.tables["deliveries"]
     index = rows.schema.get_field_index("consumer")
     of_others = pc.if_else(pc.equal(rows["consumer"], "c1"), "c2", "c1")

@@ -54,7 +54,7 @@ def pulsar(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_reads_from_one_instant_to_before_another(
     pulsar: None, begin: int | None, end: int, entries: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pulsar_source, "_ROWS", 2)
+    monkeypatch.setattr(pulsar_source, "_BATCH_ROWS", 2)
     reader = Reader([MS, MS + 1, MS + 5])
     client = SimpleNamespace(create_reader=lambda topic, start: reader)
     found = [row for batch in read_batches(client, TOPIC, begin, end) for row in batch.to_pylist()]

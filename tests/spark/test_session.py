@@ -101,7 +101,7 @@ def test_executors_without_the_package_or_with_another_are_refused(
 
 def test_a_pyspark_that_no_delta_fits_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.__version__", "4.3.0")
-    monkeypatch.setattr("subreplay.engine.spark.session._brings_delta", lambda: False)
+    monkeypatch.setattr("subreplay.engine.spark.session._has_delta_jar", lambda: False)
     with pytest.raises(EnvironmentFailed, match=r"No release of Delta .* pyspark 4.3.0. .*pip install 'subreplay"):
         _open_local(SparkSession.builder, Spark())
 

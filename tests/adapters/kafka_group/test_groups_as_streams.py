@@ -82,5 +82,5 @@ def test_streams_tell_what_all_records_at_once_tell(
                 pq.write_table(part, file.with_suffix(".parquet"))
             if log and number < 2:  # the second begins somewhere in the middle of the first
                 (folder / f"server.log.{number}").write_text(log[number * round(one * len(log)) :])
-        with patch.object(group_stream, "whole_groups", partial(read_whole_groups, rows=at_once)):
+        with patch.object(group_stream, "read_whole_groups", partial(read_whole_groups, rows=at_once)):
             source_reading.assert_same_tables_or_error("kafka-group", folder, options, Cuts(tasks, rows), KEYS)

@@ -60,7 +60,7 @@ def test_constants_stand_in_every_row() -> None:
 @pytest.mark.parametrize(
     ("row", "column", "value", "rule"),
     [
-        ({"k": "!"}, "k", "(1 bytes)", "base64 is"),
+        ({"k": "!"}, "k", "(1 bytes)", "base64 text has"),
         ({"t": None}, "t", "null", "the column is required"),
         ({"t": ""}, "t", "(empty)", "a name is not empty"),
         ({"p": None}, "p", "null", "the column is required"),
