@@ -105,7 +105,7 @@ def test_a_membership_is_inferred_from_who_was_served(monkeypatch: pytest.Monkey
     ]  # fmt: skip
     assert Need.EXACT_MEMBERSHIP in found.lacking
     monkeypatch.setattr(statistics, "MOST_EVENTS", 1)
-    with pytest.raises(InputError, match="give the membership"):
+    with pytest.raises(InputError, match="Add table membership"):
         looked_at([message()], [delivery()], [], inferred=True)
 
 
