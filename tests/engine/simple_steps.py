@@ -36,14 +36,16 @@ def fails(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def scopes_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each run of one partition, with whether it is in order."""
+    """Yield each run of one partition in a batch, with whether it is in order."""
     for batch in batches:
-        n = batch["n"].to_numpy()
+        n, partitions = batch["n"].to_numpy(), batch["partition"].to_numpy()
+        ends = [*(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(n)]
+        runs = [n[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
         yield pa.RecordBatch.from_pydict(
             {
-                "partition": [batch["partition"][0].as_py()],
-                "rows": [len(n)],
-                "in_order": [bool((n[1:] >= n[:-1]).all())],
+                "partition": [int(partitions[end - 1]) for end in ends],
+                "rows": [len(run) for run in runs],
+                "in_order": [bool((run[1:] >= run[:-1]).all()) for run in runs],
             },
             schema=RUNS,
         )
