@@ -49,7 +49,7 @@ with as_file(files("subreplay.demo") / "recording") as recording:
     read = sources.read(engine, "pulsar-recording", recording, Options())
 ingest.write(engine, read, f"{folder}/input", "delta", "the bundled recording")
 
-display(spark.createDataFrame([(c.file, c.rows_in, c.valid, c.quarantined) for c in read.told.counts],
+display(spark.createDataFrame([(c.file, c.rows_in, c.valid, c.quarantined) for c in read.summary.counts],
                               "file string, rows_in long, valid long, quarantined long"))  # fmt: skip
 
 # COMMAND ----------
@@ -64,7 +64,7 @@ display(spark.createDataFrame([(c.file, c.rows_in, c.valid, c.quarantined) for c
 # COMMAND ----------
 
 run = config.parse(
-    read.told.run
+    read.summary.run
     | {
         "traffic": {"path": f"{folder}/input"},
         "output": {"tables": f"{folder}/tables", "report": f"{folder}/report"},

@@ -58,7 +58,7 @@ moved, again = deliveries[2_000], dict(deliveries[3_000])
 moved["consumer"] = "c2" if moved["consumer"] != "c2" else "c3"
 again |= {"delivered_at": again["acked_at"] + timedelta(seconds=1), "acked_at": None, "received_at": None}
 broken = engine.create_dataset(pa.Table.from_pylist([*deliveries, again], recorded.schema))
-read = sources.Read({**read.tables, "deliveries": broken}, read.rejected, read.told)
+read = sources.Read({**read.tables, "deliveries": broken}, read.rejected, read.summary)
 ingest.write(engine, read, f"{folder}/input", "delta", "the bundled recording, with two faults")
 
 # COMMAND ----------
@@ -71,7 +71,7 @@ ingest.write(engine, read, f"{folder}/input", "delta", "the bundled recording, w
 # COMMAND ----------
 
 run = config.parse(
-    read.told.run
+    read.summary.run
     | {
         "traffic": {"path": f"{folder}/input"},
         "output": {"tables": f"{folder}/tables", "report": f"{folder}/report"},

@@ -56,7 +56,7 @@ def test_auditing_a_recording_on_the_platform(spark, here, capsys):
     ]  # fmt: skip
     assert all(len(frame) for frame in shown)
     said = capsys.readouterr().out
-    assert said.startswith("valid: Every promise that pulsar.key_shared.consistent_hash makes ")
+    assert said.startswith("valid: Every guarantee of pulsar.key_shared.consistent_hash under pulsar-4.0 was kept.")
     assert "  epoch 1: c1 joined at " in said
     assert "<html" in pages[0]
     assert not (here / "build" / "notebook" / "report").exists()

@@ -169,7 +169,7 @@ def test_a_membership_of_several_needs_a_name(spark: SparkSession, members: Data
         functions.owners(members.limit(0), policy=AUTO_SPLIT)
     with pytest.raises(InputError, match="membership: event went: "):
         functions.owners(members.withColumn("event", F.lit("went")), policy=AUTO_SPLIT)
-    with pytest.raises(ConfigError, match=r"pulsar\.shared: any consumer may get any message"):
+    with pytest.raises(ConfigError, match=r"pulsar\.shared: under this policy any consumer may get any message"):
         functions.owners(members, policy="pulsar.shared")
 
 

@@ -73,7 +73,7 @@ def test_any_name_is_found_again_and_replaces_nothing_else(spark: SparkSession, 
 @writers
 @pytest.mark.parametrize("name", ["", "__HIVE_DEFAULT_PARTITION__"])
 def test_a_name_that_stands_for_null_is_refused(spark: SparkSession, tmp_path: Path, name: str, write: Any) -> None:
-    with pytest.raises(InputError, match="choose another"):
+    with pytest.raises(InputError, match="Choose another"):
         write(spark, 1, str(tmp_path), "found", "delta", **RUN | {"subscription": name})
 
 
@@ -83,7 +83,7 @@ def test_a_table_of_another_layout_is_left_alone_and_told(spark: SparkSession, t
         {n: F.lit(v).cast("date" if n == "date" else "string") for n, v in RUN.items()}
     )
     earlier.write.format("delta").partitionBy("date").save(str(tmp_path / "found"))
-    with pytest.raises(InputError, match=r"found: another version .* set output\.tables to another place"):
+    with pytest.raises(InputError, match=r"found: another version .* set another output\.tables"):
         write(spark, 1, str(tmp_path), "found", "delta", **RUN)
     assert len(read(spark, tmp_path)) == 3
 
