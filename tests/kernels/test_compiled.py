@@ -19,8 +19,8 @@ from subreplay.kernels.lazy_kernel import compile_lazily, prepare_all_kernels
 PACKAGE = Path(module.__file__).parents[1]
 NEW_STATE = """
 import numpy as np
-from subreplay.audit.passes.states import States
-states = States(1)
+from subreplay.audit.passes.states import StateTable
+states = StateTable(1)
 states.indices(np.array([5]))
 print(states.rows[0, 0])
 """

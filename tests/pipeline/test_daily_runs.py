@@ -158,7 +158,7 @@ def test_a_skipped_night_is_said_in_the_verdict(waiting: Path, out: Path) -> Non
     first, _, last = dates(3)
     assert days.audit(waiting, out, last) == 0
     headline = json.loads((out / "report/report.json").read_text())["headline"]
-    assert f"No night between {first} and {last} was audited" in headline
+    assert f"No day between {first} and {last} was audited" in headline
 
 
 def test_a_night_under_another_policy_than_the_one_it_goes_on_from_is_an_error(

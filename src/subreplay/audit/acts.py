@@ -78,8 +78,8 @@ class Act(NamedTuple):
         if self.declared is not None:
             return _describe_declared(self.declared)
         if self.how == "group":
-            came = "no member has joined "
-            "since" if self.until == NEVER else f"its first member joined at {format_instant(self.until)}"
+            joined = f"its first member joined at {format_instant(self.until)}"
+            came = "no member has joined since" if self.until == NEVER else joined
             cause = "an operator reset its offsets, or its application sought back"
             if self.until - self.at >= OFFSET_RETENTION:
                 cause = f"its offsets had expired (offsets.retention.minutes), {cause}"

@@ -52,7 +52,8 @@ class RedeliveryExplainer:
         explained = (ordinal >= self._first[act]) | (~again & self._named[act])
         exemptions[selected[~explained]] &= ~Exemption.RESET.bit
         self._seen.add(facts, selected[explained], act[explained], again[explained])
-        return facts.set_column(facts.schema.get_field_index("excuses"), "excuses", pa.array(exemptions))
+        index = facts.schema.get_field_index("excuses")
+        return facts.set_column(index, facts.schema.field(index), pa.array(exemptions))
 
     def _explain_seeks(self, facts: pa.Table) -> pa.Table:
         """Mark the ``FACTS`` of messages that were redelivered because their consumer sought back."""
