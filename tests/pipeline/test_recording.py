@@ -236,7 +236,7 @@ def test_an_audit_that_keeps_findings_only_tells_the_same(
         capsys.readouterr()
         assert main(["explain", "--config", str(run_file), "--out", str(tmp_path / kept), "--message", message]) == 0
         lives.append(capsys.readouterr().out.splitlines())
-    assert ["with findings only" in life[1] for life in lives] == [False, True]
+    assert ["only deliveries with findings" in life[1] for life in lives] == [False, True]
     assert lives[0][:1] + lives[0][2:] == lives[1][:1] + lives[1][2:]
 
 
