@@ -17,13 +17,13 @@ ROOT = Path(__file__).parents[2]
 _MANY_ROWS = """
 import pyarrow as pa
 from subreplay.engine.local.engine import LocalEngine
-from subreplay.kernels.compilation_monitor import compiling
+from subreplay.kernels.compilation_monitor import compilation
 from tests.engine.simple_steps import NUMBERS, tripled
 said = []
 rows = pa.table({"n": range(100_000), "word": ["w"] * 100_000}, NUMBERS)
-with LocalEngine(cores=2) as engine, compiling.said_by(lambda: said.append("compiles")):
+with LocalEngine(cores=2) as engine, compilation.announce_with(lambda: said.append("compiles")):
     engine.concat([engine.create_dataset(rows), engine.create_dataset(rows)]).map(tripled, NUMBERS).to_table()
-print(said, compiling.seconds > 0)
+print(said, compilation.seconds > 0)
 """
 
 
