@@ -32,7 +32,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from subreplay.adapters import ADAPTERS, Options
 from subreplay.cli.main import main
-from tests.support.source_reading import whole
+from tests.support.source_reading import read_at_once
 
 address, folder, captured = sys.argv[1:]
 assert main(["inspect", "orders", "--kafka", address, "--to", f"{folder}/run.yaml"]) == 0
@@ -43,7 +43,7 @@ offsets.option("subscribe", "__consumer_offsets").load().write.parquet(f"{folder
 run = yaml.safe_load(Path(f"{folder}/run.yaml").read_text())
 group = {"from": "kafka-group", "path": f"{folder}/groups", "options": {"subscription": "billing", "topic": "orders"}}
 run["traffic"] |= {"membership": group, "deliveries": {"from": "capture", "path": captured}}
-told = whole("kafka-group", Path(f"{folder}/groups"), Options(subscription="billing", topic="orders"))
+told = read_at_once("kafka-group", Path(f"{folder}/groups"), Options(subscription="billing", topic="orders"))
 assert len(told.tables["deliveries"]) > 0  # by commits
 run["subscription"] = told.run["subscription"]
 run |= {"scenarios": [], "spark": {}, "output": {"tables": f"{folder}/tables", "report": f"{folder}/report"}}
