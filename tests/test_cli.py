@@ -174,8 +174,8 @@ def test_an_unknown_format(spoken, tmp_path):
         (None, "cannot be read: No such file or directory"),
         (b"junk", "not a report: "),
         (b"\xff\xfe", "'utf-8' codec can't decode"),
-        (b"[]", "a report of schema version none cannot be read"),
-        (b"{}", "a report of schema version None cannot be read"),
+        (b"[]", "cannot read a report of schema version none"),
+        (b"{}", "cannot read a report of schema version None"),
     ],
 )
 def test_what_is_no_report(spoken, tmp_path, content, complaint):

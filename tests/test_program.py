@@ -65,7 +65,7 @@ def test_the_other_commands_work_without_spark():
     ):
         done = program("-c", f"{hidden} sys.exit(main({[*arguments, *(['--out', 'build/x'] * (code == 4))]}))")
         assert done.returncode == code, done.stderr
-    assert "pyspark is not installed: pip install 'subreplay[spark]'" in done.stderr
+    assert "pyspark is not installed. Install it: pip install 'subreplay[spark]'" in done.stderr
 
 
 @pytest.mark.parametrize(("words", "found"), [("subreplay pl", "plan"), ("subreplay plan roll", "rollout")])

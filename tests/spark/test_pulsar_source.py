@@ -74,7 +74,7 @@ def test_a_message_becomes_a_row_of_table_messages(pulsar: None) -> None:
 
 
 def test_its_columns_are_those_of_messages_with_all_that_must_be_there() -> None:
-    assert {field.name for field in MESSAGES if not field.make_nullable} <= set(CLIENT_COLUMNS.names)
+    assert {field.name for field in MESSAGES if not field.nullable} <= set(CLIENT_COLUMNS.names)
     assert all(MESSAGES.field(field.name) == field for field in CLIENT_COLUMNS)
     assert PulsarMessages({}).schema().fieldNames() == CLIENT_COLUMNS.names
 
@@ -82,6 +82,6 @@ def test_its_columns_are_those_of_messages_with_all_that_must_be_there() -> None
 def test_without_the_client_one_sentence_says_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulsar_source, "find_spec", lambda name: None)
     with pytest.raises(
-        EnvironmentFailed, match=r"traffic\.messages: .* not installed: pip install 'subreplay\[pulsar\]'"
+        EnvironmentFailed, match=r"traffic\.messages: .* not installed. Install it: pip install 'subreplay\[pulsar\]'"
     ):
         require_client("traffic.messages")
