@@ -77,7 +77,7 @@ class Judge(Context):
 
     @cached_property
     def rule_statuses(self) -> Mapping[Code, RuleStatus]:
-        """Every rule's standing in this audit."""
+        """The status of every rule in this audit."""
         return find_rule_statuses(self.policy, self.terms, self.lacking)
 
     @cached_property
@@ -87,11 +87,11 @@ class Judge(Context):
 
     @cached_property
     def promised(self) -> int:
-        """The bits of the rules whose findings fail unless they are excused."""
+        """The bits of the rules whose findings fail unless they are exempt."""
         return mask(frozenset(c for c, rule_status in self.rule_statuses.items() if rule_status is RuleStatus.PROMISED))
 
     def by_position(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """``LOG`` rows sorted by topic, partition, ledger, entry, batch index, kind, time -> ``FACTS`` rows."""
+        """Turn ``LOG`` rows sorted by topic, partition, ledger, entry, batch index, kind, time into ``FACTS`` rows."""
         last: _Log | None = None
         for rows in split_whole_entries(batches):
             scopes, some = split_scopes(rows)
@@ -106,7 +106,7 @@ class Judge(Context):
             yield from self._end_of(last).to_batches()
 
     def _position_facts(self, logs: Sequence[_Log], some: ScopedRows) -> Iterator[pa.RecordBatch]:
-        """``FACTS`` of rows of some logs, of which all but the last one are complete."""
+        """Yield the ``FACTS`` of rows of several logs; all logs but the last are complete."""
         found: list[tuple[pa.Table, Ints]] = []
         some = _without_checkpoints([log.checkpoint for log in logs], some)
         there, mine = some.drop_empty()
@@ -129,7 +129,7 @@ class Judge(Context):
             yield from order_by_scope(found)
 
     def _end_of(self, log: _Log) -> pa.Table:
-        """Rows that tell the second pass, and the next night, what is carried of a log."""
+        """Build the rows that carry the state of a log to the second pass and to the next daily run."""
         arrays: dict[str, Ints] = {}
         if self.has_next_day:
             log.state = log.state or self._make_position_state(log)
@@ -148,14 +148,16 @@ class Judge(Context):
         return PositionState(log.dispatcher.joined(arrays), arrays, begins, acts)
 
     def given(self) -> LoadCollector | None:
-        """What adds up loads beside judging; None: nothing is added up."""
+        """Return the collector of loads for the judging pass; None if no loads are collected."""
         return None if self.spans is None else LoadCollector(self.spans, self.terms.clock_skew)
 
     def by_time(
         self, batches: Iterable[pa.RecordBatch], given: LoadCollector | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """``FACTS`` rows sorted by topic, partition, delivered first, time, order -> ``JUDGED`` rows; ``given`` adds up
-        what consumers were given."""
+        """Turn ``FACTS`` rows, sorted by topic, partition, delivered first, time, order, into ``JUDGED`` rows.
+
+        ``given`` adds up the loads of consumers.
+        """
         last: _Timed | None = None
         for batch in batches:
             if not batch.num_rows:
@@ -184,7 +186,7 @@ class Judge(Context):
     def _judge_by_time(
         self, timed: Sequence[_Timed], some: ScopedRows, given: LoadCollector | None
     ) -> Iterator[pa.RecordBatch]:
-        """Judge rows of dispatchers, all of the rows of which there are, but for the first and the last one."""
+        """Judge rows of several dispatchers; all but the first and the last are complete."""
         some = _without_checkpoints([each.checkpoint for each in timed], some)
         there, some = some.drop_empty()
         if not there:
@@ -214,8 +216,10 @@ class Judge(Context):
     def _judge(
         self, mine: _Together, some: ScopedRows, given: LoadCollector | None, judged: list[tuple[pa.Table, Ints]]
     ) -> None:
-        """Judge deliveries, or messages that were never delivered, of some dispatchers; ``judged`` gets the rows and
-        the number of the dispatcher of each."""
+        """Judge deliveries, or messages that were never delivered, of several dispatchers.
+
+        ``judged`` receives the rows and the number of the dispatcher of each.
+        """
         there, rows = some.drop_empty()
         timed = [mine.timed[number] for number in there]
         found, waits_for = self._find_findings(timed, rows)
@@ -237,7 +241,7 @@ class Judge(Context):
         self, mine: _Together, rows: pa.Table, numbers: Ints, found: Found, shown: Ints, waits_for: Ints | None,
         judged: list[tuple[pa.Table, Ints]],
     ) -> None:  # fmt: skip
-        """Add rows with what was found in them, or only those in which anything was."""
+        """Add rows with their findings, or only the rows that have findings."""
         if self.findings_only:
             kept = np.flatnonzero(found.codes)
             if not len(kept):
@@ -249,7 +253,7 @@ class Judge(Context):
         judged.append((add_findings(rows, found, shown, numbers, mine.labels), numbers))
 
     def _find_findings(self, timed: Sequence[_Timed], some: ScopedRows) -> tuple[Found, Ints | None]:
-        """Findings about deliveries, or about messages that were never delivered, and for whom these wait."""
+        """Find violations of deliveries or of undelivered messages, and the consumers that the messages wait for."""
         states = [cast(DispatcherState, each.state) for each in timed]
         if flags(some.rows, "delivered")[0]:
             return judge_deliveries(self, [each.dispatcher for each in timed], states, some), None
@@ -260,7 +264,7 @@ class Judge(Context):
         return Found.together([of for of, _ in found]), np.concatenate([waits_for for _, waits_for in found])
 
     def _without_commits(self, mine: _Together, some: ScopedRows, judged: list[tuple[pa.Table, Ints]]) -> ScopedRows:
-        """The rows that are no commits; ``judged`` gets commits of which something was found."""
+        """Return the rows that are not commits; ``judged`` receives the commits with findings."""
         parts: list[pa.Table] = []
         for number, each in enumerate(mine.timed):
             state = cast(DispatcherState, each.state)
@@ -280,13 +284,13 @@ class Judge(Context):
         return _those(together, ints(together.rows, "commit") == NONE)
 
     def _recall(self, each: _Timed, rows: pa.Table) -> None:
-        """Go through deliveries of earlier days."""
+        """Restore the state from deliveries of earlier days."""
         recall_deliveries(self, cast(DispatcherState, each.state), rows)
         if each.still is not None:
             each.still.add(rows, ints(rows, "codes"))
 
     def _end_of_time(self, each: _Timed, given: LoadCollector | None) -> Iterator[pa.RecordBatch]:
-        """End with a dispatcher: what its loads add up to, and what the next night begins with."""
+        """Finish a dispatcher: yield its loads, and the state that the next daily run begins with."""
         if given is not None and each.fits is not None:
             given.end([each.fits.rows(), *each.explained.sums(each.scope)])
         if each.still is not None:
@@ -308,14 +312,14 @@ class Judge(Context):
         return DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.horizon, end, arrays, watch)
 
     def dispatcher(self, scope: Scope) -> Dispatcher:
-        """The dispatcher of a scope; one nobody ever joined where the membership has none."""
+        """Return the dispatcher of a scope; without a membership it has no consumers."""
         known = self.dispatchers.get(scope)
         return known or Dispatcher.of(Timeline.fold(self.policy, scope, ()))
 
 
 @dataclass
 class _Log:
-    """A topic partition whose log is read by position; it has a state from its first row on."""
+    """A topic partition whose log is read by position; its state begins with its first row."""
 
     scope: Scope
     dispatcher: Dispatcher
@@ -332,14 +336,13 @@ def _prefix_arrays(prefix: str, arrays: Arrays) -> dict[str, Ints]:
 
 
 class Examples:
-    """Chooses, of findings of a dispatcher that do not fail, the first few of each rule to be kept as rows; the others
-    are only counted."""
+    """Selects the first findings of each rule that do not fail, to be kept as rows; the others are only counted."""
 
     def __init__(self) -> None:
         self._remaining: dict[int, int] = {}  # by bit
 
     def choose(self, mild: Ints, some: int) -> Ints:
-        """The bits to be shown in each row, of ``mild`` bits; ``some`` are all of these."""
+        """Return the bits to show in each row, from the ``mild`` bits; ``some`` are all of these."""
         shown = np.zeros(len(mild), np.int64)
         while some:
             bit = some & -some
@@ -353,7 +356,7 @@ class Examples:
 
 
 def choose_examples(examples: Sequence[Examples], promised: int, bounds: Ints, found: Found) -> Ints:
-    """The bits to be shown in each row of some dispatchers, each of which has some."""
+    """Return the bits to show in each row of several dispatchers, each with at least one row."""
     mild = found.codes & ~(drop_exempt(found.codes, found.exemptions) & promised)
     shown = np.zeros(len(mild), np.int64)
     of_each = np.bitwise_or.reduceat(mild, bounds[:-1]).tolist()
@@ -365,7 +368,7 @@ def choose_examples(examples: Sequence[Examples], promised: int, bounds: Ints, f
 
 @dataclass
 class _Timed:
-    """A topic partition whose deliveries are judged in order of time; it has a state from its first row on."""
+    """A topic partition whose deliveries are judged in order of time; its state begins with its first row."""
 
     scope: Scope
     dispatcher: Dispatcher
@@ -379,14 +382,14 @@ class _Timed:
     fits: OwnerFits | None = None
 
     def begin(self) -> None:
-        """What was recalled is complete."""
+        """Begin the instants once all earlier deliveries are restored."""
         if self.state is not None and not self.begun:
             begin_instants(self.state)
             self.begun = True
 
 
 class _Together:
-    """Topic partitions that are judged together, and what their sessions are called."""
+    """Topic partitions that are judged together, and the labels of their sessions."""
 
     def __init__(self, timed: Sequence[_Timed]) -> None:
         self.timed = timed
@@ -394,7 +397,7 @@ class _Together:
 
 
 def _explained(timed: Sequence[_Timed], some: ScopedRows) -> ScopedRows:
-    """Rows without what no act explains, and with what consumers sought."""
+    """Remove exemptions that no act explains, and mark redeliveries after a consumer sought back."""
     acted = np.unique(some.numbers[ints(some.rows, "reset") != UNKNOWN]).tolist()
     acting = {number for number, each in enumerate(timed) if each.explained.has_seeks} | set(acted)
     if not acting:
@@ -407,13 +410,12 @@ def _explained(timed: Sequence[_Timed], some: ScopedRows) -> ScopedRows:
 
 
 def _those(some: ScopedRows, kept: Flags) -> ScopedRows:
-    """Some of the rows; no copy, where that is all of them."""
+    """Return the selected rows; without a copy if all are selected."""
     return some if kept.all() else some.filter(kept)
 
 
 def split_whole_entries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Sorted batches, of which the rows of one entry stay together: where a batch ends within one, the next has it
-    all."""
+    """Yield sorted batches that never split an entry: a cut entry moves whole to the next batch."""
     pending: pa.Table | None = None
     for batch in batches:
         if not batch.num_rows:
@@ -432,7 +434,7 @@ def split_whole_entries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]
 
 
 def _find_last_entry(rows: pa.Table) -> int:
-    """The row where the last entry begins."""
+    """Return the row where the last entry begins."""
     columns = [rows.column(name) for name in _ENTRY]
     other = np.logical_or.reduce([np.asarray(pc.not_equal(values, values[-1])) for values in columns])
     return int(np.flatnonzero(other)[-1]) + 1 if other.any() else 0
@@ -443,7 +445,7 @@ def _get_entry(rows: pa.Table, row: int) -> tuple[object, ...]:
 
 
 def _without_checkpoints(make_checkpoints: Sequence[Checkpoint], some: ScopedRows) -> ScopedRows:
-    """Rows without those of a checkpoint, which go to the one of their topic partition."""
+    """Return rows without checkpoint rows, which go to the checkpoint of their topic partition."""
     is_checkpoint = np.asarray(column(some.rows, "checkpoint").is_valid())
     if not is_checkpoint.any():
         return some

@@ -1,7 +1,7 @@
 """Find which findings quarantined rows may explain: these are *unknown*, not *invalid*.
 
-Which findings a rejected row of each kind could explain stands with the exemptions (``codes``). Here is decided which
-deliveries and messages it could be about, as narrowly as the row can be read.
+``codes`` lists the findings that a rejected row of each kind may explain. This module decides which deliveries and
+messages the row may be about, as narrowly as the row can be read.
 """
 
 from __future__ import annotations
@@ -39,12 +39,6 @@ class RejectedRows:
     """The rejected rows of a run, each kind once."""
 
     rows: tuple[RejectedRow, ...] = ()
-
-    @classmethod
-    def of_tables(cls, parts: Iterable[pa.Table]) -> RejectedRows:
-        """Build from ``rows.rejects.REJECTS`` of each table, added up."""
-        rows = (row for part in parts for row in part.select([*RejectedRow._fields]).to_pylist())
-        return cls(tuple(dict.fromkeys(RejectedRow(**row) for row in rows)))
 
     def of(self, table: str, partition: int) -> list[RejectedRow]:
         """Return the rejected rows of a table that may be about a topic partition."""
@@ -84,7 +78,7 @@ def rejected_exemptions(
     at: Ints,
     consumer: pa.Array,
 ) -> Ints:
-    """``RejectedRows.exemptions`` of rows, each of the one of ``partitions`` of a ``number``; these rise."""
+    """Return ``RejectedRows.exemptions`` of rows; ``number`` is the index of each row's partition, in rising order."""
     found = np.zeros(len(at), np.int64)
     bounds = np.searchsorted(number, np.arange(len(partitions) + 1)).tolist() if rejects.rows else []
     for partition, begin, end in zip(partitions, bounds, bounds[1:], strict=False):

@@ -30,7 +30,7 @@ from subreplay.reports.data import EngineInfo
 from subreplay.reports.json_report import to_json
 from subreplay.reports.overview_data import FAILED, OverviewRow, build_overview_row
 from subreplay.reports.page.html import to_html
-from subreplay.rows.chunks import opened
+from subreplay.rows.chunks import open_chunks
 from subreplay.rows.conditions import field as column
 from subreplay.rows.model.columns import measure_batch
 from subreplay.rows.model.rows import Verdict
@@ -74,7 +74,7 @@ class AuditTopics:
             with TemporaryDirectory(prefix="subreplay-") as folder:
                 rows = [_TopicRows(folder, table) for table in self.inputs]
                 for batch in mine:
-                    for number, part in opened(batch, schemas):
+                    for number, part in open_chunks(batch, schemas):
                         rows[number].add(part)
                 for run in self.runs[topic]:
                     yield from self._audit(run, rows)
@@ -86,7 +86,7 @@ class AuditTopics:
         engine = LocalEngine(1, processes=False)
         with engine:
             given = {each.table.name: each.of(engine) for each in rows if not each.table.earlier}
-            earlier = {each.table.name: each.rows_of(engine) for each in rows if each.table.earlier}
+            earlier = {each.table.name: each.create_dataset(engine) for each in rows if each.table.earlier}
             try:
                 kept = _TaskTables(engine, earlier)
                 result = story.audit(engine, run.config, tables=kept, given=given, shown_engine=self.engine)
@@ -157,9 +157,9 @@ class _TopicRows:
 
     def of(self, engine: LocalEngine) -> Table:
         """Return the rows as an input table of a run."""
-        return Table(self.rows_of(engine).where, self.table.absent, self.table.source_settings)
+        return Table(self.create_dataset(engine).where, self.table.absent, self.table.source_settings)
 
-    def rows_of(self, engine: LocalEngine) -> Dataset:
+    def create_dataset(self, engine: LocalEngine) -> Dataset:
         """Return the rows as a dataset of an engine."""
         in_memory = TablePart(pa.Table.from_batches(self._in_memory, self.table.schema))
         return PartsDataset(engine, (*self._spilled, in_memory), self.table.schema)

@@ -1,7 +1,7 @@
-"""Rows of input tables by topic: how they travel to the task that audits the subscriptions of a topic.
+"""Split the rows of input tables by topic, for the task that audits the subscriptions of that topic.
 
-Rows of one table and topic that a task read together are one chunk: a binary value, beside the number of its table. So
-few and large values are sorted and moved, whatever columns the tables have.
+A chunk has the rows of one table and topic that a task read together: a binary value beside the number of its table.
+Engines therefore sort and move few, large values, whatever columns the tables have.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ BY_TOPIC: Final = Order(_CHUNK, ("table", "nth"), (), _TEXT)
 
 @dataclass(frozen=True)
 class TopicChunks:
-    """Splits rows of the input table that has number ``table``, of ``schema``, into chunks of the ``topics`` whose
-    subscriptions read them.
+    """Splits rows of input table number ``table`` with ``schema`` into chunks of the ``topics`` that need them.
 
     A row goes to its own topic. A dead letter goes to the topic of its origin, too, and an event of a group in
     ``groups`` (by topic) to the other topics that the group reads. A row without a topic may belong to any of them.
@@ -55,54 +54,54 @@ class TopicChunks:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
         count = itertools.count()
         for rows in gather_batches(batches, SORT_ROWS):
-            for topic, selected in self._of_raw(rows) if self.anywhere else self._of_topics(rows):
+            for topic, selected in self._split_raw(rows) if self.anywhere else self._split_by_topic(rows):
                 if len(selected):
-                    yield CHUNKS, self._chunk(topic, next(count), selected)
+                    yield CHUNKS, self._build_chunk(topic, next(count), selected)
 
-    def _chunk(self, topic: int, nth: int, rows: pa.Table) -> pa.RecordBatch:
-        there = [name for name in rows.column_names if rows[name].null_count < len(rows)]
-        columns = sum(1 << self.schema.get_field_index(name) for name in there)
-        rows = rows.select([name for name in self.schema.names if name in there])
+    def _build_chunk(self, topic: int, nth: int, rows: pa.Table) -> pa.RecordBatch:
+        present = [name for name in rows.column_names if rows[name].null_count < len(rows)]
+        columns = sum(1 << self.schema.get_field_index(name) for name in present)
+        rows = rows.select([name for name in self.schema.names if name in present])
         (batch,) = rows.combine_chunks().to_batches()
         values = [[self.topics[topic]], [topic], [self.table], [nth], [columns]]
         arrays = [pa.array(value, f.type) for value, f in zip(values, [*_CHUNK][:-1], strict=True)]
-        return pa.RecordBatch.from_arrays([*arrays, _value(batch.serialize())], schema=_CHUNK)
+        return pa.RecordBatch.from_arrays([*arrays, _wrap_value(batch.serialize())], schema=_CHUNK)
 
     @cached_property
     def _names(self) -> pa.Array:
         return pa.array(self.topics, pa.string())
 
-    def _of_topics(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    def _split_by_topic(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         topics = column(rows, "topic")
-        own = _codes(topics, self._names)
-        yield from _by_code(rows, own)
+        own = _encode_topics(topics, self._names)
+        yield from _split_by_code(rows, own)
         nowhere = pc.or_(topics.is_null(), pc.fill_null(pc.equal(topics, ""), False))
         if pc.any(nowhere).as_py():
             lost = rows.filter(nowhere)
             yield from ((number, lost) for number in range(len(self.topics)))
         if "origin" in rows.column_names and rows["origin"].null_count < len(rows):
-            origin = _codes(pc.struct_field(column(rows, "origin"), "topic"), self._names)
-            yield from _by_code(rows, np.where(origin == own, -1, origin))
+            origin = _encode_topics(pc.struct_field(column(rows, "origin"), "topic"), self._names)
+            yield from _split_by_code(rows, np.where(origin == own, -1, origin))
         for topic, groups in self.groups.items():
             number = self.topics.index(topic)
             selected = pc.is_in(rows["subscription"], pa.array(groups, pa.string()))
             others = pc.and_(selected, pa.array(own != number))
             yield number, rows.filter(pc.and_(others, pc.invert(nowhere)))
 
-    def _of_raw(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    def _split_raw(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         raw = as_bytes(column(rows, "raw"))
-        of_none = pc.invert(pc.match_substring(raw, b'"topic"'))
+        without_topic = pc.invert(pc.match_substring(raw, b'"topic"'))
         for number, topic in enumerate(self.topics):
-            yield number, rows.filter(pc.or_(pc.match_substring(raw, topic.encode()), of_none))
+            yield number, rows.filter(pc.or_(pc.match_substring(raw, topic.encode()), without_topic))
 
 
-def _codes(topics: pa.Array, names: pa.Array) -> np.ndarray:
-    """The number of each topic among ``names``; -1: none of them."""
+def _encode_topics(topics: pa.Array, names: pa.Array) -> np.ndarray:
+    """Return the index of each topic in ``names``; -1 if it is absent."""
     return np.asarray(pc.index_in(topics, value_set=names).fill_null(-1))
 
 
-def _by_code(rows: pa.Table, codes: np.ndarray) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each code that is not -1."""
+def _split_by_code(rows: pa.Table, codes: np.ndarray) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of each code except -1."""
     if not len(codes):
         return
     if (codes == codes[0]).all():
@@ -117,15 +116,15 @@ def _by_code(rows: pa.Table, codes: np.ndarray) -> Iterator[tuple[int, pa.Table]
         yield int(codes[begin]), selected.slice(begin, end - begin)
 
 
-def _value(content: pa.Buffer) -> pa.Array:
-    """One binary value, which is not copied."""
+def _wrap_value(content: pa.Buffer) -> pa.Array:
+    """Return an array of one binary value without a copy."""
     offsets = pa.py_buffer(np.array([0, len(content)], np.int32))
     return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, content])
 
 
-def opened(chunks: pa.RecordBatch, schemas: Sequence[pa.Schema]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of chunks, each with the number of its table; ``schemas`` are those of the tables."""
+def open_chunks(chunks: pa.RecordBatch, schemas: Sequence[pa.Schema]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of chunks with the number of their table; ``schemas`` are the schemas of the tables."""
     for table, columns, rows in zip(*(chunks.column(n) for n in ("table", "columns", "rows")), strict=True):
         schema = schemas[table.as_py()]
-        there = pa.schema([f for index, f in enumerate(schema) if columns.as_py() >> index & 1])
-        yield table.as_py(), as_schema(pa.ipc.read_record_batch(rows.as_buffer(), there), schema)
+        present = pa.schema([f for index, f in enumerate(schema) if columns.as_py() >> index & 1])
+        yield table.as_py(), as_schema(pa.ipc.read_record_batch(rows.as_buffer(), present), schema)

@@ -73,7 +73,7 @@ def add_groups(rows: pa.Table, by: Sequence[str]) -> pa.Table:
 
 
 def _hash_values(rows: pa.Table, name: str) -> Ints:
-    """A whole number for each value: itself, or a hash of a text or of bytes."""
+    """Return an integer for each value: the value itself, or a hash of a text or of bytes."""
     values = column(rows, name)
     if pa.types.is_integer(values.type):
         return np.asarray(values.cast(pa.int64()).fill_null(np.iinfo(np.int64).min))
@@ -102,14 +102,16 @@ class ShuffleBlock(NamedTuple):
 
 
 def shuffle_blocks(batches: Iterable[pa.RecordBatch], order: Order, block: int = BLOCK_BYTES) -> Iterator[ShuffleBlock]:
-    """Rows in any order as sorted runs, in blocks of ``block`` bytes; columns that may be null may be missing."""
+    """Yield rows in any order as sorted runs, in blocks of ``block`` bytes. Nullable columns may be missing."""
     for run in gather_batches(batches, SORT_ROWS):
         yield from _blocks(run, order, block)
 
 
 def sorted_rows(batches: Iterable[pa.RecordBatch], order: Order, folder: str | None = None) -> Iterator[pa.RecordBatch]:
-    """Rows in any order within their topic partition, those of one together -> the same rows in order. They are sorted
-    ``SORT_ROWS`` at a time; of a topic partition that has more, sorted blocks wait in a file in ``folder``."""
+    """Sort rows that are grouped by topic partition but in any order within one.
+
+    ``SORT_ROWS`` rows are sorted at a time. A larger topic partition spills sorted blocks to a file in ``folder``.
+    """
     pending: list[pa.RecordBatch] = []
     number = size = 0
     with _TopicSpill(order, folder) as spilled:
@@ -133,7 +135,7 @@ def sorted_rows(batches: Iterable[pa.RecordBatch], order: Order, folder: str | N
 
 
 class _TopicSpill:
-    """Sorted blocks of one topic partition (``scope``), which wait in a file."""
+    """Sorted blocks of one topic partition (``scope``) in a spill file."""
 
     def __init__(self, order: Order, folder: str | None) -> None:
         self._order, self._folder = order, folder
@@ -148,11 +150,11 @@ class _TopicSpill:
         self._open.close()
 
     def accepts(self, rows: pa.Table) -> bool:
-        """Whether rows begin with the topic partition that waits, or none waits."""
+        """Return whether rows begin with the spilled topic partition, or nothing is spilled."""
         return self.scope in (None, tuple(rows[name][0].as_py() for name in self._order.scope))
 
     def add(self, rows: pa.Table) -> None:
-        """Let rows of the topic partition wait."""
+        """Spill rows of the topic partition."""
         if self.scope is None:
             self._file = self._open.enter_context(TemporaryFile(dir=self._folder))  # noqa: SIM115
         for block in _blocks(rows, self._order, SPILL_BLOCK_BYTES):
@@ -162,7 +164,7 @@ class _TopicSpill:
             self._file.write(block.rows)
 
     def merge_with(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        """What waits, and whole topic partitions after it, of which the first may be the same one, in order."""
+        """Yield in order the spilled rows, then ``rows`` of whole topic partitions; the first may be spilled."""
         if self.scope is not None:
             if len(rows) and self.accepts(rows):
                 end = [*_find_scope_starts(rows, self._order).tolist(), len(rows)][1]
@@ -183,8 +185,10 @@ class _TopicSpill:
 
 
 def external_merge(blocks: Iterable[ShuffleBlock], order: Order) -> Iterator[pa.RecordBatch]:
-    """Blocks sorted by topic, partition and first key -> their rows, in order: ``ROWS`` or more of them together, or
-    ``MOST_BYTES``, of however many topic partitions these are."""
+    """Merge blocks that are sorted by topic, partition and first key, and yield their rows in order.
+
+    A batch has ``ROWS`` rows or more, or ``MOST_BYTES``, of one or many topic partitions.
+    """
     scopes: list[tuple[str, int]] = []
     pending: list[pa.Table] = []
     numbers: list[Ints] = []  # of the scopes of rows
@@ -235,20 +239,20 @@ def _read_block(block: ShuffleBlock, order: Order) -> pa.Table:
 
 
 def _sort_together(pending: list[pa.Table], scopes: list[Ints], order: Order) -> tuple[pa.Table, Ints]:
-    """Rows in order, and the numbers of their scopes."""
+    """Sort rows, and return them with the numbers of their scopes."""
     rows, numbers = pa.concat_tables(pending, promote_options="default").combine_chunks(), np.concatenate(scopes)
     positions = _sort_positions(rows, order, numbers)
     return _take_rows(rows, positions), numbers[positions]
 
 
 def _rank_scopes(rows: pa.Table, order: Order) -> tuple[Ints, Ints]:
-    """What tells the topic partition, as integers of the same order."""
+    """Return the topic and the partition of each row as integers of the same order."""
     of_text, of_number = order.scope
     return _rank_words(rows, of_text), rows[of_number].to_numpy()
 
 
 def _find_scope_starts(rows: pa.Table, order: Order) -> Ints:
-    """Where rows of a topic partition begin."""
+    """Return the positions where the rows of a topic partition begin."""
     words, partitions = _rank_scopes(rows, order)
     return np.flatnonzero(np.append(len(rows) > 0, (np.diff(words) != 0) | (np.diff(partitions) != 0)))
 
@@ -261,7 +265,7 @@ def _select_schema(columns: int, order: Order) -> pa.Schema:
 def _restore_columns(
     rows: pa.Table, numbers: Ints, scopes: list[tuple[str, int]], order: Order
 ) -> Iterator[pa.RecordBatch]:
-    """Rows with all columns; ``numbers`` say of which of the ``scopes`` each is."""
+    """Restore all columns; ``numbers`` are the indices of the rows' ``scopes``."""
     n = len(rows)
     distinct, which = np.unique(numbers, return_inverse=True)
     selected = [scopes[number] for number in distinct.tolist()]
@@ -283,7 +287,7 @@ def _restore_columns(
 
 
 def _count_before(rows: pa.Table, numbers: Ints, scope: int, first_key: Sequence[int], order: Order) -> int:
-    """How many of sorted rows come before a key of a scope."""
+    """Count the sorted rows before a key of a scope."""
     begin, end = (int(np.searchsorted(numbers, scope, side)) for side in ("left", "right"))
     for name, value in zip(order.columns, first_key, strict=False):
         here = _to_numbers(rows, name)[begin:end]
@@ -292,12 +296,12 @@ def _count_before(rows: pa.Table, numbers: Ints, scope: int, first_key: Sequence
 
 
 def _take_rows(rows: pa.Table, positions: Ints) -> pa.Table:
-    """The rows at those positions; as they are where they stand so already."""
+    """Return the rows at the positions, without a copy if they are in that order already."""
     return rows if (positions[1:] > positions[:-1]).all() else rows.take(pa.array(positions))
 
 
 def _sort_positions(rows: pa.Table, order: Order, *scope: np.ndarray) -> Ints:
-    """The positions of rows in order: of columns that tell the topic partition, and then their own."""
+    """Return the positions of rows in order: by the scope columns, then by the order's columns."""
     columns = [*scope, *(_to_numbers(rows, name) for name in order.columns)]
     if not columns:
         return np.arange(len(rows))
@@ -311,7 +315,7 @@ def _sort_positions(rows: pa.Table, order: Order, *scope: np.ndarray) -> Ints:
 
 
 def _to_numbers(rows: pa.Table, name: str) -> np.ndarray:
-    """A column of integers; null is the least, and so is a column that is missing."""
+    """Return a column of integers, where null and a missing column are the smallest value."""
     if name not in rows.column_names:
         return np.full(len(rows), UNKNOWN)
     values = column(rows, name)
@@ -319,7 +323,7 @@ def _to_numbers(rows: pa.Table, name: str) -> np.ndarray:
 
 
 def _condense(columns: Sequence[np.ndarray]) -> list[Ints]:
-    """As few integer columns as possible, at least one, by which rows are in the same order."""
+    """Combine columns into as few integer columns as possible that give the same order."""
     condensed = [np.zeros(len(columns[0]), np.int64)]
     combined = 1
     for values in columns:
@@ -337,7 +341,7 @@ def _condense(columns: Sequence[np.ndarray]) -> list[Ints]:
 
 
 def _rank_words(rows: pa.Table, name: str) -> Ints:
-    """Words as integers of the same order; null is the least."""
+    """Return texts as integers of the same order; null is the smallest."""
     words = column(rows, name)
     if not words.null_count and pc.all(pc.equal(words, words[0])).as_py():  # as topics mostly are
         return np.zeros(len(words), np.int64)

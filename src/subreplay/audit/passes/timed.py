@@ -1,4 +1,4 @@
-"""Deliveries of one dispatcher in order of time: facts in, judged rows out."""
+"""Judge deliveries in order of time: facts in, judged rows out."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _SCATTERED = Code.KEY_ORDER.bit | Code.KEY_TWO_OWNERS.bit | Code.BEFORE_PREDECES
 def judge_deliveries(
     context: Context, dispatchers: Sequence[Dispatcher], states: Sequence[DispatcherState], some: ScopedRows
 ) -> Found:
-    """Findings about deliveries of some dispatchers, each of which has some."""
+    """Find violations in deliveries of several dispatchers, each with at least one delivery."""
     rows = some.rows
     active = context.policy.routing == "partition"
     order_code = Code.PARTITION_ORDER if active else Code.KEY_ORDER
@@ -84,13 +84,13 @@ def judge_deliveries(
 
 
 def _find_latest(*times: Ints) -> Ints:
-    """The latest of some times of each row that was reached."""
+    """Return the latest of several times of each row."""
     latest: Ints = np.maximum.reduce([np.where(of == NEVER, UNKNOWN, of) for of in times])
     return latest
 
 
 def recall_deliveries(context: Context, state: DispatcherState, rows: pa.Table) -> None:
-    """Deliveries of earlier days, of which some still hold others back."""
+    """Restore deliveries of earlier days, because some still block others."""
     d = _make_matrix(rows)
     state.note_busy(d[SESSION], d[UNTIL])
     recall_instants(state, d, ints(rows, "codes"), not context.waits_by_slot)
@@ -107,8 +107,7 @@ def _make_matrix(rows: pa.Table) -> Ints:
 
 
 class Labels:
-    """What sessions of some dispatchers are called in results; the numbers of dispatchers beside numbers of sessions
-    make indices of their names."""
+    """Labels of sessions of several dispatchers; a dispatcher and a session number give the label's index."""
 
     def __init__(self, dispatchers: Sequence[Dispatcher]) -> None:
         starts: dict[int, int] = {}  # where the labels of sessions begin
@@ -121,12 +120,12 @@ class Labels:
         self.names = np.array([*labels, None], dtype=object)
 
     def of(self, dispatcher: Ints, session: Ints) -> pa.Array:
-        """The names of sessions (-1: none)."""
+        """Return the labels of sessions (-1: no session)."""
         return pa.array(self.names[np.where(session < 0, -1, self._starts[dispatcher] + session)], pa.string())
 
 
 def add_findings(rows: pa.Table, found: Found, shown: Ints, dispatcher: Ints, labels: Labels) -> pa.Table:
-    """``JUDGED`` columns of facts and what was found; ``dispatcher`` are the numbers that ``labels`` have of them."""
+    """Build the ``JUDGED`` columns from facts and findings; ``dispatcher`` are the dispatcher numbers of ``labels``."""
     columns = {
         "expected": labels.of(dispatcher, ints(rows, "expected")),
         "codes": pa.array(found.codes),
@@ -140,7 +139,7 @@ def add_findings(rows: pa.Table, found: Found, shown: Ints, dispatcher: Ints, la
 
 
 def set_owners(rows: pa.Table, owner: Ints, dispatcher: Ints, labels: Labels) -> pa.Table:
-    """Messages that were never delivered, with the consumer that each waits for (-1: none is named)."""
+    """Return undelivered messages with the consumer that each waits for (-1: unknown)."""
     for name, values in (("consumer", labels.of(dispatcher, owner)), ("expected", pa.array(owner))):
         index = rows.schema.get_field_index(name)
         rows = rows.set_column(index, rows.schema.field(index), values.cast(rows.schema.field(index).type))
@@ -148,7 +147,7 @@ def set_owners(rows: pa.Table, owner: Ints, dispatcher: Ints, labels: Labels) ->
 
 
 def make_judged_checkpoint(rows: pa.Table) -> pa.Table:
-    """Rows of a checkpoint, which the pass lets through, in the ``JUDGED`` shape; no delivery is among them."""
+    """Return checkpoint rows in the ``JUDGED`` schema; they contain no delivery."""
     given: dict[str, object] = {"delivered": False, "expected": None, "shown": 0}
     carried = set(rows.column_names) - set(given)
     columns = (
@@ -160,7 +159,7 @@ def make_judged_checkpoint(rows: pa.Table) -> pa.Table:
 
 
 def _evidence_structs(found: Found, kind: int, dispatcher: Ints, labels: Labels) -> pa.Array:
-    """One kind of witness as a struct column; null where there is none."""
+    """Return one kind of evidence as a struct column; null where there is none."""
     shape = JUDGED.field("order_witness").type
     is_proven = found.proven[kind]
     where = np.flatnonzero(is_proven)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import date as Date
 from typing import Final, NamedTuple
 
-MOST_LISTED: Final = 5  # names that are told
+MOST_LISTED: Final = 5  # names that a message lists
 
 
 class Stored(NamedTuple):

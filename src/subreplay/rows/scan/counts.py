@@ -24,7 +24,7 @@ _GROUP_COLUMNS: Final = {
     "deliveries": ("valid", "partition", "consumer", "instance"),
 }
 _MESSAGE_FACTS: Final = ("numbered", "keyed", "sticky", "slotless", "other", "batched")
-_LEDGER_FACTS: Final = ("entry", "highest", "batched")  # what is asked for by ledger only
+_LEDGER_FACTS: Final = ("entry", "highest", "batched")  # facts that a query by ledger returns
 _DELIVERY_FACTS: Final = ("recorded", "acknowledged", "given_back", "dispatched")
 _BEGINS: Final = {"alone": -1, "batched": 0}  # batch indexes that a ledger's first message may have
 _FIRSTS: Final = tuple(f"{name}{suffix}" for suffix in ("", "_new") for name in _BEGINS)

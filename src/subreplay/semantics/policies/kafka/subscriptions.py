@@ -40,7 +40,7 @@ def order_static_first(members: Sequence[GroupMember]) -> Ints:
 CLIENT_ORDER: Mapping[str, Callable[[Sequence[GroupMember]], Ints]] = ProfileTable(
     {
         KAFKA_4_0: order_static_first,
-        KAFKA_2_3: order_by_member_id,  # its Subscription (2.3.1) tells an assignor no instance id
+        KAFKA_2_3: order_by_member_id,  # its Subscription (2.3.1) has no instance id
     }
 )
 """How the client's Range and RoundRobin sort members, by profile."""
