@@ -24,7 +24,9 @@ def small() -> ReportData:
 @pytest.fixture(scope="session")
 def dispatched(small: ReportData) -> ReportData:
     """A what-if whose scenarios' dispatch was replayed; nothing was recorded."""
-    return replayed(replace(small, run=replace(small.run, kind="whatif"), codes=(), findings_over_time=()))
+    return replayed(
+        replace(small, run=replace(small.run, kind="whatif"), codes=(), findings_over_time=(), detail="", incidents=())
+    )
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +63,8 @@ def bare(small: ReportData) -> ReportData:
     """A valid run with nothing in any list."""
     return replace(
         small, verdict="valid", headline="Every promise was kept.", inputs=(), facts=(), range_maps=(), load=(),
-        totals=(), moves=(), hot_keys=(), codes=(), findings_over_time=(), scenarios=(), cannot_tell=(),
+        totals=(), moves=(), hot_keys=(), codes=(), findings_over_time=(), scenarios=(), cannot_tell=(), detail="",
+        incidents=(),
     )  # fmt: skip
 
 

@@ -38,6 +38,8 @@ from subreplay.reports.dispatch_data import (
     Outcomes,
 )
 from subreplay.reports.finding_data import CodeSummary, FindingPoint, FindingView, KnownFault
+from subreplay.reports.formatting import format_span
+from subreplay.reports.incident_data import IncidentView, RuleCount
 
 START = datetime(2026, 5, 1, 12, 0, 0, tzinfo=timezone.utc)
 SLOTS = 65_536
@@ -190,21 +192,94 @@ def codes(seconds: float, many: int = 8) -> tuple[CodeSummary, ...]:
         )
 
     return (
-        CodeSummary("key-at-two-consumers", "A key was at two consumers at once",
+        CodeSummary("KEY_TWO_OWNERS", "A key was at two consumers at once",
                     "While a consumer still held a message of the key, another got the next one.", "violated",
                     "invalid", 1_204, tuple(found(i) for i in range(many))),
-        CodeSummary("key-order", "A key was delivered out of order",
+        CodeSummary("KEY_ORDER", "A key was delivered out of order",
                     "A later message of a key reached a consumer before an earlier one.", "allowed", "valid", 37,
                     tuple(found(i) for i in range(min(many, 3))), "disorder after a nack is legal on this profile"),
-        CodeSummary("wrong-owner", "A message was not at its owner",
+        CodeSummary("WRONG_OWNER", "A message was not at its owner",
                     "A message went to another consumer than the one that owns its slot.", "clean", "valid", 0, ()),
-        CodeSummary("redelivery-count", "Redeliveries", "How often messages were delivered again.", "counted", "valid",
+        CodeSummary("REDELIVERED", "Redeliveries", "How often messages were delivered again.", "counted", "valid",
                     512, (found(1),)),
-        CodeSummary("cumulative-ack", "A cumulative ack was used", "Not allowed on Key_Shared.", "unknown", "unknown",
+        CodeSummary("CUM_ACK_MISUSE", "A cumulative ack was used", "Not allowed on Key_Shared.", "unknown", "unknown",
                     0, (), "the deliveries carry no ack type"),
-        CodeSummary("partition-order", "Order of a partition", "Messages of a partition in order.", "not applicable",
+        CodeSummary("PARTITION_ORDER", "Order of a partition", "Messages of a partition in order.", "not applicable",
                     "valid", 0, (), "Key_Shared promises order per key only"),
     )  # fmt: skip
+
+
+LENGTH = 60  # seconds of the small report, whose incidents the others have as well
+DETAIL = (
+    "Since 12:00:06 UTC, for 48 s. Most affected: c2, c3 and c1, after c1 left without closing its connection. "
+    "Attributed to: broker."
+)
+
+
+def incident(
+    number: int,
+    code: str,
+    title: str,
+    detail: str,
+    span: tuple[float, float],
+    findings: int,
+    consumers: tuple[str, ...],
+    attribution: str,
+    next_step: str,
+    evidence: tuple[str, ...],
+    verdict: str = "invalid",
+    cause: str = "",
+) -> IncidentView:
+    """An incident of one rule; ``span`` is in seconds."""
+    start, end = span
+    example = FindingView(
+        at(start), f"{evidence[0].split(' → ')[0]} is the worst of {findings:,} findings", "orders", "3fa900",
+        consumers[0], cause, evidence, attribution=attribution,
+    )  # fmt: skip
+    rules = (RuleCount(code, title, verdict, findings),)
+    return IncidentView(
+        number, title, detail, verdict, code, rules, at(start), at(end), us(start), us(end),
+        format_span(us(end) - us(start)), end == LENGTH, findings, consumers, 0, ("orders",), 0,
+        (cause,) if cause else (), 0, attribution, example, next_step,
+    )  # fmt: skip
+
+
+def incidents() -> tuple[IncidentView, ...]:
+    """Seven incidents, of which the page shows five openly; the last one is inconclusive."""
+    first, *others = (
+        incident(1, "KEY_TWO_OWNERS", "1,204 messages of 311 keys were at two consumers at once after c1 left",
+                 "c1 left at 12:00:06.000 with 41 unacknowledged messages. c2 and c3 received later messages of the "
+                 "same keys before c1's messages were acknowledged.", (6, 54), 1_204, ("c2", "c3", "c1"), "broker",
+                 "Upgrade the brokers to 4.0.3, or let consumers finish before they close.",
+                 ("5:117 → c1 at 12:00:05.000, never acked", "5:120 → c2 at 12:00:06.000"), cause="c1 left"),
+        incident(2, "STUCK", "c3 stopped acknowledging: 480 messages wait until the data end",
+                 "Last acknowledgement by c3 at 12:00:30.002; it has 13 unacknowledged messages, its whole receiver "
+                 "queue. 480 messages wait, the oldest since 12:00:31.", (30, LENGTH), 13, ("c3",),
+                 "consumer application", "Restart c3 and set an acknowledgement timeout.",
+                 ("5:130 → c3 at 12:00:30.000, never acked",)),
+        incident(3, "LATE", "38 delayed messages were delivered up to 4.2 s after they were due",
+                 "All are on c2, between two joins.", (21, 27), 38, ("c2",), "broker",
+                 "Compare the delivery times with the broker's log.",
+                 ("5:96 due at 12:00:21.000 → c2 at 12:00:25.200",)),
+        incident(4, "DUP_DELIVERY", "22 messages were delivered twice although they were acknowledged",
+                 "A cursor reset at 12:00:40 explains 20 of them.", (40, 42), 22, ("c1", "c2"), "operator",
+                 "Check who reset the cursor at 12:00:40.", ("5:3 → c1 at 12:00:01.000, acked; again → c2",)),
+        incident(5, "MIXED_BATCH", "Producer shop-7 put messages of 4 keys into one batch, 9 times",
+                 "Key_Shared needs one key per batch.", (12, 57), 9, ("c1",), "producer",
+                 "Set BatcherBuilder.KEY_BASED in shop-7.", ("batch 5:44 has keys 3fa900, 3fa901, 3fa902, 3fa903",)),
+        incident(6, "UNROUTABLE", "3 messages had no owner for 1.2 s",
+                 "No consumer was connected between two connections of c1.", (1.2, 2.4), 3, ("c1",), "",
+                 "Nothing: the consumers joined afterwards.", ("5:1 published at 12:00:01.200",)),
+        incident(7, "CUM_ACK_MISUSE", "Cannot tell whether c2 used cumulative acknowledgements",
+                 "The deliveries contain no acknowledgement type.", (0, LENGTH), 1, ("c2",), "",
+                 "Record the acknowledgement type.", ("5:1 → c2 at 12:00:01.000",), verdict="unknown"),
+    )  # fmt: skip
+    fault = KnownFault(
+        "apache/pulsar#23870", "https://github.com/apache/pulsar/issues/23870", "Key_Shared delivers out of order",
+        "looks like apache/pulsar#23870, fixed in 4.0.3", "Affects 4.0.0 to 4.0.2; fixed in 4.0.3.",
+        "Upgrade the brokers.", 8,
+    )  # fmt: skip
+    return (replace(first, known_faults=(fault,)), *others)
 
 
 def known_fault(data: ReportData, url: str = "https://github.com/apache/pulsar/issues/23870") -> ReportData:
@@ -220,7 +295,7 @@ def known_fault(data: ReportData, url: str = "https://github.com/apache/pulsar/i
 
 
 def finding_points(rng: random.Random, names: list[str], windows: int, step: float) -> tuple[FindingPoint, ...]:
-    often = {"key-at-two-consumers": 0.3, "key-order": 0.1, "redelivery-count": 0.5}
+    often = {"KEY_TWO_OWNERS": 0.3, "KEY_ORDER": 0.1, "REDELIVERED": 0.5}
     return tuple(
         FindingPoint(at(i * step), code, rng.choice(names), rng.randrange(1, 60))
         for i in range(windows)
@@ -312,6 +387,8 @@ def report(consumers: int, epochs: int, points: int, windows: int, seconds: floa
         findings_over_time=finding_points(rng, names, windows, seconds / windows),
         scenarios=scenarios(rng),
         cannot_tell=CANNOT,
+        detail=DETAIL,
+        incidents=incidents(),
     )
 
 
@@ -322,7 +399,8 @@ def words_percent(share: float) -> str:
 def replayed(data: ReportData) -> ReportData:
     rng = random.Random(5)
     views = (dispatch(rng, "as recorded", 3, 60), dispatch(rng, "10 consumers", 10, 60, 0.2))
-    return replace(data, dispatch=views, answers=find_best_scenarios(data.scenarios, views))
+    answers = find_best_scenarios(data.scenarios, views)
+    return replace(data, dispatch=views, answers=answers)
 
 
 def poisoned(data: ReportData) -> ReportData:
@@ -346,6 +424,15 @@ def poisoned(data: ReportData) -> ReportData:
     return replace(
         data,
         headline=evil,
+        detail=evil,
+        incidents=tuple(
+            replace(
+                i, title=evil, detail=evil, code=evil, rules=(RuleCount(evil, evil, "invalid", 1),), lasted=evil,
+                consumers=(evil,), scopes=(evil,), causes=(evil,), attribution=evil, example=finding, next_step=evil,
+                known_faults=(KnownFault(evil, f"javascript:{evil}", evil, evil, evil, evil, 1),),
+            )
+            for i in data.incidents
+        ),
         run=replace(data.run, title=evil, subscription=evil, topic=evil, options=pair, versions=pair),
         range_maps=(bad_map,),
         facts=(Fact(evil, evil, evil),),

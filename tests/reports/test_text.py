@@ -54,9 +54,9 @@ def test_markup_in_a_name_is_text(small: ReportData) -> None:
 
 def test_a_rule_that_was_not_decided_has_no_count(small: ReportData) -> None:
     lines = {line.split()[0]: line for line in to_text(small).splitlines() if line.strip()}
-    assert " – " in lines["cumulative-ack"]
-    assert " – " in lines["partition-order"]
-    assert " 0 " in lines["wrong-owner"]
+    assert " – " in lines["CUM_ACK_MISUSE"]
+    assert " – " in lines["PARTITION_ORDER"]
+    assert " 0 " in lines["WRONG_OWNER"]
 
 
 def test_many_consumers_are_counted_beyond_the_first(small: ReportData) -> None:
@@ -79,5 +79,5 @@ def test_a_finding_that_resembles_a_known_fault_names_its_ticket_and_what_to_do(
     assert "; looks like apache/pulsar#23870, fixed in 4.0.3" in text
     assert "Known upstream faults" not in to_text(small)
     told = text[text.index("Known upstream faults that findings look like") :]
-    assert "key-at-two-consumers apache/pulsar#23870 Key_Shared delivers out of order <at times>. Affects" in told
+    assert "KEY_TWO_OWNERS apache/pulsar#23870 Key_Shared delivers out of order <at times>. Affects" in told
     assert "Upgrade the brokers. https://github.com/apache/pulsar/issues/23870" in told

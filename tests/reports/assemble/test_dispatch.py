@@ -70,7 +70,7 @@ def test_every_message_ends_somewhere(dispatched: ReportData, section: str) -> N
 
 
 def test_findings_of_predicted_deliveries_are_shown_by_scenario_and_described(page: str, section: str) -> None:
-    assert re.search(r"key-at-two-consumers .* 301 violated 301 violated", section)
+    assert re.search(r"KEY_ TWO_ OWNERS .* 301 violated 301 violated", section)
     assert page.count('<span class="badge b-predicted">predicted</span> <span class="many">as recorded</span>') == 2
     assert "predicted: 10 consumers</option>" in page
 

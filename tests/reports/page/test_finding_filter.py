@@ -58,7 +58,7 @@ def test_a_row_is_found_by_the_numbers_of_its_choices(small: ReportData) -> None
     card = found.cards[0]
     source, code, consumer, window = map(int, card.shown[2].numbers.split())
     finding = card.shown[2].view
-    assert (found.sources[source], found.codes[code]) == ("observed", "key-at-two-consumers")
+    assert (found.sources[source], found.codes[code]) == ("observed", "KEY_TWO_OWNERS")
     assert found.consumers[consumer] == finding.consumer == "c1"
     assert found.windows[window] == (finding.window, finding.window)
 
@@ -173,7 +173,7 @@ def test_the_script_narrows_the_rows_and_counts_all(small: ReportData, tmp_path:
         capture_output=True, check=True, timeout=120, text=True,
     )  # fmt: skip
     mine = [p for p in small.findings_over_time if p.consumer == "c2"]
-    here = [p for p in mine if p.code == "key-at-two-consumers"]
+    here = [p for p in mine if p.code == "KEY_TWO_OWNERS"]
     then = [p for p in here if p.window_start == small.codes[0].worst[0].window]
     said = re.findall(r"(?:<body>|;)(\d+: [^;<]*(?:; [^;<]*in all)?)", done.stdout)
     assert said == [
