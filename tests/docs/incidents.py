@@ -1,7 +1,7 @@
 """The pages of incidents: public reports with the command and the answer, and the tickets that findings look like.
 
-They are made of ``incidents.yaml`` of the package, of the cases in ``tests/incidents`` and of what people reported
-(``tests/incidents/reports.yaml``). ``python -m tests.docs`` writes them.
+They are made of ``upstream_faults.yaml`` of the package, of the cases in ``tests/incidents`` and of what people
+reported (``tests/incidents/reports.yaml``). ``python -m tests.docs`` writes them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 import yaml
 from markdown.extensions.toc import slugify
 
-from subreplay.audit.explain.incidents import Circumstance, Incident, load_incidents, make_ticket_url
+from subreplay.audit.explain.upstream_faults import Circumstance, UpstreamFault, load_faults, make_ticket_url
 
 ROOT: Final = Path(__file__).parents[2]
 CASES: Final = ROOT / "tests" / "incidents"
@@ -59,9 +59,7 @@ def pages() -> dict[str, str]:
         listed += [f"## {name}\n", *(f"- [{title}]({system}.md#{slugify(title, '-')})" for title in titles), ""]
         parts = [OF_SYSTEM.format(name=name), *("\n".join(_case(case, reports[case])) for case in cases)]
         found[f"incidents/{system}.md"] = "\n".join(parts)
-    found["incidents/tickets.md"] = "\n".join(
-        [TICKETS, *("\n".join(_ticket(incident)) for incident in load_incidents())]
-    )
+    found["incidents/tickets.md"] = "\n".join([TICKETS, *("\n".join(_ticket(fault)) for fault in load_faults())])
     return {"incidents/index.md": "\n".join(listed), **found}
 
 
@@ -108,24 +106,22 @@ def _commands(case: str) -> list[str]:
     return [found.strip() for found in re.findall(r"(?:\$SR|\bsubreplay)\s+([a-z][^;\n]*)", text)]
 
 
-def _ticket(incident: Incident) -> Iterator[str]:
-    yield f"## {incident.title}\n"
-    yield _filled(f"{_link(incident.ticket)} ({incident.attribution}). {incident.releases} {incident.advice}") + "\n"
-    codes = ", ".join(f"`{code.name}`" for code in incident.codes)
-    under = f"{_any(incident.policies)} with {_any(incident.profiles)}"
-    yield _filled(f"Matches {codes} under {under}{_conditions(incident)}.") + "\n"
-    yield _filled(f"Releases: {incident.evidence}") + "\n"
+def _ticket(fault: UpstreamFault) -> Iterator[str]:
+    yield f"## {fault.title}\n"
+    yield _filled(f"{_link(fault.ticket)} ({fault.attribution}). {fault.releases} {fault.advice}") + "\n"
+    codes = ", ".join(f"`{code.name}`" for code in fault.codes)
+    under = f"{_any(fault.policies)} with {_any(fault.profiles)}"
+    yield _filled(f"Matches {codes} under {under}{_conditions(fault)}.") + "\n"
+    yield _filled(f"Releases: {fault.evidence}") + "\n"
 
 
-def _conditions(incident: Incident) -> str:
+def _conditions(fault: UpstreamFault) -> str:
     """The circumstances of an entry, as clauses."""
-    clauses = [Circumstance(name).meaning for name in incident.circumstances]
+    clauses = [Circumstance(name).meaning for name in fault.circumstances]
+    clauses += [f"the cause contains {_any(tuple(part.strip() for part in fault.causes))}"] if fault.causes else []
     clauses += (
-        [f"the cause contains {_any(tuple(part.strip() for part in incident.causes))}"] if incident.causes else []
-    )
-    clauses += (
-        [f"it is exempt: {' or '.join(exemption.sentence for exemption in incident.exemptions)}"]
-        if incident.exemptions
+        [f"it is exempt: {' or '.join(exemption.sentence for exemption in fault.exemptions)}"]
+        if fault.exemptions
         else []
     )
     return f", where {'; '.join(clauses)}" if clauses else ""

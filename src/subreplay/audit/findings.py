@@ -25,7 +25,7 @@ DELAYED, CHUNK, NO_OWNER, SEPARATOR = "delayed", "chunk", "unowned", ", "
 @dataclass(frozen=True)
 class Finding:
     """One finding. ``at`` (ns) is when it began, ``position`` its message, ``key`` the masked key, and
-    ``circumstances`` what is special about the message (``explain.incidents``)."""
+    ``circumstances`` what is special about the message (``explain.upstream_faults``)."""
 
     code: Code
     scope: Scope

@@ -12,10 +12,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from subreplay.audit.explain.incidents import Incident
+from subreplay.audit.explain.upstream_faults import UpstreamFault
 from subreplay.audit.needs import Need, describe_needs
 from subreplay.audit.rules.registry import RULES, Code, Exemption, find_missing_needs
-from subreplay.reports.assemble.incident_matches import IncidentMatcher, build_known_faults
+from subreplay.reports.assemble.fault_matches import FaultMatcher, build_known_faults
 from subreplay.reports.figures import MAX_SHOWN_FINDINGS, Figures, Row
 from subreplay.reports.finding_data import CodeStatus, CodeSummary, FindingPoint, FindingView, Source
 from subreplay.reports.finding_sample import SampleFacet, order_for_sample
@@ -32,13 +32,11 @@ def build_code_summaries(figures: Figures, source: Source = "observed") -> tuple
     for row in figures.findings:
         counts[row["code"]][row["excuse"]] += row["count"]
     worst = sample_findings(figures.worst, figures.width)
-    incident_matcher = (
-        IncidentMatcher(figures) if source == "observed" else None
-    )  # predictions do not match broker faults
+    fault_matcher = FaultMatcher(figures) if source == "observed" else None  # predictions do not match broker faults
     summaries = []
     for code in Code:
         reason, rows = explain_not_evaluated(code, policy, lacking), worst.get(code.name, [])
-        matches = [incident_matcher.find_incidents(row) if incident_matcher else () for row in rows]
+        matches = [fault_matcher.find_faults(row) if fault_matcher else () for row in rows]
         views = tuple(_build_finding_view(row, figures.width, found) for row, found in zip(rows, matches, strict=True))
         summary = _summarize_code(code, rule_status[code], reason, counts[code.name], views, figures, source)
         summaries.append(replace(summary, incidents=build_known_faults(matches)))
@@ -132,7 +130,7 @@ def explain_not_evaluated(code: Code, policy: Policy, lacking: Mapping[Code, fro
     return f"{policy.name} does not guarantee this"
 
 
-def _build_finding_view(row: Row, width: int, matches: Sequence[Incident] = ()) -> FindingView:
+def _build_finding_view(row: Row, width: int, matches: Sequence[UpstreamFault] = ()) -> FindingView:
     at, window = row["at"], _find_window(row, width)
     return FindingView(
         at=format_instant(at) if at is not None else "",
@@ -144,5 +142,5 @@ def _build_finding_view(row: Row, width: int, matches: Sequence[Incident] = ()) 
         witness=tuple(row["witness"]),
         window=format_instant(window) if window is not None else "",
         attribution=row.get("attribution") or "",
-        tickets=tuple(incident.ticket for incident in matches),
+        tickets=tuple(fault.ticket for fault in matches),
     )

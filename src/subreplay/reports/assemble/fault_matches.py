@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
 
-from subreplay.audit.explain.incidents import Circumstance, Incident, RunCircumstances, find_matching_incidents
+from subreplay.audit.explain.upstream_faults import Circumstance, RunCircumstances, UpstreamFault, find_matching_faults
 from subreplay.reports.figures import Figures, Row
 from subreplay.reports.finding_data import KnownFault
 
@@ -17,14 +17,14 @@ DEFAULT_CONSUMER_LIMIT, DEFAULT_SUBSCRIPTION_LIMIT = 50_000, 200_000
 
 
 @dataclass(frozen=True)
-class IncidentMatcher:
+class FaultMatcher:
     """Matches findings of one run to known upstream faults."""
 
     figures: Figures
 
-    def find_incidents(self, row: Row) -> tuple[Incident, ...]:
+    def find_faults(self, row: Row) -> tuple[UpstreamFault, ...]:
         """Find the known faults that match a finding."""
-        return find_matching_incidents(self._setting, row)
+        return find_matching_faults(self._setting, row)
 
     @cached_property
     def _setting(self) -> RunCircumstances:
@@ -47,7 +47,7 @@ class IncidentMatcher:
         return RunCircumstances(policy.name, policy.profile, frozenset(name for name, true in holds.items() if true))
 
 
-def build_known_faults(matches: Iterable[Sequence[Incident]]) -> tuple[KnownFault, ...]:
+def build_known_faults(matches: Iterable[Sequence[UpstreamFault]]) -> tuple[KnownFault, ...]:
     """Build the known faults of one rule: the most specific first, then those with the most findings."""
     counted = Counter(chain.from_iterable(matches))
     return tuple(

@@ -12,7 +12,7 @@ import yaml
 from subreplay.audit import sums
 from subreplay.audit.codes import Code
 from subreplay.audit.explain.findings import Explainer
-from subreplay.audit.explain.incidents import Circumstance, load_incidents, parse_incidents
+from subreplay.audit.explain.upstream_faults import Circumstance, load_faults, parse_faults
 from subreplay.audit.findings import make_violations
 from subreplay.audit.routing import Routing
 from subreplay.audit.rules.partitions import FIRST_MESSAGES, find_keys_in_two_partitions
@@ -99,7 +99,7 @@ def summaries(case: Story | Told) -> list[CodeSummary]:
 
 
 def tickets(case: Story | Told) -> set[str]:
-    return {incident.ticket for summary in summaries(case) for incident in summary.incidents}
+    return {fault.ticket for summary in summaries(case) for fault in summary.incidents}
 
 
 def in_partitions(policy: Policy, *producers: str) -> Told:
@@ -305,7 +305,7 @@ CASES: dict[str, tuple[Story | Told, Story | Told]] = {
         in_partitions(KEY_SHARED, "p", "q"),  # Pulsar's clients have hashes of their own
     ),
 }  # fmt: skip
-every = pytest.mark.parametrize("ticket", [incident.ticket for incident in load_incidents()])
+every = pytest.mark.parametrize("ticket", [fault.ticket for fault in load_faults()])
 
 
 @every
@@ -319,11 +319,11 @@ def test_a_ticket_does_not_fit_a_finding_that_differs_in_one_circumstance(ticket
 
 
 def test_every_ticket_has_its_cases() -> None:
-    assert set(CASES) == {incident.ticket for incident in load_incidents()}
+    assert set(CASES) == {fault.ticket for fault in load_faults()}
     assert len(CASES) >= 25
 
 
-@pytest.mark.parametrize("ticket", [one.ticket for one in load_incidents() if "kafka-4.0" not in one.profiles])
+@pytest.mark.parametrize("ticket", [one.ticket for one in load_faults() if "kafka-4.0" not in one.profiles])
 def test_a_ticket_fits_no_release_line_but_those_it_names(ticket: str) -> None:
     case = CASES[ticket][0]
     assert ticket not in tickets(case._replace(policy=make_policy(case.policy.name, "documented")))
@@ -370,25 +370,25 @@ def written(**changes: Any) -> str:
     ],
 )
 def test_an_entry_with_an_unknown_key_or_name_is_refused(changes: dict[str, Any], why: str) -> None:
-    assert len(parse_incidents(written())) == 1
+    assert len(parse_faults(written())) == 1
     with pytest.raises(ValueError, match=why):
-        parse_incidents(written(**changes))
+        parse_faults(written(**changes))
 
 
 def test_two_entries_of_one_ticket_are_refused() -> None:
     with pytest.raises(ValueError, match="two entries of one ticket: apache/pulsar#1"):
-        parse_incidents(yaml.safe_dump([ENTRY, ENTRY]))
+        parse_faults(yaml.safe_dump([ENTRY, ENTRY]))
 
 
 def test_what_upstream_does_not_state_is_said_to_be_unknown() -> None:
-    (entry,) = parse_incidents(written())
+    (entry,) = parse_faults(written())
     assert entry.sentence == "looks like apache/pulsar#1, no release that fixes it is known"
     assert entry.releases == "Upstream does not name the affected releases; no release that fixes it is known."
-    (jira,) = parse_incidents(written(ticket="KAFKA-4682", fixed=["2.1.0", "2.2.0"]))
+    (jira,) = parse_faults(written(ticket="KAFKA-4682", fixed=["2.1.0", "2.2.0"]))
     assert jira.url == "https://issues.apache.org/jira/browse/KAFKA-4682"
     assert jira.sentence.endswith("fixed in 2.1.0 and 2.2.0")
 
 
 def test_every_circumstance_has_a_meaning_and_every_code_of_an_entry_exists() -> None:
     assert all(circumstance.meaning for circumstance in Circumstance)
-    assert {code for incident in load_incidents() for code in incident.codes} <= set(Code)
+    assert {code for fault in load_faults() for code in fault.codes} <= set(Code)

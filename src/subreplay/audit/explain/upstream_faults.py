@@ -1,4 +1,4 @@
-"""Match findings with known upstream faults: the tickets of ``incidents.yaml``.
+"""Match findings with known upstream faults: the tickets of ``upstream_faults.yaml``.
 
 A finding matches a ticket only if all conditions of the ticket's entry apply: the rule, the policy, the profile (which
 represents a release line), every circumstance, and the cause or exemption of the finding. An entry names the upstream
@@ -24,7 +24,7 @@ from subreplay.audit.explain.causes import UNEXPLAINED
 from subreplay.hashing.profiles import KEYLESS
 from subreplay.semantics.policies import REGISTRY
 
-FILE: Final = "incidents.yaml"
+FILE: Final = "upstream_faults.yaml"
 _GITHUB: Final = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 _JIRA: Final = re.compile(r"KAFKA-\d+")
 
@@ -131,8 +131,8 @@ Sentence = Annotated[str, Field(pattern=r"\.$")]  # a "#" behind a space would h
 Names = tuple[Text, ...]
 
 
-class Incident(BaseModel):
-    """An entry of ``incidents.yaml``, which the docs page and the report show.
+class UpstreamFault(BaseModel):
+    """An entry of ``upstream_faults.yaml``, which the docs page and the report show.
 
     ``fixed`` are the releases with the fix. ``unknown`` means that upstream names none or that the ticket is open. ``by
     design`` means that upstream documents the behaviour and will not change it. ``causes`` are parts of the finding's
@@ -222,13 +222,13 @@ def find_circumstances(row: Mapping[str, Any]) -> frozenset[Circumstance]:
     return recorded | frozenset(name for name, true in holds.items() if true)
 
 
-def parse_incidents(text: str) -> tuple[Incident, ...]:
+def parse_faults(text: str) -> tuple[UpstreamFault, ...]:
     """Parse the entries of a file, in its order.
 
     Raises ``ValueError`` for an unknown key, rule, policy, profile or circumstance, and for two entries of one ticket.
     """
-    found = tuple(Incident.model_validate(entry) for entry in yaml.safe_load(text))
-    tickets = [incident.ticket for incident in found]
+    found = tuple(UpstreamFault.model_validate(entry) for entry in yaml.safe_load(text))
+    tickets = [fault.ticket for fault in found]
     twice = sorted({ticket for ticket in tickets if tickets.count(ticket) > 1})
     if twice:
         raise ValueError(f"two entries of one ticket: {', '.join(twice)}")
@@ -236,13 +236,13 @@ def parse_incidents(text: str) -> tuple[Incident, ...]:
 
 
 @cache
-def load_incidents() -> tuple[Incident, ...]:
+def load_faults() -> tuple[UpstreamFault, ...]:
     """Return the entries of the file in this package."""
-    return parse_incidents(files("subreplay.audit.explain").joinpath(FILE).read_text(encoding="utf-8"))
+    return parse_faults(files("subreplay.audit.explain").joinpath(FILE).read_text(encoding="utf-8"))
 
 
-def find_matching_incidents(run: RunCircumstances, row: Mapping[str, Any]) -> tuple[Incident, ...]:
+def find_matching_faults(run: RunCircumstances, row: Mapping[str, Any]) -> tuple[UpstreamFault, ...]:
     """Return the tickets that a finding, a row of table ``violations``, matches; those with most conditions come
     first."""
-    fitting = (incident for incident in load_incidents() if incident.matches(run, row))
-    return tuple(sorted(fitting, key=lambda incident: -incident.condition_count))
+    fitting = (fault for fault in load_faults() if fault.matches(run, row))
+    return tuple(sorted(fitting, key=lambda fault: -fault.condition_count))
