@@ -1,0 +1,106 @@
+"""A headless browser for tests of pages: it opens them at an exact size and theme, and shows what a reader sees.
+
+It is driven over its debugging pipe, so that a test needs neither a network port nor a library.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+_OPTIONS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
+    "--disable-background-networking", "--disable-sync", "--remote-debugging-pipe", "--font-render-hinting=none",
+    "--force-device-scale-factor=1", "--disable-dev-shm-usage",
+)  # fmt: skip
+
+
+class Browser:
+    """One open page of a running browser."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process, self._number, self._session = process, 0, ""
+        target = self._call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._call("Page.enable")
+
+    def open(self, page: Path, width: int, height: int = 800, theme: str = "light") -> None:
+        """Open a page in a window of this size, in a light or dark theme and without animations."""
+        features = [("prefers-color-scheme", theme), ("prefers-reduced-motion", "reduce")]
+        self._call("Emulation.setEmulatedMedia", features=[{"name": name, "value": value} for name, value in features])
+        self._resize(width, height)
+        self._call("Page.navigate", url=page.as_uri())
+        self.evaluate(
+            "new Promise(done => document.readyState === 'complete' ? done() : addEventListener('load', done))"
+        )
+
+    def evaluate(self, script: str) -> Any:
+        """Evaluate an expression in the page, which may be a promise, and return its value."""
+        options = {"expression": script, "returnByValue": True, "awaitPromise": True}
+        answer = self._call("Runtime.evaluate", **options)
+        if "exceptionDetails" in answer:
+            raise AssertionError(answer["exceptionDetails"])
+        return answer["result"].get("value")
+
+    def take_picture(self, whole: bool = False) -> bytes:
+        """Take a picture of the window, or of the ``whole`` page, as PNG."""
+        clip = {}
+        if whole:
+            size = self._call("Page.getLayoutMetrics")["cssContentSize"]
+            clip = {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
+        picture = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **clip)
+        return base64.b64decode(picture["data"])
+
+    def _resize(self, width: int, height: int) -> None:
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self._call("Emulation.setDeviceMetricsOverride", **size)
+
+    def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Send a command, skip the events, and return its result."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message).encode() + b"\0")
+        self._process.stdin.flush()
+        while True:
+            answer = json.loads(self._read_message())
+            if answer.get("id") == self._number:
+                assert "error" not in answer, f"{method}: {answer['error']}"
+                result: dict[str, Any] = answer["result"]
+                return result
+
+    def _read_message(self) -> bytes:
+        assert self._process.stdout is not None
+        parts = bytearray()
+        while (byte := self._process.stdout.read(1)) != b"\0":
+            assert byte, "the browser has ended"
+            parts += byte
+        return bytes(parts)
+
+
+@contextmanager
+def start_browser() -> Iterator[Browser]:
+    """Start a browser with an empty profile, and end it afterwards."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        command = [str(CHROMIUM), *_OPTIONS, f"--user-data-dir={profile}"]
+        # The browser reads commands from file descriptor 3 and writes answers to 4.
+        pipes = 'exec "$@" 3<&0 4>&1 0</dev/null 1>&2'
+        process = subprocess.Popen(
+            ["sh", "-c", pipes, "sh", *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            yield Browser(process)
+        finally:
+            process.kill()
+            process.wait()
