@@ -60,7 +60,6 @@ def run_command(app: typer.Typer, arguments: Sequence[str] | None) -> int:
     """Run the command that the arguments name and return its exit code."""
     terminal.configure()
     _NoPandas.ends_with_command = arguments is None  # a program that calls this function may need pandas later
-    before = compilation.seconds
     with (
         _collect_garbage_rarely() if arguments is None else nullcontext(),
         log.listen(),
@@ -71,8 +70,7 @@ def run_command(app: typer.Typer, arguments: Sequence[str] | None) -> int:
     ):
         code = _exit_code(app, arguments)
         log.remove_unless_kept()
-    if (seconds := compilation.seconds - before) > 0:
-        terminal.print_timed(f"compiling took {seconds:.1f} s")
+    terminal.print_compilation()
     return code
 
 
@@ -191,7 +189,7 @@ def open_engine_for(run: RunConfig, meanwhile: str | None = None, jobs: int | No
     interruption.cancel_with(engine.interrupt)
     _show_log_path()
     if terminal.verbose:
-        terminal.warn(f"engine: {choice.engine}, because {choice.reason}", style="dim")
+        terminal.warn(f"engine: {choice.engine}, because {choice.reason}", style="")
     return engine
 
 
@@ -212,4 +210,4 @@ def _show_log_path() -> None:
     """Print the path of the log file for a verbose command."""
     if terminal.verbose:
         log.keep()
-        terminal.warn(f"log: {log.path}", style="dim")
+        terminal.warn(f"log: {log.path}", style="")

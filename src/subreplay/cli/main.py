@@ -29,9 +29,11 @@ from subreplay.cli.runs import (
     Date,
     DayBefore,
     Engine,
+    Full,
     Json,
     Messages,
     MessagesFormat,
+    NoColor,
     Out,
     Quiet,
     Tables,
@@ -87,12 +89,14 @@ def audit(
         int | None,
         typer.Option("--jobs", min=1, max=1024, help="Processes of the local engine; one a core by default."),
     ] = None,
+    full: Full = False,
+    no_color: NoColor = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
     """Check whether the subscription, or each of several, kept its delivery guarantees."""
-    terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json)
+    terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json, full=full, no_color=no_color)
     run = load_run(config_file, _day(date, day_before), tables, out_dir, engine=engine)
     if run.subscriptions is not None:
         return _audit_several(run, only or [], jobs)
@@ -143,12 +147,14 @@ def whatif(
     tables: Tables = None,
     out_dir: Out = None,
     engine: Engine = None,
+    full: Full = False,
+    no_color: NoColor = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
     """Replay recorded traffic under other set-ups and compare them side by side."""
-    terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json)
+    terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json, full=full, no_color=no_color)
     if (config_file is None) == (messages is None):
         raise typer.BadParameter("pass either --config or --messages")
     if messages is not None:
@@ -254,8 +260,11 @@ def explain(
 def report(
     json_file: Annotated[Path, typer.Argument(help="The report.json of an earlier run.")],
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for the rendered files.")],
+    full: Full = False,
+    no_color: NoColor = False,
 ) -> int:
     """Render a report again from its JSON file: page, text and terminal."""
+    terminal.configure(full=full, no_color=no_color)
     from subreplay.reports.json_report import from_json
     from subreplay.reports.write import write_reports
 
@@ -267,9 +276,7 @@ def report(
         raise InputError(f"{json_file} is not a report: it is nested too deeply") from error
     except (InputError, ValueError) as error:
         raise InputError(f"{json_file}: {error}") from error
-    paths = write_reports(data, out_dir)
-    terminal.print_report(data)
-    terminal.print_line(f"report: {(paths.html or paths.text).resolve()}")
+    terminal.print_report(data, write_reports(data, out_dir))
     return 0
 
 
@@ -285,8 +292,11 @@ def demo(
     ] = None,
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for tables and report.")] = Path("build/demo"),
     engine: Engine = None,
+    full: Full = False,
+    no_color: NoColor = False,
 ) -> int:
     """Audit the bundled recording of a real broker and replay its traffic under other subscriptions."""
+    terminal.configure(full=full, no_color=no_color)
     bundled = files("subreplay.demo")
     if incident is not None:
         with as_file(bundled / "incidents" / incident) as folder:

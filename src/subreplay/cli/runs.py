@@ -38,6 +38,8 @@ Out = Annotated[str | None, typer.Option("--out", help="Folder for result tables
 Format = Annotated[str, typer.Option("--format", help="delta or parquet.")]
 Engine = Annotated[str | None, typer.Option("--engine", help="auto, local (without Spark) or spark; overrides engine.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the result in a line or two, and errors.")]
+Full = Annotated[bool, typer.Option("--full", help="Print the whole report; by default, a summary of 40 lines.")]
+NoColor = Annotated[bool, typer.Option("--no-color", help="Print without colours, as with NO_COLOR=1.")]
 Verbose = Annotated[
     bool, typer.Option("--verbose", help="Print each stage on a separate line, and the path of the log file.")
 ]
@@ -122,8 +124,7 @@ def write_report(kind: str, run: RunConfig, verdict: Verdict, report: ReportData
 
     with terminal.progress("writing the report"):
         paths = write_reports(report, Path(run.output.report))
-    terminal.print_report(report)
-    terminal.print_line(f"report: {(paths.html or paths.text).resolve()}")
+    terminal.print_report(report, paths)
     code = EXIT_CODES[verdict]
     if terminal.as_json:
         terminal.print_json(_summarize(kind, run, report, code, paths) | more)
@@ -136,11 +137,7 @@ def write_overview(run: RunConfig, overview: Overview, reports: Iterable[tuple[O
 
     with terminal.progress("writing the reports"):
         path = write.write_overview(overview, reports, Path(run.output.report))
-    for row in overview.rows:
-        terminal.print_line(
-            f"{row.verdict.upper():8} {row.subscription} on {row.topic or '(no topic)'}: {row.sentence}"
-        )
-    terminal.print_line(f"overview: {path.resolve()}")
+    terminal.print_overview(overview, path)
     if terminal.as_json:
         rows = [asdict(row) for row in overview.rows]
         terminal.print_json(

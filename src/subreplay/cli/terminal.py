@@ -14,38 +14,63 @@ from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from subreplay.kernels.compilation_monitor import compilation
 from subreplay.reports.text_cleaning import escape_unsafe
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
     from subreplay.reports.data import ReportData
+    from subreplay.reports.overview_data import Overview
+    from subreplay.reports.write import ReportPaths
 
 
 class Terminal:
-    """Both streams and the amount of output: ``verbose`` prints more, ``quiet`` less, ``as_json`` one object only."""
+    """Both streams and the amount of output.
+
+    ``verbose`` shows more of the progress, ``quiet`` prints only results, ``as_json`` prints one object only, and
+    ``full`` prints whole reports. Without colours, marks and words say the same.
+    """
 
     def __init__(self) -> None:
-        self.quiet = self.verbose = self.as_json = False
+        self.quiet = self.verbose = self.as_json = self.full = False
+        self._no_color: bool | None = None
         self._spinner_console: Console | None = None
-        self._started = time.monotonic()
+        self._started, self._compiled = time.monotonic(), compilation.seconds
 
     @cached_property
     def out(self) -> Console:
         from rich.console import Console  # imported here because help and plain lines do not need rich
 
-        return Console(width=None if sys.stdout.isatty() else 110, emoji=False)  # a log file has no width
+        from subreplay.reports.text import FILE_WIDTH
+
+        # a file or a pipe has no width, unless the user sets one
+        sized = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+        return Console(width=None if sized else FILE_WIDTH, emoji=False, no_color=self._no_color)
 
     @cached_property
     def err(self) -> Console:
         from rich.console import Console
 
-        return Console(stderr=True, emoji=False)
+        return Console(stderr=True, emoji=False, no_color=self._no_color)
 
-    def configure(self, *, quiet: bool = False, verbose: bool = False, as_json: bool = False) -> None:
-        """Begin a new command and set how much it prints."""
-        self.quiet, self.verbose, self.as_json = quiet, verbose, as_json
-        self._started = time.monotonic()
+    def configure(
+        self,
+        *,
+        quiet: bool = False,
+        verbose: bool = False,
+        as_json: bool = False,
+        full: bool = False,
+        no_color: bool = False,
+    ) -> None:
+        """Begin a new command and set how much it prints, and whether in colours."""
+        self.quiet, self.verbose, self.as_json, self.full = quiet, verbose, as_json, full
+        self._no_color = no_color or None  # None: as the environment says (NO_COLOR)
+        for stream in ("out", "err"):
+            self.__dict__.pop(stream, None)
+        self._started, self._compiled = time.monotonic(), compilation.seconds
 
     def print_line(self, line: str) -> None:
         """Print a line of the result, of any length, unless the command prints one JSON object."""
@@ -53,7 +78,7 @@ class Terminal:
             sys.stdout.write(f"{escape_unsafe(line)}\n")
             sys.stdout.flush()  # keeps the order with lines on standard error
 
-    def warn(self, text: str, style: str = "yellow") -> None:
+    def warn(self, text: str, style: str = "magenta") -> None:
         """Print lines on standard error."""
         for line in text.split("\n"):
             console = self._spinner_console or self.err
@@ -71,20 +96,51 @@ class Terminal:
         if self.as_json:
             sys.stdout.write(json.dumps(content, ensure_ascii=False) + "\n")
 
-    def print_report(self, report: ReportData) -> None:
-        """Print a report; a quiet command prints its first line only."""
-        if self.quiet:
-            self.print_line(f"{report.verdict.upper()}  {report.headline}")
-        elif not self.as_json:
-            from subreplay.reports.text import render
+    def print_report(self, report: ReportData, paths: ReportPaths) -> None:
+        """Print a report, and the path of its page last; a quiet command prints the verdict and the path only."""
+        self.print_compilation()
+        if self.as_json:
+            return
+        from subreplay.reports import text
 
-            render(report, self.out)
-            self.print_line("")
+        path = f"report: {(paths.html or paths.text).resolve()}"
+        if self.quiet:
+            self.print_line("  ".join(text.describe_result(report)))
+        else:
+            path += f" (figures: {paths.json.name})"
+            text.render(report, self.out, full=self.full, most=self._count_free_lines(path))
+        self.print_line(path)
+
+    def print_overview(self, overview: Overview, page: Path) -> None:
+        """Print the overview of several subscriptions, and the path of its page last."""
+        self.print_compilation()
+        if self.as_json:
+            return
+        from subreplay.reports import overview_text
+
+        path = f"overview: {page.resolve()}"
+        if self.quiet:
+            self.print_line("  ".join(overview_text.describe_overview(overview)))
+        else:
+            overview_text.render_overview(overview, self.out, full=self.full, most=self._count_free_lines(path))
+        self.print_line(path)
+
+    def _count_free_lines(self, last: str) -> int:
+        """Return how many lines a summary may have above the last one, which a terminal may have to wrap."""
+        from subreplay.reports.text import MAX_LINES
+
+        return MAX_LINES - -(-len(last) // max(1, self.out.width))
 
     def print_timed(self, text: str) -> None:
         """Print a line that begins with the seconds since the command began."""
         if not self.quiet:
-            self.warn(f"{time.monotonic() - self._started:6.1f} s  {text}", style="dim")
+            self.warn(f"{time.monotonic() - self._started:6.1f} s  {text}", style="")
+
+    def print_compilation(self) -> None:
+        """Print how long this command has compiled, unless an earlier line says it."""
+        if (seconds := compilation.seconds - self._compiled) > 0:
+            self.print_timed(f"compiling took {seconds:.1f} s")
+            self._compiled = compilation.seconds
 
     @contextmanager
     def progress(self, stage: str) -> Iterator[None]:
@@ -104,7 +160,7 @@ class Terminal:
 
         # on a separate descriptor, because standard error goes to the log file while Spark starts
         with os.fdopen(os.dup(sys.stderr.fileno()), "w") as file:
-            console = Console(file=file, force_terminal=True, emoji=False)
+            console = Console(file=file, force_terminal=True, emoji=False, no_color=self._no_color)
             columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
             # a result still goes to standard output
             with Progress(*columns, console=console, transient=True, redirect_stdout=False) as spinner:

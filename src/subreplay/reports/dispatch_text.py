@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Iterator, Sequence
 
 from subreplay.reports.dispatch_data import Blocked, DispatchView, Latency
 from subreplay.reports.formatting import (
@@ -16,15 +13,22 @@ from subreplay.reports.formatting import (
     format_nanos,
     format_nanos_or_never,
 )
-from subreplay.reports.text_table import MAX_TABLE_ROWS, Cell, add_rest_count, build_table, format_alarm
+from subreplay.reports.text_layout import MAX_TABLE_ROWS, Cell, Column, TextPage, format_alarm
 
 PLACE_NAMES = {"hash": "hashes", "partition": "partitions"}
 MAX_BLOCKED_SHOWN = 5  # rows per table; the page and the JSON contain more
 
 
-def build_latency_table(views: Sequence[DispatchView]) -> Table:
-    """Build the table of latencies, one row for each scenario."""
-    columns = (("scenario", False), ("p50", True), ("p99", True), ("max", True), ("never", True), ("too early", True))
+def add_latencies(page: TextPage, views: Sequence[DispatchView]) -> None:
+    """Add the table of latencies, one row for each scenario."""
+    columns = (
+        Column("scenario", "name"),
+        Column("p50", rank=3),
+        Column("p99"),
+        Column("max", rank=4),
+        Column("never", rank=1),
+        Column("too early", rank=2),
+    )
     rows: list[Sequence[Cell]] = [
         (
             v.name,
@@ -34,19 +38,31 @@ def build_latency_table(views: Sequence[DispatchView]) -> Table:
         )
         for v in views[:MAX_TABLE_ROWS]
     ]
-    return add_rest_count(build_table(columns, rows), len(views))
+    page.add_table(columns, rows, total=len(views))
 
 
-def build_dispatch_table(views: Sequence[DispatchView]) -> Table:
-    """Build the table of backlog, drain and redeliveries, one row for each scenario."""
-    columns = (("scenario", False), ("max\nbacklog", True), ("\ndrain", True), ("\nblocked", True),
-               ("re-\ndelivered", True), ("dead\nletters", True))  # fmt: skip
+def add_backlogs(page: TextPage, views: Sequence[DispatchView]) -> None:
+    """Add the table of backlog, drain and redeliveries, one row for each scenario."""
+    columns = (
+        Column("scenario", "name"),
+        Column("max backlog"),
+        Column("drain", rank=1),
+        Column("blocked", rank=2),
+        Column("redelivered", rank=4),
+        Column("dead letters", rank=3),
+    )
     rows: list[Sequence[Cell]] = [
-        (v.name, format_count(v.backlog_max), format_nanos_or_never(v.drain.took_ns),
-         format_nanos(v.blocked_ns), format_count(v.redeliveries), format_alarm(v.outcomes.dead_lettered))
+        (
+            v.name,
+            format_count(v.backlog_max),
+            format_nanos_or_never(v.drain.took_ns),
+            format_nanos(v.blocked_ns),
+            format_count(v.redeliveries),
+            format_alarm(v.outcomes.dead_lettered),
+        )
         for v in views[:MAX_TABLE_ROWS]
-    ]  # fmt: skip
-    return add_rest_count(build_table(columns, rows), len(views))
+    ]
+    page.add_table(columns, rows, total=len(views))
 
 
 def list_early_deliveries(views: Sequence[DispatchView]) -> Iterator[str]:
@@ -65,60 +81,52 @@ def _format_latency(latency: Latency) -> tuple[str, str, str]:
     return p50, p99, most
 
 
-def list_blocker_tables(
-    views: Sequence[DispatchView], taken: Mapping[str, Table], day: str | None
-) -> Iterator[tuple[str, Table]]:
-    """List the tables of each scenario: assumptions, drain, findings, messages ``taken`` and blocked consumers.
-
-    Instants on ``day`` are written without the date.
-    """
-    for view in views[:MAX_TABLE_ROWS]:
-        yield f"{view.name} ({view.source})", _build_assumptions(view)
-        if view.name in taken:
-            yield f"{view.name} ({view.source}): what each consumer takes", taken[view.name]
-        for what, blocked, total in (
-            ("consumers", view.blocked_consumers, view.blocked_consumers_count),
-            (PLACE_NAMES[view.places], view.blocked_hashes, view.blocked_hashes_count),
-        ):
-            if blocked:
-                yield f"{view.name} ({view.source}): blocked {what}", _build_blocked_table(blocked, total, day)
-
-
-def _build_assumptions(view: DispatchView) -> Table:
-    lines = Table.grid(padding=(0, 2))
-    lines.add_column(style="dim", no_wrap=True)
-    lines.add_column(overflow="fold")
+def add_assumptions(page: TextPage, view: DispatchView) -> None:
+    """Add what a replay assumes, its limits and its findings."""
     settings = ", ".join(f"{name} {value}" for name, value in view.settings)
     found = ", ".join(f"{code.code} {format_count(code.count)} ({code.status})" for code in view.codes if code.count)
     duplicates = ", ".join(f"{format_count(d.count)} by {d.cause}" for d in view.duplicates if d.count)
-    rows = (
-        ("policy", f"{view.policy} ({view.profile})" + (f"; {view.note}" if view.note else "")),
-        ("service", view.service + (f"; seed {view.seed}" if view.seed is not None else "")),
-        ("settings", settings),
-        ("drain", view.drain.limit),
-        ("redelivered", duplicates),
-        ("findings", found),
+    page.add_pairs(
+        (
+            ("policy", f"{view.policy} ({view.profile})" + (f"; {view.note}" if view.note else "")),
+            ("service", view.service + (f"; seed {view.seed}" if view.seed is not None else "")),
+            ("settings", settings),
+            ("drain", view.drain.limit),
+            ("redelivered", duplicates),
+            ("findings", found),
+        )
     )
-    for name, value in rows:
-        if value:
-            lines.add_row(Text(name), Text(value))
-    return lines
 
 
-def _build_blocked_table(rows: Sequence[Blocked], total: int, day: str | None) -> Table:
+def add_blocked(page: TextPage, view: DispatchView, day: str | None) -> None:
+    """Add the longest waits, by consumer and by hash or partition. Instants on ``day`` are written without the date."""
+    for what, blocked, total in (
+        ("consumers", view.blocked_consumers, view.blocked_consumers_count),
+        (PLACE_NAMES[view.places], view.blocked_hashes, view.blocked_hashes_count),
+    ):
+        if blocked:
+            page.add_heading(f"{view.name} ({view.source}): blocked {what}")
+            _add_waits(page, blocked, total, day)
+
+
+def _add_waits(page: TextPage, rows: Sequence[Blocked], total: int, day: str | None) -> None:
     columns = (
-        ("waits", False),
-        ("for", False),
-        ("why", False),
-        ("since", False),
-        ("blocked", True),
-        ("messages", True),
+        Column("waits", "name"),
+        Column("for", "name", rank=1),
+        Column("why", "text", rank=2),
+        Column("since", "text", rank=3),
+        Column("blocked"),
+        Column("messages", rank=4),
     )
-    shown = rows[:MAX_BLOCKED_SHOWN]
     cells: list[Sequence[Cell]] = [
-        (", ".join(filter(None, (row.place, row.consumer))), row.holder or MISSING, row.why,
-         format_clock(row.since, day), ("> " if row.ongoing else "") + format_nanos(row.blocked_ns),
-         format_count(row.messages))
-        for row in shown
-    ]  # fmt: skip
-    return add_rest_count(build_table(columns, cells), total, len(shown), "")
+        (
+            ", ".join(filter(None, (row.place, row.consumer))),
+            row.holder or MISSING,
+            row.why,
+            format_clock(row.since, day),
+            ("> " if row.ongoing else "") + format_nanos(row.blocked_ns),
+            format_count(row.messages),
+        )
+        for row in rows[:MAX_BLOCKED_SHOWN]
+    ]
+    page.add_table(columns, cells, total=total, where="")

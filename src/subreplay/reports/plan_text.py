@@ -2,53 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from subreplay.reports.formatting import format_percent
+from subreplay.reports.formatting import format_percent, format_plural
 from subreplay.reports.plan_data import PlanTable, PlanView
-from subreplay.reports.text_table import MAX_TABLE_ROWS, Cell, add_rest_count, build_table
+from subreplay.reports.text_layout import MAX_TABLE_ROWS, Cell, Column, TextPage
 
 
-def build_plan_parts(plans: Sequence[PlanView]) -> Iterable[Text | Padding]:
-    """Build the parts of all plans from top to bottom."""
+def write_plan_sentence(plan: PlanView) -> str:
+    """Write what a plan achieves, how far it is from the bound, and what is next best."""
+    achieved = "" if plan.value is None else f"It achieves {plan.value_text}: {plan.measured}."
+    bound = "" if plan.bound is None else f"Nothing can beat {plan.bound_text}."
+    if bound and plan.gap is not None:
+        gap = f"the plan is {format_percent(plan.gap)} above this bound" if plan.gap > 0 else "the plan is the best one"
+        bound = f"Nothing can beat {plan.bound_text}; {gap}."
+    return " ".join(filter(None, (achieved, bound, f"Next best: {plan.runner_up}." if plan.runner_up else "")))
+
+
+def summarize_plan(plan: PlanView, width: int, room: int) -> tuple[list[Text], list[str]]:
+    """Build the first table of a plan in at most ``room`` lines, and count what else the full text has.
+
+    Return the titles of the columns that did not fit, too.
+    """
+    page = TextPage(width)
+    pasted = sum(len(text.lines) for text in plan.texts)
+    more = [
+        format_plural(count, *names)
+        for count, *names in (
+            (len(plan.fragile), "condition that changes it", "conditions that change it"),
+            (len(plan.assumed), "assumption"),
+            (pasted, "line to paste", "lines to paste"),
+            (len(plan.tables) - 1, "more table"),
+        )
+        if count > 0
+    ]
+    if plan.tables and room >= 5:
+        page.add(Text(plan.tables[0].title, style="bold"), most=1)
+        _add_plan_table(page, plan.tables[0], indent=0, most=room - 1 - bool(more))
+    if more:
+        page.add(f"With --full: {', '.join(more)}", most=1)
+    return page.lines, list(page.dropped)
+
+
+def add_plans(page: TextPage, plans: Sequence[PlanView]) -> None:
+    """Add all parts of all plans from top to bottom."""
     for plan in plans:
-        yield Text(f"\nPlan: {plan.question}", style="bold")
-        yield Padding(_build_answer_grid(plan), (0, 0, 0, 2))
+        page.add_heading(f"Plan: {plan.question}")
+        page.add_pairs(_list_answer(plan))
         for one in plan.tables:
-            yield Padding(Text(f"\n{one.title}", style="dim"), (0, 0, 0, 2))
-            yield Padding(_build_plan_table(one), (0, 0, 0, 2))
+            page.add_heading(one.title)
+            _add_plan_table(page, one)
         for pasted in plan.texts:
-            yield Padding(Text(f"\n{pasted.title}", style="dim"), (0, 0, 0, 2))
-            yield Padding(Text("\n".join(pasted.lines)), (0, 0, 0, 2))
+            page.add_heading(pasted.title)
+            # a line to paste stays whole, even if the terminal has to wrap it
+            page.lines += [Text(f"  {line}") for line in pasted.lines]
 
 
-def _build_answer_grid(plan: PlanView) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True, style="dim")
-    grid.add_column(overflow="fold")
-    grid.add_row(Text("take"), Text(plan.best, style="bold"))
-    if plan.value is not None:
-        grid.add_row(Text("achieves"), Text(f"{plan.value_text}: {plan.measured}"))
-    if plan.bound is not None:
-        gap = "" if plan.gap is None else f"; the gap is {format_percent(plan.gap)}"
-        grid.add_row(Text("bound"), Text(f"{plan.bound_text}, which nothing can beat{gap}"))
-    if plan.runner_up:
-        grid.add_row(Text("runner-up"), Text(plan.runner_up))
+def _list_answer(plan: PlanView) -> list[tuple[str, Cell]]:
+    gap = "" if plan.gap is None else f"; the gap is {format_percent(plan.gap)}"
+    rows: list[tuple[str, Cell]] = [
+        ("take", Text(plan.best, style="bold")),
+        ("achieves", "" if plan.value is None else f"{plan.value_text}: {plan.measured}"),
+        ("bound", "" if plan.bound is None else f"{plan.bound_text}, which nothing can beat{gap}"),
+        ("runner-up", plan.runner_up),
+    ]
     for title, lines in (("fragile", plan.fragile), ("assumed", plan.assumed)):
-        for number, line in enumerate(lines):
-            grid.add_row(Text("" if number else title), Text(line))
-    return grid
+        rows += [(title if not number else "", line) for number, line in enumerate(lines)]
+    return rows
 
 
-def _build_plan_table(one: PlanTable) -> Table:
-    columns = tuple(zip(one.columns, one.numbers, strict=True))
+def _add_plan_table(page: TextPage, one: PlanTable, *, indent: int = 2, most: int | None = None) -> None:
+    """Add a table of a plan. If it is too wide, its last columns are left out first."""
+    columns = [
+        Column(title, "number" if number else "text" if at else "name", at)
+        for at, (title, number) in enumerate(zip(one.columns, one.numbers, strict=True))
+    ]
     chosen = one.marked or (False,) * len(one.rows)
     rows: list[Sequence[Cell]] = [
         [Text(("* " if mark else "") + row[0], style="bold" if mark else ""), *row[1:]]
         for row, mark in zip(one.rows[:MAX_TABLE_ROWS], chosen, strict=False)
     ]
-    return add_rest_count(build_table(columns, rows), len(one.rows) + one.rows_left_out)
+    page.add_table(columns, rows, total=len(one.rows) + one.rows_left_out, indent=indent, most=most)

@@ -1,352 +1,291 @@
-"""Render a report for a terminal or as plain text: the verdict first, then its evidence."""
+"""Format a report for a terminal or as plain text, in the order of the page: the answer first, then its evidence.
+
+The summary has at most ``MAX_LINES`` lines; the full text has everything.
+"""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from subreplay.reports.data import Answer, ConsumerTotal, ReportData, RunInfo, ScenarioConsumer, ScenarioView
-from subreplay.reports.dispatch_text import (
-    build_dispatch_table,
-    build_latency_table,
-    list_blocker_tables,
-    list_early_deliveries,
-)
-from subreplay.reports.finding_data import CodeSummary
-from subreplay.reports.formatting import (
-    MISSING,
-    find_common_day,
-    format_bytes,
-    format_clock,
-    format_count,
-    format_names,
-    format_optional_percent,
-    format_percent,
-    format_plural,
-    format_ratio,
-    format_worst,
-)
+from subreplay.reports import audit_text, dispatch_text, plan_text, whatif_text
+from subreplay.reports.data import ReportData, RunInfo
+from subreplay.reports.formatting import find_common_day, format_clock, format_plural
 from subreplay.reports.metrics import METRICS
-from subreplay.reports.plan_text import build_plan_parts
 from subreplay.reports.text_cleaning import clean_strings
-from subreplay.reports.text_table import MAX_TABLE_ROWS, Cell, add_rest_count, build_table, find_min_width, format_alarm
+from subreplay.reports.text_layout import MAX_TABLE_ROWS, TextPage, shorten_middle, wrap_text
 
-WIDTH = 100
-BAR = 10
-MAX_INCIDENTS_SHOWN = 2  # shown with a rule's example; their own section lists all
-STYLES = {
-    "valid": "bold green",
-    "unknown": "bold yellow",
-    "invalid": "bold red",
-    "clean": "green",
-    "violated": "bold red",
-    "allowed": "cyan",
-    "counted": "cyan",
-}
-MARKS = {"valid": "✓", "unknown": "?", "invalid": "✗"}
+if TYPE_CHECKING:
+    from rich.console import Console
+
+FILE_WIDTH: Final = 100
+MIN_WIDTH, MAX_WIDTH = 60, 200
+MAX_LINES: Final = 40  # of the summary and the path of the page together
+STYLES: Final = {"valid": "bold green", "unknown": "bold magenta", "invalid": "bold red", "failed": "bold red"}
+MARKS: Final = {"valid": "✓", "unknown": "?", "invalid": "✗", "failed": "✗"}
+_HANGING_WIDTH: Final = 80  # from this width on, lines stand below the headline rather than below the verdict
+_NAME_WIDTH: Final = 48
+_LEAST_LOAD: Final = 7  # lines for the load beside many incidents
+_MAX_LOAD: Final = 12
+_MAX_DOUBTS: Final = 4
+
+Part = tuple[list[Text], list[str]]
+"""Lines, and the titles of the columns that did not fit."""
 
 
 def to_text(data: ReportData) -> str:
-    """Format a report as plain text of 100 columns; equal data give equal text."""
-    sink = io.StringIO()
-    render(data, Console(file=sink, width=WIDTH, color_system=None, force_terminal=False, legacy_windows=False))
-    return "\n".join(line.rstrip() for line in sink.getvalue().splitlines()).strip("\n") + "\n"
+    """Format the full report as plain text of 100 columns; equal data give equal text."""
+    lines = build_full_text(clean_strings(data), FILE_WIDTH)
+    return "\n".join(line.plain for line in lines) + "\n"
 
 
-def render(data: ReportData, console: Console) -> None:
-    """Print a report to a console, at most 100 columns wide."""
+def render(data: ReportData, console: Console, *, full: bool = False, most: int = MAX_LINES) -> None:
+    """Print a report to a console: its summary in at most ``most`` lines, or the full text."""
     data = clean_strings(data)
-    width = min(console.width, WIDTH)
-    for part in _build_parts(data):
-        console.print(part, width=width, highlight=False, markup=False, emoji=False)
+    width = measure_width(console)
+    print_lines([*build_full_text(data, width), Text()] if full else build_summary(data, width, most), console)
 
 
-def _build_parts(data: ReportData) -> Iterable[Text | Table | Padding]:
-    """Build the parts of the report from top to bottom."""
-    yield _build_verdict(data)
-    yield from _build_section("Why the verdict is unknown", _build_list(data.doubts), data.several_doubts)
-    yield from build_plan_parts(data.plans)
-    yield from _build_section("Answer", _build_answer_table(data.answers), bool(data.answers))
-    yield from _build_comparison(data, first=True)
-    yield _build_run_info(data.run)
-    yield from _build_section("Input", _build_input_table(data), bool(data.inputs))
-    yield from _build_section("Rows in quarantine", _build_quarantine_table(data), bool(data.quarantine))
-    yield from _build_section("Headline facts", _build_fact_table(data), bool(data.facts))
-    yield from _build_section("Rules", _build_rule_table(data.codes), bool(data.codes))
-    known = any(code.incidents for code in data.codes)
-    yield from _build_section("Known upstream faults that findings look like", _build_incident_table(data.codes), known)
-    yield from _build_section(
-        "Load per consumer", _build_load_table(data), bool(data.totals), "share", "fair share", "skew", "unacked"
+def measure_width(console: Console) -> int:
+    """Return the width of a text on a console."""
+    return min(max(console.width, MIN_WIDTH), MAX_WIDTH)
+
+
+def print_lines(lines: Sequence[Text], console: Console) -> None:
+    """Print lines that were laid out for the console's width."""
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
+
+
+def describe_result(data: ReportData) -> tuple[str, str]:
+    """Return the verdict, or what a what-if or a plan is, as a word, and the answer in a sentence."""
+    if data.recommendation is not None:
+        return "PLAN" if data.plans else "WHAT IF", data.recommendation.choice
+    if data.plans:
+        return "PLAN", "; ".join(f"{plan.question}: {plan.best}" for plan in data.plans)
+    return "WHAT IF" if data.run.kind == "whatif" else data.verdict.upper(), data.headline
+
+
+def build_summary(data: ReportData, width: int, most: int = MAX_LINES) -> list[Text]:
+    """Build the summary of a report in at most ``most`` lines."""
+    head = _build_head(data, width, full=False)
+    room = most - len(head) - 3  # an empty line and two lines at the end
+    summarize = _summarize_plans if data.plans else _summarize_whatif if data.run.kind == "whatif" else _summarize_audit
+    parts = summarize(data, width, room)
+    body = [line for lines, _ in parts if lines for line in (Text(), *lines)][:room]
+    dropped = dict.fromkeys(title for _, titles in parts for title in titles if title)
+    return [*head, *body, Text(), *_describe_rest(data, width, list(dropped))]
+
+
+def _describe_rest(data: ReportData, width: int, dropped: Sequence[str]) -> list[Text]:
+    """Say what the summary leaves out."""
+    limits = f" and {format_plural(len(data.cannot_tell), 'limit')} of the data" if data.cannot_tell else ""
+    what = "rules, facts, input" if data.codes else "all figures, input"
+    narrow = f"Too narrow for: {', '.join(dropped)}; the page shows them. " if dropped else ""
+    return wrap_text(f"{narrow}--full adds {what}{limits}.", width, most=2)
+
+
+def _summarize_audit(data: ReportData, width: int, room: int) -> list[Part]:
+    """Build the parts of an audit: incidents take what the others leave, then the load and the scenarios."""
+    waiting = audit_text.draw_waiting(data, width)
+    rules = audit_text.summarize_rules(data.codes, width) + audit_text.summarize_quarantine(data, width)
+    room -= _measure(waiting, rules)
+    load_lines = min(_LEAST_LOAD, len(data.totals) + 4) if data.totals else 0
+    if data.incidents:
+        incidents = audit_text.summarize_incidents(data, width, room - 1 - load_lines)
+    else:
+        incidents = audit_text.list_rule_examples(data, width, room - 1 - load_lines)
+    if not incidents:
+        incidents = _list_facts(data, width)[: max(0, room - 1 - load_lines)]
+    room -= _measure(incidents)
+    load = audit_text.summarize_load(data.totals, width, min(_MAX_LOAD, room - 1))
+    room -= _measure(load[0])
+    scenarios = whatif_text.summarize_comparison(data, width, room - 1)
+    return [(incidents, []), (waiting, []), load, (rules, []), scenarios]
+
+
+def _summarize_whatif(data: ReportData, width: int, room: int) -> list[Part]:
+    answers = TextPage(width)
+    if data.recommendation is None:
+        whatif_text.add_answers(answers, data.answers[: room // 3], most=1)
+    quarantine = audit_text.summarize_quarantine(data, width)
+    room -= _measure(answers.lines, quarantine)
+    scenarios = whatif_text.summarize_comparison(data, width, room - 1)
+    return [(answers.lines, []), scenarios, (quarantine, [])]
+
+
+def _summarize_plans(data: ReportData, width: int, room: int) -> list[Part]:
+    quarantine = audit_text.summarize_quarantine(data, width)
+    room -= _measure(quarantine)
+    parts = []
+    for number, plan in enumerate(data.plans):
+        parts.append(plan_text.summarize_plan(plan, width, room // (len(data.plans) - number) - 1))
+        room -= _measure(parts[-1][0])
+    parts.append(whatif_text.summarize_comparison(data, width, room - 1))
+    return [*parts, (quarantine, [])]
+
+
+def _measure(*parts: Sequence[Text]) -> int:
+    """Return the number of lines of parts, each with an empty line above it."""
+    return sum(len(lines) + 1 for lines in parts if lines)
+
+
+def build_full_text(data: ReportData, width: int) -> list[Text]:
+    """Build all parts of a report from top to bottom."""
+    page = TextPage(width)
+    page.lines = _build_head(data, width, full=True)
+    audit_text.add_incidents(page, data)
+    if waiting := audit_text.draw_waiting(data, width):
+        page.lines += [Text(), *waiting]
+    plan_text.add_plans(page, data.plans)
+    if data.answers:
+        page.add_heading("Answer")
+        whatif_text.add_answers(page, data.answers)
+    if data.run.kind == "whatif":
+        _add_replays(page, data)
+    if data.totals:
+        page.add_heading("Load per consumer")
+        audit_text.add_load(page, data.totals)
+        _define(page, "share", "fair share", "skew", "unacked")
+    if data.codes:
+        page.add_heading("Rules")
+        audit_text.add_rules(page, data.codes)
+    if any(code.incidents for code in data.codes):
+        page.add_heading("Known upstream faults that findings look like")
+        audit_text.add_known_faults(page, data.codes)
+    if data.run.kind != "whatif":
+        _add_replays(page, data)
+    if data.facts:
+        page.add_heading("Headline facts")
+        page.lines += _list_facts(data, width)
+    if data.inputs:
+        page.add_heading("Input")
+        audit_text.add_inputs(page, data)
+    if data.quarantine:
+        page.add_heading("Rows in quarantine")
+        audit_text.add_quarantine(page, data)
+    page.add_heading("Run")
+    page.add_pairs(_list_run_info(data.run))
+    if data.cannot_tell:
+        page.add_heading("Limits of the data")
+        _add_list(page, data.cannot_tell)
+    if dropped := [title for title in page.dropped if title]:
+        page.lines.append(Text())
+        page.add(f"Too narrow for: {', '.join(dropped)}. The page and report.json have them.")
+    return page.lines
+
+
+def _build_head(data: ReportData, width: int, *, full: bool) -> list[Text]:
+    """Build the answer: a mark and a word, the headline, the detail, and what was examined."""
+    page = TextPage(width)
+    word, sentence = describe_result(data)
+    has_verdict = word == data.verdict.upper()
+    marked = f"{MARKS.get(data.verdict, '?')} {word}" if has_verdict else word
+    indent = len(marked) + 2 if width >= _HANGING_WIDTH else 2
+    line = Text.assemble(
+        (marked, STYLES.get(data.verdict, "bold") if has_verdict else "bold"), "  ", (sentence, "bold")
     )
-    yield from (Padding(Text(line), (0, 0, 0, 2)) for line in _describe_idle(data.totals))
-    yield from _build_comparison(data, first=False)
-    title = "Latency from publication, or due time, to the application (predicted)"
-    yield from _build_section(title, build_latency_table(data.dispatch), bool(data.dispatch), "latency")
-    yield from (Padding(Text(line), (0, 0, 0, 2)) for line in list_early_deliveries(data.dispatch))
-    figures = ("backlog", "drain", "blocked")
-    yield from _build_section(
-        "Dispatch replay (predicted)", build_dispatch_table(data.dispatch), bool(data.dispatch), *figures
-    )
-    day = find_common_day(data.run.window_start, data.run.window_end)
-    for title, body in list_blocker_tables(data.dispatch, _build_taken_tables(data.scenarios), day):
-        yield from _build_section(title, body, True)
-    yield from _build_section("Limits of the data", _build_list(data.cannot_tell), bool(data.cannot_tell))
+    page.add(line, hang=indent, most=None if full else 5)
+    for text in _list_details(data):
+        page.add(text, indent=indent, most=None if full else 4)
+    if data.several_doubts:
+        page.add("Why the verdict is unknown:", indent=indent)
+        doubts = data.doubts if full else data.doubts[:_MAX_DOUBTS]
+        for doubt in doubts:
+            page.add(f"- {doubt}", indent=indent, hang=2, most=None if full else 1 if len(doubts) > 2 else 2)
+        if len(data.doubts) > len(doubts):
+            page.add(f"- and {format_plural(len(data.doubts) - len(doubts), 'more reason')}", indent=indent)
+    page.lines += _describe_subject(data.run, width, indent, full)
+    return page.lines
 
 
-def _build_comparison(data: ReportData, first: bool) -> Iterable[Text | Padding]:
-    """Build the scenario section, which comes first in a what-if and later in an audit."""
-    if first == (data.run.kind == "whatif"):
-        figures = ("fair share", "skew", "worst window", "traffic moved", "ceiling")
-        yield from _build_section(
-            "Scenarios over the same traffic", _build_scenario_table(data.scenarios), bool(data.scenarios), *figures
-        )
-        yield from _list_reasons(data.scenarios)
+def _list_details(data: ReportData) -> Iterable[Text]:
+    """List the sentences below the headline."""
+    if data.recommendation is not None:
+        yield Text(data.recommendation.reason)
+        if data.recommendation.price:
+            yield Text.assemble(("Price: ", "bold"), data.recommendation.price)
+    for plan in data.plans:
+        named = f"{plan.question}: " if len(data.plans) > 1 else ""
+        yield Text(named + plan_text.write_plan_sentence(plan))
+    if data.detail:
+        yield Text(data.detail)
 
 
-def _build_section(title: str, body: Table, shown: bool, *figures: str) -> Iterable[Text | Padding]:
-    """Build a heading, a table and the definitions of its figures, if there is something to show."""
-    if shown:
-        yield Text(f"\n{title}", style="bold")
-        yield Padding(body, (0, 0, 0, 2))
-        for name in figures:
-            yield Padding(Text(f"{name}: {METRICS[name]}", style="dim"), (0, 0, 0, 2))
-
-
-def _build_verdict(data: ReportData) -> Table:
-    """Build the verdict: a mark, a word and a sentence that wraps in its own column."""
-    style = STYLES.get(data.verdict, "bold")
-    word = f"{MARKS.get(data.verdict, '?')} {data.verdict.upper()}"
-    if data.run.kind == "whatif":  # a what-if has no verdict
-        word, style = "WHAT IF", "bold"
-    line = Table.grid(padding=(0, 2))
-    line.add_column(no_wrap=True)
-    line.add_row(Text(word, style=style), Text(data.headline))
-    return line
-
-
-def _build_run_info(run: RunInfo) -> Padding:
+def _describe_subject(run: RunInfo, width: int, indent: int, full: bool) -> list[Text]:
+    """Name the subscription, the topic, the time and, in an audit, the policy; a summary has two lines for it."""
     day = find_common_day(run.window_start, run.window_end)
-    window = f"{format_clock(run.window_start)} to {format_clock(run.window_end, day)} UTC"
+    parts = [
+        f"{shorten_middle(run.subscription, _NAME_WIDTH)} on {shorten_middle(run.topic, _NAME_WIDTH)}",
+        *([format_plural(run.partitions, "partition")] if run.partitions else []),
+        f"{format_clock(run.window_start)} to {format_clock(run.window_end, day)} UTC",
+        *([run.policy, run.profile] if run.kind == "audit" else []),
+    ]
+    lines = wrap_text(", ".join(filter(None, parts)), width, indent=indent)
+    while len(lines) > 2 and len(parts) > 2 and not full:
+        parts.pop()
+        lines = wrap_text(", ".join(filter(None, parts)), width, indent=indent)
+    return lines
+
+
+def _list_facts(data: ReportData, width: int) -> list[Text]:
+    page = TextPage(width)
+    page.add_pairs(
+        (fact.label, Text.assemble((fact.value, "bold"), f"  {fact.note}" if fact.note else "")) for fact in data.facts
+    )
+    return page.lines
+
+
+def _list_run_info(run: RunInfo) -> list[tuple[str, str]]:
+    day = find_common_day(run.window_start, run.window_end)
     options = ", ".join(f"{name} {value}" for name, value in run.options)
-    rows = (
+    partitions = format_plural(run.partitions, "partition") if run.partitions else "not partitioned"
+    return [
         ("what", f"{run.title} ({run.kind}, run {run.run_id})"),
-        ("subscription", f"{run.subscription} on {run.topic}" + _describe_partitions(run)),
-        ("data", window),
+        ("subscription", f"{run.subscription} on {run.topic}, {partitions}"),
+        ("data", f"{format_clock(run.window_start)} to {format_clock(run.window_end, day)} UTC"),
         ("policy", run.policy + (f" ({options})" if options else "")),
         ("profile", run.profile),
         ("config", run.config_digest + (f", seed {run.seed}" if run.seed is not None else "")),
-        *([("engine", run.engine.words)] if run.engine is not None else []),
-    )
-    grid = Table.grid(padding=(0, 2))
-    for name, value in rows:
-        grid.add_row(Text(name, style="dim"), Text(value))
-    return Padding(grid, (1, 0, 0, 2))
-
-
-def _describe_partitions(run: RunInfo) -> str:
-    return f", {format_plural(run.partitions, 'partition')}" if run.partitions else ", not partitioned"
-
-
-def _build_input_table(data: ReportData) -> Table:
-    columns = (("table", False), ("rows", True), ("valid", True), ("quarantined", True), ("note", False))
-    return build_table(
-        columns,
-        [
-            (row.table, format_count(row.rows_in), format_count(row.valid), format_alarm(row.quarantined), row.note)
-            for row in data.inputs
-        ],
-    )
-
-
-def _build_quarantine_table(data: ReportData) -> Table:
-    columns = (("table", False), ("column", False), ("rows", True), ("rule, and what to do", False), ("example", False))
-    rows: list[Sequence[Cell]] = [
-        (row.table, row.column, format_count(row.rows), f"{row.rule}: {row.remedy}", row.example)
-        for row in data.quarantine[:MAX_TABLE_ROWS]
-    ]
-    return add_rest_count(build_table(columns, rows), len(data.quarantine))
-
-
-def _build_fact_table(data: ReportData) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    for _ in range(3):
-        grid.add_column(overflow="fold")
-    for fact in data.facts:
-        grid.add_row(Text(fact.label, style="dim"), Text(fact.value, style="bold"), Text(fact.note))
-    return grid
-
-
-def _build_rule_table(codes: Sequence[CodeSummary]) -> Table:
-    columns = (("code", False), ("status", False), ("count", True), ("example, or why not", False))
-    return build_table(
-        columns,
-        [
-            (
-                code.code,
-                Text(code.status, style=STYLES.get(code.status, "yellow")),
-                _format_rule_count(code),
-                _format_example(code),
-            )
-            for code in codes
-        ],
-    )
-
-
-def _format_rule_count(code: CodeSummary) -> str:
-    """Format the count of a rule; an undecided rule shows a dash, never 0."""
-    undecided = code.status == "not applicable" or (code.status == "unknown" and not code.count)
-    return MISSING if undecided else format_count(code.count)
-
-
-def _format_example(code: CodeSummary) -> str:
-    if code.worst:
-        worst = code.worst[0]
-        text = worst.sentence + (f" ({code.note})" if code.note else "")
-        text += f"; {worst.cause}" if code.code == "LOST" and worst.cause else ""
-        if worst.attribution and code.status in ("violated", "unknown"):
-            text += f"; attributed to: {worst.attribution}"
-        return text + "".join(f"; {incident.sentence}" for incident in code.incidents[:MAX_INCIDENTS_SHOWN])
-    return code.note or ("none found" if code.status == "clean" else code.title)
-
-
-def _build_incident_table(codes: Sequence[CodeSummary]) -> Table:
-    """Build the table of known faults: the ticket, then the advice and the address on a line of their own."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for code in codes:
-        for one in code.incidents:
-            title = Text.assemble((one.ticket, "bold"), f" {one.title}. {one.releases}")
-            grid.add_row(Text(code.code), title)
-            grid.add_row(Text(""), Text(f"{one.advice} {one.url}"))
-    return grid
-
-
-def _build_load_table(data: ReportData) -> Table:
-    columns = (
-        ("consumer", False),
-        ("messages", True),
-        ("share", True),
-        ("", False),
-        ("skew", True),
-        ("keys", True),
-        ("bytes", True),
-        ("re-\ndelivered", True),
-        ("un-\nacked", True),
-    )
-    top = max((total.share for total in data.totals), default=0.0)
-    rows: list[Sequence[Cell]] = [
-        (
-            t.consumer,
-            format_count(t.messages),
-            format_percent(t.share),
-            _draw_bar(t.share, top),
-            format_ratio(t.skew),
-            format_count(t.keys),
-            format_bytes(t.bytes),
-            format_count(t.redelivered),
-            format_count(t.unacked),
-        )
-        for t in data.totals[:MAX_TABLE_ROWS]
-    ]
-    return add_rest_count(build_table(columns, rows), len(data.totals))
-
-
-def _build_scenario_table(scenarios: Sequence[ScenarioView]) -> Table:
-    columns = (
-        ("scenario", False),
-        ("con-\nsumers", True),
-        ("max\nshare", True),
-        ("fair\nshare", True),
-        ("\nskew", True),
-        ("worst\nwindow", True),
-        ("traffic\nmoved", True),
-        ("\nceiling", True),
-        ("un-\nowned", True),
-    )
-    rows: list[Sequence[Cell]] = [
-        (
-            s.name,
-            format_count(s.consumers),
-            format_percent(s.max_share),
-            format_percent(s.even_share),
-            format_ratio(s.skew),
-            format_ratio(s.worst_window_skew),
-            format_optional_percent(s.traffic_moved),
-            format_ratio(s.ceiling) if s.ceiling else MISSING,
-            format_alarm(s.unowned),
-        )
-        for s in scenarios[:MAX_TABLE_ROWS]
-    ]
-    return add_rest_count(build_table(columns, rows), len(scenarios))
-
-
-def _build_taken_tables(scenarios: Sequence[ScenarioView]) -> dict[str, Table]:
-    """Build the tables of messages per consumer in a dispatch replay, by scenario."""
-    columns = (("consumer", False), ("messages", True), ("share", True), ("skew", True), ("bytes", True))
-    tables = {}
-    for scenario in scenarios:
-        rows: list[Sequence[Cell]] = [
-            (c.consumer, format_count(c.messages), format_percent(c.share), format_ratio(c.skew), format_bytes(c.bytes))
-            for c in scenario.per_consumer[:MAX_TABLE_ROWS]
-        ]
-        if scenario.replayed and rows:
-            tables[scenario.name] = add_rest_count(build_table(columns, rows), len(scenario.per_consumer))
-    return tables
-
-
-def _build_answer_table(answers: Sequence[Answer]) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True, style="dim")
-    names = [format_names(answer.scenarios, answer.compared) for answer in answers]
-    grid.add_column(overflow="fold", min_width=find_min_width(names))
-    grid.add_column(overflow="fold")
-    for answer, name in zip(answers, names, strict=True):
-        grid.add_row(Text(answer.title), Text(name, style="bold"), Text(_format_comparison(answer)))
-    return grid
-
-
-def _format_comparison(answer: Answer) -> str:
-    """Format the best figure, and the highest one if it differs."""
-    return f"{answer.metric} {answer.best}{format_worst(answer.worst, answer.best)}"
-
-
-def _list_reasons(scenarios: Sequence[ScenarioView]) -> Iterable[Padding]:
-    """List the idle consumers, the messages without an owner and the notes of each scenario."""
-    for s in scenarios[:MAX_TABLE_ROWS]:
-        text = [
-            *_describe_idle(s.per_consumer),
-            *([f"without an owner: {s.unowned_why}"] if s.unowned else []),
-            *filter(None, [s.note]),
-        ]
-        if text:
-            yield Padding(Text(f"{s.name}: {'; '.join(text)}"), (0, 0, 0, 2))
-
-
-def _describe_idle(consumers: Sequence[ConsumerTotal | ScenarioConsumer]) -> list[str]:
-    """Describe the consumers that received nothing, and why."""
-    names: dict[str, list[str]] = {}
-    for one in consumers:
-        if one.note:
-            names.setdefault(one.note, []).append(one.consumer)
-    return [
-        f"idle: {format_names(consumers_with_reason, 0, MAX_TABLE_ROWS)}, {why}"
-        for why, consumers_with_reason in names.items()
+        ("engine", "" if run.engine is None else run.engine.words),
     ]
 
 
-def _build_list(lines: Sequence[str]) -> Table:
-    grid = Table.grid(padding=(0, 1))
+def _add_replays(page: TextPage, data: ReportData) -> None:
+    """Add the scenarios over the same traffic, and their dispatch replays."""
+    if data.scenarios:
+        page.add_heading("Scenarios over the same traffic")
+        whatif_text.add_scenarios(page, data.scenarios)
+        _define(page, "fair share", "skew", "worst window", "traffic moved", "ceiling")
+    if not data.dispatch:
+        return
+    page.add_heading("Latency from publication, or due time, to the application (predicted)")
+    dispatch_text.add_latencies(page, data.dispatch)
+    _define(page, "latency")
+    for line in dispatch_text.list_early_deliveries(data.dispatch):
+        page.add(line, indent=2, hang=2)
+    page.add_heading("Dispatch replay (predicted)")
+    dispatch_text.add_backlogs(page, data.dispatch)
+    _define(page, "backlog", "drain", "blocked")
+    scenarios = {one.name: one for one in data.scenarios if one.replayed and one.per_consumer}
+    day = find_common_day(data.run.window_start, data.run.window_end)
+    for view in data.dispatch[:MAX_TABLE_ROWS]:
+        page.add_heading(f"{view.name} ({view.source})")
+        dispatch_text.add_assumptions(page, view)
+        if view.name in scenarios:
+            page.add_heading(f"{view.name} ({view.source}): what each consumer takes")
+            whatif_text.add_consumers_taken(page, scenarios[view.name])
+        dispatch_text.add_blocked(page, view, day)
+
+
+def _define(page: TextPage, *figures: str) -> None:
+    """Add the definitions of figures."""
+    for name in figures:
+        page.add(f"{name}: {METRICS[name]}", indent=2, hang=2)
+
+
+def _add_list(page: TextPage, lines: Iterable[str]) -> None:
     for line in lines:
-        grid.add_row(Text("-"), Text(line))
-    return grid
-
-
-def _draw_bar(share: float, top: float) -> str:
-    """Draw a bar of up to ``BAR`` characters, proportional to the share."""
-    return "█" * round(BAR * share / top) if top > 0 else ""
+        page.add(f"- {line}", indent=2, hang=2)

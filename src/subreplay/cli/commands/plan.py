@@ -14,9 +14,11 @@ from subreplay.cli.runs import (
     ConfigOrMessages,
     Date,
     Engine,
+    Full,
     Json,
     Messages,
     MessagesFormat,
+    NoColor,
     Out,
     Quiet,
     Tables,
@@ -86,11 +88,13 @@ def _command(question: Question) -> Callable[..., int]:
         tables: Tables = None,
         out_dir: Out = None,
         engine: Engine = None,
+        full: Full = False,
+        no_color: NoColor = False,
         quiet: Quiet = False,
         verbose: Verbose = False,
         as_json: Json = False,
     ) -> int:
-        terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json)
+        terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json, full=full, no_color=no_color)
         if (config_file is None) == (messages is None):
             raise typer.BadParameter("pass either --config or --messages")
         overrides: dict[str, Any] = {
