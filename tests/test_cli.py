@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import signal
 import warnings
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from subreplay import __version__
 from subreplay.adapters import ADAPTERS
 from subreplay.audit.explain.position import Position
 from subreplay.cli import main
+from subreplay.cli.terminal import Terminal
 from subreplay.engine.spark import session
 from subreplay.errors import InputError
 from subreplay.pipeline import engines, story
@@ -33,7 +35,6 @@ COMMANDS = ("audit", "whatif", "ingest", "explain", "report", "demo", "config")
 def spoken(capsys, monkeypatch):
     """Run a command; what it returned, and what it said on stdout and stderr."""
     monkeypatch.setattr(session, "open_session", no_session)
-    monkeypatch.setattr(main.terminal.out, "width", 100)
 
     def run(*arguments: object) -> tuple[int, str, str]:
         code = main.main([str(a) for a in arguments])
@@ -216,7 +217,7 @@ def finished(monkeypatch, here):
         stub = Stub(verdict)
         monkeypatch.setattr(story, command, stub)
         monkeypatch.setattr(reports_write, "write_reports", write)
-        monkeypatch.setattr(reports_text, "render", lambda report, console: written.append(Path("terminal")))
+        monkeypatch.setattr(reports_text, "render", lambda report, console, **more: written.append(Path("terminal")))
         stub.written = written  # type: ignore[attr-defined]
         return stub
 
@@ -229,7 +230,7 @@ def test_the_verdict_is_the_exit_code_and_the_report_comes_first(spoken, finishe
     returned, out, _ = spoken("audit", "--config", run_file())
     assert returned == code
     assert stub.written == [Path("build/report"), Path("terminal")]
-    assert out == f"\nreport: {Path('build/report/report.html').resolve()}\n"
+    assert out == f"report: {Path('build/report/report.html').resolve()} (figures: report.json)\n"
 
 
 def test_options_win_over_the_run_file(spoken, finished, run_file):
@@ -349,7 +350,7 @@ def test_what_libraries_log_and_warn_of_goes_to_the_log_file(spoken, finished, r
         word in log for word in ("added as a dependency", "NativeCodeLoader", "py4j: lost", "DeprecationWarning")
     )
     assert [line.split("  ")[-1] for line in err.splitlines()] == ["starting Spark", "writing the report"]
-    assert out == f"\nreport: {here}/build/report/report.html\n"
+    assert out == f"report: {here}/build/report/report.html (figures: report.json)\n"
 
 
 def test_quiet_says_the_verdict_and_where_the_report_is(spoken, finished, run_file, here):
@@ -361,6 +362,55 @@ def test_quiet_says_the_verdict_and_where_the_report_is(spoken, finished, run_fi
         f"{stub.report.verdict.upper()}  {stub.report.headline}",
         f"report: {here}/build/report/report.html",
     ]
+
+
+@pytest.fixture
+def printed(spoken, run_file, monkeypatch):
+    """What an audit with a made-up report prints, with these options and this environment."""
+
+    def run(*options: str, **environment: str) -> list[str]:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(story, "audit", Stub(Verdict.INVALID, made_reports.report(9, 9, 3, 4, 10.0)))
+        code, out, _ = spoken("audit", "--config", run_file(), *options)
+        assert code == 1
+        return out.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_terminal_shows_the_answer_first_the_path_last_and_at_most_forty_lines(printed, here, width):
+    lines = printed(COLUMNS=str(width))
+    path = f"report: {here}/build/report/report.html (figures: report.json)"
+    assert lines[0].startswith("✗ INVALID  ")
+    assert lines[-1] == path
+    assert max(map(len, lines[:-1])) <= width
+    assert len(lines) - 1 + -(-len(path) // width) <= 40
+
+
+def test_the_whole_report_is_printed_on_request(printed, here):
+    lines = printed("--full")
+    assert len(lines) > 60
+    assert {"Rules", "Headline facts", "Input", "Limits of the data"} <= set(lines)
+    assert "\n".join(lines[:-2]) + "\n" == (here / "build/report/report.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("no_color", "variable"), [(True, ""), (False, "1")])
+def test_colours_can_be_switched_off(capsys, monkeypatch, here, no_color, variable):
+    colour = re.compile(r"\x1b\[[\d;]*3\d")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    paths = ReportPaths(here / "report.html", here / "report.json", here / "report.txt")
+    terminal = Terminal()
+    terminal.print_report(made_reports.report(3, 2, 3, 4, 10.0), paths)
+    assert colour.search(capsys.readouterr().out)
+    monkeypatch.setenv("NO_COLOR", variable)
+    terminal.configure(no_color=no_color)
+    terminal.print_report(made_reports.report(3, 2, 3, 4, 10.0), paths)
+    terminal.warn("a warning")
+    said = capsys.readouterr()
+    assert "✗ INVALID" in said.out
+    assert not colour.search(said.out + said.err)
 
 
 def test_an_object_for_programs_tells_verdict_counts_and_paths(spoken, finished, run_file, here):

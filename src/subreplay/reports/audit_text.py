@@ -54,10 +54,10 @@ _LEAST_SPARKS: Final = 20
 _INDENT: Final = 3  # of the lines below an incident's title
 
 
-def summarize_incidents(data: ReportData, width: int, room: int) -> list[Text]:
-    """List the most severe incidents in at most ``room`` lines, and count the others.
+def summarize_incidents(data: ReportData, width: int, space: int) -> list[Text]:
+    """List the most severe incidents in at most ``space`` lines, and count the others.
 
-    Each has its title, when it was and whose doing it is, and what to do. The first one has more if there is room.
+    Each has its title, when it was and whose doing it is, and what to do. The first one has more if there is space.
     """
     shown = data.incidents[:MAX_INCIDENTS_SHOWN]
     parts: list[list[list[Text]]] = [list(_list_incident_parts(one, data.run, width, False)) for one in shown]
@@ -65,7 +65,7 @@ def summarize_incidents(data: ReportData, width: int, room: int) -> list[Text]:
     wanted += [(number, level) for level in range(3) for number in range(1, len(parts))]
     wanted += [(0, level) for level in range(3, len(parts[0]) if parts else 0)]
     more = len(data.incidents) > 1
-    left, kept = room - 1 - more, set[tuple[int, int]]()  # without the heading and the count of the others
+    left, kept = space - 1 - more, set[tuple[int, int]]()  # without the heading and the count of the others
     for number, level in wanted:
         if (lines := parts[number][level]) and len(lines) <= left:
             left -= len(lines)
@@ -134,7 +134,7 @@ def _describe_circumstances(one: IncidentView, run: RunInfo) -> Iterator[str]:
     yield ", ".join(f"{rule.code} {format_count(rule.findings)}" for rule in one.rules)
 
 
-def list_rule_examples(data: ReportData, width: int, room: int) -> list[Text]:
+def list_rule_examples(data: ReportData, width: int, space: int) -> list[Text]:
     """List the worst finding of each rule that fails, for a report without incidents."""
     page = TextPage(width)
     failing = [code for code in data.codes if code.status in ("violated", "unknown") and code.worst]
@@ -145,7 +145,7 @@ def list_rule_examples(data: ReportData, width: int, room: int) -> list[Text]:
         attributed = f"; attributed to: {worst.attribution}" if worst.attribution else ""
         name = (f"{code.code} {format_count(code.count)}", STATUS_STYLES[code.status])
         page.add(Text.assemble(name, f"  {worst.sentence}{attributed}"), indent=2, hang=2, most=3)
-    return page.lines[:room]
+    return page.lines[:space]
 
 
 def draw_waiting(data: ReportData, width: int) -> list[Text]:
@@ -206,16 +206,16 @@ LOAD_COLUMNS: Final = (
 )
 
 
-def summarize_load(totals: Sequence[ConsumerTotal], width: int, room: int) -> tuple[list[Text], list[str]]:
-    """Build the table of loads in at most ``room`` lines: if not all consumers fit, the busiest and the least busy.
+def summarize_load(totals: Sequence[ConsumerTotal], width: int, space: int) -> tuple[list[Text], list[str]]:
+    """Build the table of loads in at most ``space`` lines: if not all consumers fit, the busiest and the least busy.
 
     Return the titles of the columns that did not fit, too.
     """
     page = TextPage(width)
-    if not totals or room < 4:
+    if not totals or space < 4:
         return [], []
     idle = [line for note in describe_idle(totals)[:1] for line in wrap_text(note, width, indent=2, hang=2, most=2)]
-    rows = max(2, room - 2 - len(idle))
+    rows = max(2, space - 2 - len(idle))
     shown = list(totals)
     if len(shown) > rows:
         ranked = sorted(totals, key=lambda total: -total.messages)

@@ -21,8 +21,8 @@ def write_plan_sentence(plan: PlanView) -> str:
     return " ".join(filter(None, (achieved, bound, f"Next best: {plan.runner_up}." if plan.runner_up else "")))
 
 
-def summarize_plan(plan: PlanView, width: int, room: int) -> tuple[list[Text], list[str]]:
-    """Build the first table of a plan in at most ``room`` lines, and count what else the full text has.
+def summarize_plan(plan: PlanView, width: int, space: int) -> tuple[list[Text], list[str]]:
+    """Build the first table of a plan in at most ``space`` lines, and count what else the full text has.
 
     Return the titles of the columns that did not fit, too.
     """
@@ -38,9 +38,9 @@ def summarize_plan(plan: PlanView, width: int, room: int) -> tuple[list[Text], l
         )
         if count > 0
     ]
-    if plan.tables and room >= 5:
+    if plan.tables and space >= 5:
         page.add(Text(plan.tables[0].title, style="bold"), most=1)
-        _add_plan_table(page, plan.tables[0], indent=0, most=room - 1 - bool(more))
+        _add_plan_table(page, plan.tables[0], indent=0, most=space - 1 - bool(more))
     if more:
         page.add(f"With --full: {', '.join(more)}", most=1)
     return page.lines, list(page.dropped)

@@ -71,10 +71,10 @@ def describe_result(data: ReportData) -> tuple[str, str]:
 def build_summary(data: ReportData, width: int, most: int = MAX_LINES) -> list[Text]:
     """Build the summary of a report in at most ``most`` lines."""
     head = _build_head(data, width, full=False)
-    room = most - len(head) - 3  # an empty line and two lines at the end
+    space = most - len(head) - 3  # an empty line and two lines at the end
     summarize = _summarize_plans if data.plans else _summarize_whatif if data.run.kind == "whatif" else _summarize_audit
-    parts = summarize(data, width, room)
-    body = [line for lines, _ in parts if lines for line in (Text(), *lines)][:room]
+    parts = summarize(data, width, space)
+    body = [line for lines, _ in parts if lines for line in (Text(), *lines)][:space]
     dropped = dict.fromkeys(title for _, titles in parts for title in titles if title)
     return [*head, *body, Text(), *_describe_rest(data, width, list(dropped))]
 
@@ -87,43 +87,43 @@ def _describe_rest(data: ReportData, width: int, dropped: Sequence[str]) -> list
     return wrap_text(f"{narrow}--full adds {what}{limits}.", width, most=2)
 
 
-def _summarize_audit(data: ReportData, width: int, room: int) -> list[Part]:
+def _summarize_audit(data: ReportData, width: int, space: int) -> list[Part]:
     """Build the parts of an audit: incidents take what the others leave, then the load and the scenarios."""
     waiting = audit_text.draw_waiting(data, width)
     rules = audit_text.summarize_rules(data.codes, width) + audit_text.summarize_quarantine(data, width)
-    room -= _measure(waiting, rules)
+    space -= _measure(waiting, rules)
     load_lines = min(_LEAST_LOAD, len(data.totals) + 4) if data.totals else 0
     if data.incidents:
-        incidents = audit_text.summarize_incidents(data, width, room - 1 - load_lines)
+        incidents = audit_text.summarize_incidents(data, width, space - 1 - load_lines)
     else:
-        incidents = audit_text.list_rule_examples(data, width, room - 1 - load_lines)
+        incidents = audit_text.list_rule_examples(data, width, space - 1 - load_lines)
     if not incidents:
-        incidents = _list_facts(data, width)[: max(0, room - 1 - load_lines)]
-    room -= _measure(incidents)
-    load = audit_text.summarize_load(data.totals, width, min(_MAX_LOAD, room - 1))
-    room -= _measure(load[0])
-    scenarios = whatif_text.summarize_comparison(data, width, room - 1)
+        incidents = _list_facts(data, width)[: max(0, space - 1 - load_lines)]
+    space -= _measure(incidents)
+    load = audit_text.summarize_load(data.totals, width, min(_MAX_LOAD, space - 1))
+    space -= _measure(load[0])
+    scenarios = whatif_text.summarize_comparison(data, width, space - 1)
     return [(incidents, []), (waiting, []), load, (rules, []), scenarios]
 
 
-def _summarize_whatif(data: ReportData, width: int, room: int) -> list[Part]:
+def _summarize_whatif(data: ReportData, width: int, space: int) -> list[Part]:
     answers = TextPage(width)
     if data.recommendation is None:
-        whatif_text.add_answers(answers, data.answers[: room // 3], most=1)
+        whatif_text.add_answers(answers, data.answers[: space // 3], most=1)
     quarantine = audit_text.summarize_quarantine(data, width)
-    room -= _measure(answers.lines, quarantine)
-    scenarios = whatif_text.summarize_comparison(data, width, room - 1)
+    space -= _measure(answers.lines, quarantine)
+    scenarios = whatif_text.summarize_comparison(data, width, space - 1)
     return [(answers.lines, []), scenarios, (quarantine, [])]
 
 
-def _summarize_plans(data: ReportData, width: int, room: int) -> list[Part]:
+def _summarize_plans(data: ReportData, width: int, space: int) -> list[Part]:
     quarantine = audit_text.summarize_quarantine(data, width)
-    room -= _measure(quarantine)
+    space -= _measure(quarantine)
     parts = []
     for number, plan in enumerate(data.plans):
-        parts.append(plan_text.summarize_plan(plan, width, room // (len(data.plans) - number) - 1))
-        room -= _measure(parts[-1][0])
-    parts.append(whatif_text.summarize_comparison(data, width, room - 1))
+        parts.append(plan_text.summarize_plan(plan, width, space // (len(data.plans) - number) - 1))
+        space -= _measure(parts[-1][0])
+    parts.append(whatif_text.summarize_comparison(data, width, space - 1))
     return [*parts, (quarantine, [])]
 
 
@@ -193,8 +193,8 @@ def _build_head(data: ReportData, width: int, *, full: bool) -> list[Text]:
     if data.several_doubts:
         page.add("Why the verdict is unknown:", indent=indent)
         doubts = data.doubts if full else data.doubts[:_MAX_DOUBTS]
-        for doubt in doubts:
-            page.add(f"- {doubt}", indent=indent, hang=2, most=None if full else 1 if len(doubts) > 2 else 2)
+        for reason in doubts:
+            page.add(f"- {reason}", indent=indent, hang=2, most=None if full else 1 if len(doubts) > 2 else 2)
         if len(data.doubts) > len(doubts):
             page.add(f"- and {format_plural(len(data.doubts) - len(doubts), 'more reason')}", indent=indent)
     page.lines += _describe_subject(data.run, width, indent, full)

@@ -82,8 +82,8 @@ class TextPage:
         body = [_format_row(row, columns, widths) for row in cells]
         total = len(body) if total is None else total
         if most is not None and (total > len(body) or len(head) + sum(map(len, body)) > most):
-            room = most - len(head) - 1
-            body = [lines for number, lines in enumerate(body) if sum(map(len, body[: number + 1])) <= room]
+            space = most - len(head) - 1
+            body = [lines for number, lines in enumerate(body) if sum(map(len, body[: number + 1])) <= space]
         for line in (*head, *(line for lines in body for line in lines)):
             self.lines.append(_strip(Text(" " * indent) + line))
         if total > len(body):
@@ -104,19 +104,19 @@ def wrap_text(text: Cell, width: int, *, indent: int = 0, hang: int = 0, most: i
     lines: list[Text] = []
     begin = end = 0
 
-    def room() -> int:
+    def space() -> int:
         return width - len(margins[bool(lines)])
 
     def close(begin: int, end: int) -> None:
         lines.append(_strip(Text(margins[bool(lines)]) + whole[begin:end]))
 
     for word in _WORD.finditer(whole.plain):
-        if cell_len(whole.plain[begin : word.end()]) > room():
+        if cell_len(whole.plain[begin : word.end()]) > space():
             if end > begin:
                 close(begin, end)
             begin = word.start()
-            while cell_len(whole.plain[begin : word.end()]) > room():
-                cut = begin + max(1, len(_take_cells(whole.plain[begin : word.end()], room())))
+            while cell_len(whole.plain[begin : word.end()]) > space():
+                cut = begin + max(1, len(_take_cells(whole.plain[begin : word.end()], space())))
                 close(begin, cut)
                 begin = cut
         end = word.end()
@@ -154,7 +154,7 @@ def _take_cells(text: str, width: int) -> str:
 
 
 def _end_with_ellipsis(line: Text, width: int) -> Text:
-    """Append an ellipsis, and remove the last words if there is no room for it."""
+    """Append an ellipsis, and remove the last words if there is no space for it."""
     while cell_len(line.plain) + 2 > width:
         words = line.plain.rstrip().rfind(" ")
         line = line[:words] if line.plain[:words].strip() else line[: len(_take_cells(line.plain, width - 2))]
@@ -167,7 +167,7 @@ def _strip(line: Text) -> Text:
 
 
 def _fit_columns(
-    columns: Sequence[Column], rows: Sequence[Sequence[Text]], room: int
+    columns: Sequence[Column], rows: Sequence[Sequence[Text]], space: int
 ) -> tuple[dict[int, int], list[str]]:
     """Return the width of each column that fits, and the titles of the others."""
     natural = [
@@ -183,7 +183,7 @@ def _fit_columns(
             widths[at] = min(natural[at], max(_measure_word(column.title), min(longest, _WORD_WIDTH)))
 
     def find_spare() -> int:
-        return room - sum(widths.values()) - len(_GAP) * (len(widths) - 1)
+        return space - sum(widths.values()) - len(_GAP) * (len(widths) - 1)
 
     dropped = []
     while find_spare() < 0 and (droppable := [at for at in widths if columns[at].rank]):

@@ -32,6 +32,7 @@ from subreplay.reports.text_layout import (
     shorten_middle,
 )
 
+_MOST_AROUND: Final = 4  # lines of the comparison that are no scenarios
 _NAME_WIDTH: Final = 32  # a longer name in a sentence is shortened in the middle
 
 
@@ -43,17 +44,17 @@ class _Figure(NamedTuple):
     cells: list[Cell]
 
 
-def summarize_comparison(data: ReportData, width: int, room: int) -> tuple[list[Text], list[str]]:
-    """Build the table that compares the scenarios in at most ``room`` lines.
+def summarize_comparison(data: ReportData, width: int, space: int) -> tuple[list[Text], list[str]]:
+    """Build the table that compares the scenarios in at most ``space`` lines.
 
     Return the titles of the columns that did not fit, too. The recommended scenario is marked.
     """
     page = TextPage(width)
-    if not data.scenarios or room < 4:
+    if not data.scenarios or space < 4:
         return [], []
     chosen = data.recommendation.scenario if data.recommendation else ""
     figures = [one for one in _list_figures(data) if not one.rank or len(set(map(str, one.cells))) > 1]
-    names = [
+    names: list[Cell] = [
         Text(
             f"{'* ' if s.name == chosen else '  ' if chosen else ''}{s.name}", style="bold" if s.name == chosen else ""
         )
@@ -61,9 +62,11 @@ def summarize_comparison(data: ReportData, width: int, room: int) -> tuple[list[
     ]
     columns = (Column("scenario", "name"), *(Column(figure.title, rank=figure.rank) for figure in figures))
     rows = list(zip(names, *(figure.cells for figure in figures), strict=True))
+    if len(rows) > space - _MOST_AROUND:  # the recommended scenario is always shown
+        rows.sort(key=lambda row: not str(row[0]).startswith("* "))
     noted = format_plural(sum(bool(_list_notes(s)) for s in data.scenarios), "scenario has", "scenarios have")
     notes = [f"{noted} idle consumers or notes"] if any(map(_list_notes, data.scenarios)) else []
-    page.add_table(columns, rows, indent=0, most=room - len(notes))
+    page.add_table(columns, rows, indent=0, most=space - len(notes))
     for note in notes:
         page.add(note, most=1)
     return page.lines, list(page.dropped)

@@ -7,7 +7,7 @@ import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -16,6 +16,9 @@ from subreplay.cli.command import open_engine_for, terminal
 from subreplay.cli.runs import Format, Json, Quiet, Verbose, check_folder
 from subreplay.errors import ConfigError, InputError
 from subreplay.reports.text_cleaning import escape_unsafe
+
+RUN_FILE: Final = "audit.yaml"
+"""The name of the run file beside ingested tables."""
 
 
 def inspect(
@@ -226,32 +229,13 @@ def ingest(
         raise ConfigError(f"--with {twice[0]}: {twice[0]} appears {named.count(twice[0])} times; pass it once")
     options = Options.parse(**{"topic": topic, "subscription": subscription} | dict(pairs))
     ADAPTERS[source].check_options(options)
-    return ingest_folder(source_path, to, source, form, {}, options)
-
-
-def ingest_folder(folder: Path, to: str, source: str, form: str, more: Mapping[str, object], options: Options) -> int:
-    """Read a folder, write its tables, and beside them a run file that includes ``more``."""
-    if not folder.exists():
-        raise InputError(f"there is no file or folder {folder}; check the name")
-    from subreplay.config import run as config
-
-    run = config.parse({"output": {"tables": to}}, "ingest")
-    with open_engine_for(run, meanwhile="subreplay.pipeline.ingest") as engine:
-        from subreplay.pipeline import sources
-        from subreplay.pipeline.ingest import write
-
-        with terminal.progress("reading and checking the files"):
-            read = sources.read(engine, source, folder, options)
-        with terminal.progress("writing the tables"):
-            write(engine, read, to, form, str(folder))
-    ingested = read.summary
-    run_file = Path(to) / "audit.yaml"
-    run_file.write_text(_run_file(ingested, to, form, more), encoding="utf-8")
+    ingested = ingest_folder(source_path, to, source, form, {}, options)
     _print_counts(ingested)
     for note in ingested.notes if not terminal.quiet else ():
         terminal.print_line(f"note: {note}")
-    for subscription, topic in ingested.others:
-        terminal.print_line(f"also recorded: {subscription} on {topic}; name it in a run of its own")
+    for name, other in ingested.others:
+        terminal.print_line(f"also recorded: {name} on {other}; name it in a run of its own")
+    run_file = Path(to) / RUN_FILE
     terminal.print_line(f"next: subreplay {'whatif' if _is_of_messages(ingested) else 'audit'} --config {run_file}")
     terminal.print_json(
         {
@@ -265,6 +249,27 @@ def ingest_folder(folder: Path, to: str, source: str, form: str, more: Mapping[s
         }
     )
     return 0
+
+
+def ingest_folder(
+    folder: Path, to: str, source: str, form: str, more: Mapping[str, object], options: Options
+) -> SourceSummary:
+    """Read a folder, write its tables, and beside them a run file that includes ``more``; return what was read."""
+    if not folder.exists():
+        raise InputError(f"there is no file or folder {folder}; check the name")
+    from subreplay.config import run as config
+
+    run = config.parse({"output": {"tables": to}}, "ingest")
+    with open_engine_for(run, meanwhile="subreplay.pipeline.ingest") as engine:
+        from subreplay.pipeline import sources
+        from subreplay.pipeline.ingest import write
+
+        with terminal.progress("reading and checking the files"):
+            read = sources.read(engine, source, folder, options)
+        with terminal.progress("writing the tables"):
+            write(engine, read, to, form, str(folder))
+    (Path(to) / RUN_FILE).write_text(_run_file(read.summary, to, form, more), encoding="utf-8")
+    return read.summary
 
 
 def _run_file(ingested: SourceSummary, to: str, form: str, more: Mapping[str, object]) -> str:
