@@ -25,7 +25,15 @@ def small() -> ReportData:
 def dispatched(small: ReportData) -> ReportData:
     """A what-if whose scenarios' dispatch was replayed; nothing was recorded."""
     return replayed(
-        replace(small, run=replace(small.run, kind="whatif"), codes=(), findings_over_time=(), detail="", incidents=())
+        replace(
+            small,
+            run=replace(small.run, kind="whatif"),
+            codes=(),
+            findings_over_time=(),
+            detail="",
+            incidents=(),
+            timeline=None,
+        )
     )
 
 
@@ -64,7 +72,7 @@ def bare(small: ReportData) -> ReportData:
     return replace(
         small, verdict="valid", headline="Every promise was kept.", inputs=(), facts=(), range_maps=(), load=(),
         totals=(), moves=(), hot_keys=(), codes=(), findings_over_time=(), scenarios=(), cannot_tell=(), detail="",
-        incidents=(),
+        incidents=(), timeline=None,
     )  # fmt: skip
 
 

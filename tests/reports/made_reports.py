@@ -40,6 +40,7 @@ from subreplay.reports.dispatch_data import (
 from subreplay.reports.finding_data import CodeSummary, FindingPoint, FindingView, KnownFault
 from subreplay.reports.formatting import format_span
 from subreplay.reports.incident_data import IncidentView, RuleCount
+from subreplay.reports.timeline_data import Lane, LaneEvent, LaneStretch, RunTimeline, TimelinePoint
 
 START = datetime(2026, 5, 1, 12, 0, 0, tzinfo=timezone.utc)
 SLOTS = 65_536
@@ -282,6 +283,32 @@ def incidents() -> tuple[IncidentView, ...]:
     return (replace(first, known_faults=(fault,)), *others)
 
 
+def timeline(mapped: RangeMap, windows: int, step: float) -> RunTimeline:
+    """Messages pile up from the middle on; each consumer joins, and c1 crashes and comes back."""
+    names = list(dict.fromkeys(name for epoch in mapped.epochs for name in epoch.members))
+    points, waiting = [], 0
+    for i in range(windows):
+        delivered = 400 if i < windows // 2 else 180
+        waiting += 400 - delivered
+        again = 40 if i == windows // 2 else 0
+        points.append(TimelinePoint(us(i * step), us((i + 1) * step), 400, delivered, again, waiting))
+    lanes = []
+    for i, name in enumerate(names):
+        joined, end = us(i * 0.6), us(windows * step)
+        events, connected = [LaneEvent(joined, "join", "joined")], [(joined, end)]
+        if name == "c1":
+            left, back = us(windows * step * 0.3), us(windows * step * 0.4)
+            events += [LaneEvent(left, "crash", "disconnected"), LaneEvent(back, "join", "joined")]
+            connected = [(joined, left), (back, end)]
+        stretches = tuple(
+            LaneStretch(one.start_us, one.end_us, one.number, one.code == "STUCK")
+            for one in incidents()
+            if name in one.consumers
+        )
+        lanes.append(Lane(name, 1, tuple(connected), tuple(events), 0, stretches))
+    return RunTimeline(tuple(points), tuple(lanes), len(names))
+
+
 def known_fault(data: ReportData, url: str = "https://github.com/apache/pulsar/issues/23870") -> ReportData:
     """The report, whose first finding looks like a ticket."""
     ticket = "apache/pulsar#23870"
@@ -389,6 +416,7 @@ def report(consumers: int, epochs: int, points: int, windows: int, seconds: floa
         cannot_tell=CANNOT,
         detail=DETAIL,
         incidents=incidents(),
+        timeline=timeline(mapped, windows, seconds / windows),
     )
 
 
@@ -450,6 +478,13 @@ def poisoned(data: ReportData) -> ReportData:
             for s in data.scenarios
         ),
         cannot_tell=(evil,),
+        timeline=data.timeline and replace(
+            data.timeline,
+            lanes=tuple(
+                replace(lane, name=evil, events=tuple(replace(one, text=evil) for one in lane.events))
+                for lane in data.timeline.lanes
+            ),
+        ),
         dispatch=tuple(
             replace(
                 v, name=evil, policy=evil, profile=evil, service=evil, settings=pair, note=evil,

@@ -232,7 +232,8 @@ class Judge(Context):
         shown = choose_examples([each.examples for each in timed], self.promised, rows.bounds, found)
         if given is not None:
             numbers = np.array([each.number for each in timed], np.int64)[rows.numbers]
-            given.add(rows.rows, found.codes, numbers)
+            codes = found.codes if waits_for is None else drop_exempt(found.codes, found.exemptions)
+            given.add(rows.rows, codes, numbers)
             if waits_for is None:
                 add_fits([each.fits for each in timed if each.fits is not None], rows, found.codes)
         self._add_judged(mine, some.rows, some.numbers, found, shown, waits_for, judged)

@@ -107,10 +107,23 @@ def sum_acts(sums: pa.Table) -> Rows:
 
 def sum_loads(sums: pa.Table, span: Span) -> pa.Table:
     """Return the load of each consumer in each window of a span."""
-    selected = sums.filter(pc.and_(pc.equal(sums["width"], span.width), pc.equal(sums["slide"], span.slide)))
+    selected = _select_span(sums, span)
+    selected = selected.filter(selected["firsts"].is_null())  # not what was published
     panes = _expand_windows(_sum_by(selected, ["consumer", "pane", "first"], (*ADDED, "keys")), span.width, span.slide)
     counted = pc.greater_equal(panes["window"], panes["first"])
     return add_loads(with_columns(panes, {"keys": pc.if_else(counted, panes["keys"], 0)}))
+
+
+def sum_published(sums: pa.Table, span: Span) -> Rows:
+    """Return the messages that were published in each window of a span, in order of time."""
+    selected = _select_span(sums, span)
+    panes = _sum_by(selected.filter(selected["firsts"].is_valid()), ["pane"], ["firsts"])
+    windows = _expand_windows(panes.rename_columns(["pane", "messages"]), span.width, span.slide)
+    return _list_rows(sort_table(_sum_by(windows, ["window"], ["messages"]), "window"))
+
+
+def _select_span(sums: pa.Table, span: Span) -> pa.Table:
+    return sums.filter(pc.and_(pc.equal(sums["width"], span.width), pc.equal(sums["slide"], span.slide)))
 
 
 def add_loads(loads: pa.Table) -> pa.Table:

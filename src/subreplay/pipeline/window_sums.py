@@ -74,6 +74,13 @@ class Loads:
             return sums.sum_loads(self.collected, span)
         return sum_loads_by_window(self.rows, span)
 
+    def published(self, span: Span) -> sums.Rows:
+        """Return the messages that were published in each window of a span."""
+        if self.collected is not None:
+            return sums.sum_published(self.collected, span)
+        of_span = (field("width") == span.width) & (field("slide") == span.slide) & ~field("firsts").is_null
+        return sums.sum_published(add_up(make_load_adder(), self.rows.where(of_span).to_table()), span)
+
 
 def select_first_findings(engine: Engine, first: Sequence[Dataset], counting: FindingCounting) -> pa.Table:
     """Select the rows of table ``violations`` that a report may show: for each rule at most five times the shown

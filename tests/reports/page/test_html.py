@@ -224,7 +224,7 @@ def headings(page: str) -> list[str]:
 
 
 def test_an_audit_tells_the_verdict_what_was_judged_and_the_findings_first(small_html: str) -> None:
-    assert headings(small_html)[:5] == ["facts", "input", "rules", "findings", "load"]
+    assert headings(small_html)[:6] == ["timeline", "facts", "input", "rules", "findings", "load"]
 
 
 def test_a_what_if_begins_with_its_answer_and_has_no_verdict(dispatched: ReportData) -> None:

@@ -1,4 +1,4 @@
-"""What consumers were given, summed while their deliveries are judged: by window, and in all.
+"""What consumers were given, summed while their deliveries are judged: by window, and in all. And what was published.
 
 A task adds it up over its topic partitions, so that windows cost no second look at every delivery. Keys are counted
 within their topic partition, where order is promised; that takes about 64 bytes of memory for each key and consumer of
@@ -64,23 +64,26 @@ _DISPATCHER: Final = np.int64(0x3C6EF372FE94F82B)  # another one: the same of di
 _COUNTED: Final = ("consumer", "key", "at", "nth", "size", "in_transition", "batch_index", "by_receipt", "published",
                    "due", "received", "acked", *REPEATED)  # fmt: skip
 _UNACKED = Code.UNACKED.bit
+_WAITS = Code.UNSEEN.bit | Code.UNROUTABLE.bit  # not lost or dropped: it may still be delivered
 _NOT_AT_OWNER = Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
 _EXTENT: Final = {"begin": "min", "end": "max"}
 
 
 class LoadCollector:
     """What consumers were given, dispatcher by dispatcher and batch by batch; remembers when each last got each key.
-    ``skew``: by how much clocks may differ (ns)."""
+    The last of ``spans`` are the windows of the report. ``skew``: by how much clocks may differ (ns)."""
 
     def __init__(self, spans: tuple[Span, ...], skew: int) -> None:
         self._lags = LagCounts(skew)
         self._spans = tuple(dict.fromkeys((*spans, ALL_TIME)))
+        self._report = (ALL_TIME, *spans)[-1]
         self._numbers: dict[str, int] = {}  # of consumers
         self._dispatchers = 0
         self._latest = 0  # of them, the one that the last delivery is of
         self.others = OtherTimelines()  # what selectors are compared by
         self._keys = StateTable(len(self._spans))  # the last pane of a key at a consumer, in each span
         self._waiting: list[tuple[pa.Table, Ints, Ints]] = []  # facts, their findings, the numbers of dispatchers
+        self._published: list[Ints] = []  # when messages were that still wait at the end
         self._rows = 0  # of these
         self._undelivered = self._stored_again = 0  # messages, and how often these were
         self._sums = make_load_adder()
@@ -92,10 +95,14 @@ class LoadCollector:
 
     def add(self, facts: pa.Table, codes: Ints, dispatcher: Ints) -> None:
         """Add ``FACTS`` of dispatchers of these numbers, one after the other in order of time, all delivered or none,
-        and their findings."""
+        and their findings. A message that was never delivered is without those that an exemption makes legal."""
         if not facts["delivered"][0].as_py():
             self._undelivered += facts.num_rows
             self._stored_again += int(ints(facts, "stored_again").sum())
+            self._published.append(ints(facts, "published")[codes & _WAITS != 0])
+            self._rows += len(codes)
+            if self._rows > MOST_WAITING:
+                self._add_waiting()
             return
         if self._keys.count[0] > MOST_KEYS and dispatcher[0] != self._latest:
             self._add_waiting()
@@ -129,12 +136,27 @@ class LoadCollector:
         return self._sums.together()
 
     def _add_waiting(self) -> None:
-        if not self._waiting:
-            return
+        published, self._published = self._published, []
+        if self._waiting:
+            published.append(self._add_deliveries())
+        self._rows = 0
+        if published:
+            self._add_published(np.concatenate(published))
+
+    def _add_published(self, published: Ints) -> None:
+        """Count messages by the report's window of their publication, in rows without a consumer."""
+        published = published[published != UNKNOWN]
+        if len(published) and self._report != ALL_TIME:
+            pane, messages = _count_by_pane(published, self._report.slide)
+            self._sums.add(_make_loads(self._report, {"pane": pane, "first": pane, "firsts": messages}))
+
+    def _add_deliveries(self) -> Ints:
+        """Add up the waiting deliveries, and return when their messages were published, each once. Without a known
+        publication it is when it was first delivered: as far as the data show, it never waited."""
         facts = pa.concat_tables([facts for facts, _, _ in self._waiting]).combine_chunks()
         codes = np.concatenate([codes for _, codes, _ in self._waiting])
         dispatcher = np.concatenate([numbers for _, _, numbers in self._waiting])
-        self._waiting, self._rows = [], 0
+        self._waiting = []
         names = column(facts, "consumer").dictionary_encode()
         numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in names.dictionary.to_pylist()]
         consumer = np.array(numbers, np.int64)[np.asarray(names.indices)]
@@ -159,6 +181,8 @@ class LoadCollector:
                 del columns["begin"], columns["end"]
             columns["consumer"] = pa.array([*self._numbers], pa.string()).take(pa.array(columns["consumer"]))
             self._sums.add(_make_loads(span, columns))
+        published = ints(facts, "published")[nth == 0]
+        return np.asarray(np.where(published == UNKNOWN, at[nth == 0], published))
 
 
 def make_act_columns(at: Ints, first: list[str], counts: Ints, times: Ints) -> dict[str, Any]:
@@ -167,6 +191,18 @@ def make_act_columns(at: Ints, first: list[str], counts: Ints, times: Ints) -> d
     columns = {"pane": at, "consumer": first, "lag": [ACT] * len(at)}
     columns |= {"messages": counts[:, 0], "redelivered": counts[:, 1]}
     return columns | {"begin": times[:, 0], "end": times[:, 1]}
+
+
+def _count_by_pane(at: Ints, slide: int) -> tuple[Ints, Ints]:
+    """Panes that start every ``slide`` ns, and how many instants are in each."""
+    numbers = at // slide
+    first = numbers.min()
+    if numbers.max() - first < max(_LEAST_COUNTERS, 4 * len(at)):
+        counts = np.bincount(numbers - first)
+        numbers = np.flatnonzero(counts)
+        return (numbers + first) * slide, counts[numbers]
+    numbers, counts = np.unique(numbers, return_counts=True)
+    return numbers * slide, counts
 
 
 def _sum_by_group(group: Mapping[str, Ints], values: Mapping[str, np.ndarray], at: Ints, slide: int) -> dict[str, Ints]:

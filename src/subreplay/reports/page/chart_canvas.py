@@ -27,24 +27,26 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, slots=True)
 class TimeFrame:
-    """The time interval that all charts show, in microseconds."""
+    """The time interval that all charts show, in microseconds, and the width of their plot in pixels."""
 
     start: int
     end: int
+    width: float = PLOT
 
     def to_pixel(self, micros: int) -> float:
         """Convert an instant to pixels from the left end of the axis; instants outside move to the nearer end."""
-        return (min(max(micros, self.start), self.end) - self.start) / (self.end - self.start) * PLOT
+        return (min(max(micros, self.start), self.end) - self.start) / (self.end - self.start) * self.width
 
     def is_visible(self, start: int, end: int) -> bool:
         """Return whether any part of an interval is inside."""
         return start < self.end and end > self.start
 
     def list_ticks(self) -> Iterator[tuple[int, str]]:
-        """List about seven round instants inside, with their labels."""
+        """List about seven round instants inside, or fewer on a narrow plot, with their labels."""
+        wanted = _TICKS * self.width / PLOT
         seconds = (self.end - self.start) / _SECOND
         form = next((form for limit, form in FORMATS if seconds < limit), "%d %b")
-        step = min(_STEPS, key=lambda step: abs(math.log(step * _TICKS / (self.end - self.start))))
+        step = min(_STEPS, key=lambda step: abs(math.log(step * wanted / (self.end - self.start))))
         for at in range(-(-self.start // step) * step, self.end + 1, step):
             text = (_EPOCH + timedelta(microseconds=at)).strftime(form)
             yield at, text[:-3] if form.endswith("%f") else text
@@ -64,9 +66,10 @@ def find_time_frame(data: ReportData) -> TimeFrame:
 
 
 def draw_time_axis(drawing: Drawing, at: TimeFrame) -> None:
-    """Draw the time axis below the plot, in UTC."""
+    """Draw the time axis below the plot, in UTC. A selected span will be marked in the plot."""
     floor = drawing.height
-    drawing.line(0, PLOT, floor, floor, "axis")
+    drawing.frame = at.start, at.end
+    drawing.line(0, at.width, floor, floor, "axis")
     for instant, text in at.list_ticks():
         x = at.to_pixel(instant)
         drawing.line(x, x, floor, floor + 4, "axis")
@@ -104,6 +107,12 @@ def draw_cell(
 ) -> None:
     """Draw an interval as a rectangle between two heights (pixels), with its colour token and tool tip."""
     drawing.box(at.to_pixel(start), at.to_pixel(end), low, high, colour, tip)
+
+
+def format_dated_clock(micros: int, at: TimeFrame) -> str:
+    """Format an instant; with its date if the picture shows more than a day."""
+    day = f"{_EPOCH + timedelta(microseconds=micros):%d %b} " if at.end - at.start > _DAY else ""
+    return day + format_utc_clock(micros)
 
 
 def format_stretch(start: int, end: int) -> str:

@@ -54,6 +54,7 @@ class FilteredFindings:
     codes: tuple[str, ...]
     consumers: tuple[str, ...]
     windows: tuple[tuple[str, str], ...]  # starts of the first and last window of a choice
+    bounds: str  # "start end" (µs) of each choice of windows
     tallies: str  # "deliveries rule consumer window count" for each count; empty if there are too many
     rows: int
     found: int
@@ -90,11 +91,22 @@ def build_findings(data: ReportData, order: Sequence[str]) -> FilteredFindings:
         codes=codes,
         consumers=consumers,
         windows=choices.labels,
+        bounds=_format_bounds(choices.labels, _find_width(data)),
         tallies=" ".join(map(str, choices.tallies)),
         rows=len(shown),
         found=sum(code.count for _, code in groups_with_findings),
         left_out=sum(len(code.worst) for _, code in groups_with_findings) - len(shown),
     )
+
+
+def _find_width(data: ReportData) -> int:
+    """Find the width (µs) of the report's windows."""
+    widths = [parse_us(point.window_end) - parse_us(point.window_start) for point in data.load[:1]]
+    return (widths or [p.end_us - p.start_us for p in (data.timeline.points[:1] if data.timeline else ())] or [1])[0]
+
+
+def _format_bounds(windows: Iterable[tuple[str, str]], width: int) -> str:
+    return " ".join([f"{parse_us(first)} {parse_us(last) + width}" for first, last in windows])
 
 
 def _select_rows(rules: Sequence[Sequence[FindingView]]) -> list[list[int]]:

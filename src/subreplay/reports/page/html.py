@@ -51,7 +51,7 @@ def to_html(data: ReportData) -> str:
     return render_page(
         environment,
         PAGE,
-        "report.js",
+        ["report.js", "span_selection.js"],
         data=data,
         run=data.run,
         view=shown,
@@ -61,10 +61,10 @@ def to_html(data: ReportData) -> str:
 
 
 def render_page(
-    environment: Environment, template: str, script_name: str, *, own_style: str = "", **values: Any
+    environment: Environment, template: str, scripts: Sequence[str], *, own_style: str = "", **values: Any
 ) -> str:
-    """Render a page with the common style, its own style and one script that its policy allows by digest."""
-    script = _read_asset(script_name).strip()
+    """Render a page with the common style, its own style and its scripts as one, which its policy allows by digest."""
+    script = "".join(map(_read_asset, scripts)).strip()
     policy = POLICY.format(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode())
     style = _build_style() + (_read_asset(own_style) if own_style else "")
     page: str = environment.get_template(template).render(style=style, script=script, policy=policy, **values)

@@ -22,6 +22,7 @@ from subreplay.reports.page.chart_time import (
     select_largest_consumers,
     select_named_consumers,
 )
+from subreplay.reports.page.chart_timeline import TimelineDrawing, draw_timeline
 from subreplay.reports.page.dispatch_view import DispatchDrawing, build_dispatch_drawing
 from subreplay.reports.page.finding_filter import FilteredFindings, build_findings
 from subreplay.reports.page.palette import Palette, build_palette
@@ -32,6 +33,7 @@ MAX_EPOCH_ROWS = 200
 MAX_MOVES = 200
 STATUS_ORDER = ("violated", "unknown", "allowed", "counted", "clean", "not applicable")
 TITLES = {
+    "timeline": "Timeline",
     "facts": "Headline facts",
     "input": "Input",
     "rules": "Rules",
@@ -47,6 +49,7 @@ TITLES = {
     "plans": "Plan",
 }
 AUDIT_SECTIONS = (
+    "timeline",
     "facts",
     "input",
     "rules",
@@ -109,6 +112,7 @@ class PageView:
     day: str | None
     length: str  # length of the data's window
     sections: tuple[tuple[str, str], ...]
+    timeline: TimelineDrawing | None
     maps: tuple[MapDrawing, ...]
     maps_left_out: int
     epochs: tuple[EpochRow, ...]
@@ -149,6 +153,7 @@ def build_page_view(data: ReportData) -> PageView:
         day=find_common_day(data.run.window_start, data.run.window_end),
         length=format_span(max(parse_us(data.run.window_end) - parse_us(data.run.window_start), 0)),
         sections=_list_sections(data),
+        timeline=None if data.timeline is None else draw_timeline(data.timeline, data.incidents, at),
         maps=maps,
         maps_left_out=data.range_maps_left_out + _count_undrawn_maps(data.range_maps),
         epochs=rows[:MAX_EPOCH_ROWS],
@@ -201,6 +206,7 @@ def _list_sections(data: ReportData) -> tuple[tuple[str, str], ...]:
     """List the sections of the page in order. An audit has no scenarios, and a what-if can lack rules or maps."""
     whatif = data.run.kind == "whatif"
     shown = {
+        "timeline": data.timeline is not None,
         "facts": bool(data.facts),
         "map": bool(data.range_maps) or not whatif,
         "load": bool(data.load or data.totals) or not whatif,

@@ -38,6 +38,7 @@ class Drawing:
         self._left, self._right = left, right
         self._label, self._top, self._bottom = label, top, bottom
         self._marks: list[str] = []
+        self.frame: tuple[int, int] | None = None  # first and last instant (µs) of a time axis
 
     def box(self, x: float, x2: float, y: float, y2: float, colour: str, tip: str = "") -> None:
         """Draw a filled rectangle between two corners, with its tool tip."""
@@ -68,6 +69,11 @@ class Drawing:
         dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
         self._marks.append(f'<line class="s-{colour}" {ends}{dashed}/>')
 
+    def sign(self, x: float, y: float, path: str, colour: str, tip: str) -> None:
+        """Draw a small shape, whose path is around (0, 0), with its tool tip."""
+        where = f'transform="translate({_px(x)},{_px(y)})"'
+        self._marks.append(f'<path class="{colour}" d="{path}" {where}><title>{escape(tip)}</title></path>')
+
     def text(
         self,
         x: float,
@@ -78,16 +84,17 @@ class Drawing:
         stands: Literal["top", "middle", "bottom"] = "middle",
         ink: bool = False,
         bold: bool = False,
+        halo: bool = False,
         angle: int = 0,
     ) -> None:
         """Draw a line of text that starts, ends or is centred at ``x``, rotated by ``angle`` degrees.
 
-        ``ink`` uses the dark colour of the page's text.
+        ``ink`` uses the dark colour of the page's text. With a ``halo``, it is readable on marks, too.
         """
         if not words:
             return
         turned = f" rotate({angle})" if angle else ""
-        style = (' class="ink"' if ink else "") + (' font-weight="600"' if bold else "")
+        style = (' class="halo"' if halo else ' class="ink"' if ink else "") + (' font-weight="600"' if bold else "")
         anchored = "" if anchor == "start" else f' text-anchor="{anchor}"'
         where = f'transform="translate({_px(x)},{_px(y)}){turned}" dy="{_BASELINES[stands]}"'
         self._marks.append(f"<text {where}{anchored}{style}>{escape(words)}</text>")
@@ -96,7 +103,16 @@ class Drawing:
         """Return the chart as an inline ``<svg>``."""
         width, height = self._left + self.width + self._right, self._top + self.height + self._bottom
         head = f'<svg viewBox="0 0 {_px(width)} {_px(height)}" role="img" aria-label="{escape(self._label)}">'
-        return f'{head}<g transform="translate({_px(self._left)},{_px(self._top)})">{"".join(self._marks)}</g></svg>'
+        marks = "".join(self._marks) + self._draw_outside()
+        return f'{head}<g transform="translate({_px(self._left)},{_px(self._top)})">{marks}</g></svg>'
+
+    def _draw_outside(self) -> str:
+        """Draw what covers the time before and after a selected span; the page's script sets the widths."""
+        if self.frame is None:
+            return ""
+        start, end = self.frame
+        cover = f'<rect width="0" height="{_px(self.height)}"/>' * 2
+        return f'<g class="outside" data-frame="{start} {end} {_px(self.width)}">{cover}</g>'
 
 
 def _px(pixels: float) -> str:

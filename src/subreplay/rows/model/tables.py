@@ -285,7 +285,8 @@ LOAD: Final = pa.struct(
         pa.field("outside", pa.int64()),  # of membership changes
         pa.field("at_owner", pa.int64()),  # of these
         pa.field("in_transition", pa.int64()),
-        pa.field("firsts", pa.int64()),  # deliveries of a message for the first time
+        # deliveries of a message for the first time. In a row of a window, about no consumer: messages published in it
+        pa.field("firsts", pa.int64()),
         pa.field("batched", pa.int64()),
         pa.field("entries", pa.int64()),  # that were batches
         *[pa.field(name, pa.int64()) for name in ("repeated", "contradicted", "stored_again", "by_receipt")],

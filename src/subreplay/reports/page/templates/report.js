@@ -8,6 +8,8 @@
       return { item: item, at: item.dataset.in.split(" "), text: null };
     });
     var cards = list(document.querySelectorAll(".code"));
+    var bounds = form.dataset.windows.split(" ").map(Number);  // start and end of each choice, µs
+    var span = null;  // start and end of the selected time, µs
     var tallies = form.dataset.found ? form.dataset.found.split(" ") : [];
     var area = document.getElementById("finding-rows");
     var shown = document.getElementById("filter-count");
@@ -15,12 +17,16 @@
     var wanted = function () {
       return names.map(function (name) { return form.elements[name] ? form.elements[name].value : ""; });
     };
+    var isInSpan = function (choice) {
+      return span === null || (bounds[2 * choice] < span[1] && bounds[2 * choice + 1] > span[0]);
+    };
     var fits = function (want, at, from) {
-      return want.every(function (value, i) { return value === "" || value === at[from + i]; });
+      return want.every(function (value, i) { return value === "" || value === at[from + i]; }) &&
+        (want.length < names.length || isInSpan(Number(at[from + 3])));
     };
     var found = function (want) {
       var sum = 0, i;
-      if (want[2] === "" && want[3] === "") {
+      if (want[2] === "" && want[3] === "" && span === null) {
         cards.forEach(function (card) {
           sum += fits(want.slice(0, 2), [card.dataset.source, card.dataset.code], 0) ? Number(card.dataset.count) : 0;
         });
@@ -40,7 +46,7 @@
         row.item.hidden = !fit;
         if (fit) { visible += 1; filled.add(row.at[0] + " " + row.at[1]); }
       });
-      var narrowed = words || want.join("");
+      var narrowed = words || span || want.join("");
       cards.forEach(function (card) {
         var any = filled.has(card.dataset.source + " " + card.dataset.code);
         card.hidden = !any;
@@ -48,12 +54,13 @@
       });
       all = words ? null : found(want);
       shown.textContent = number(visible) + " of " + number(rows.length) + " rows shown" +
-        (all === null ? "" : "; " + number(all) + " such findings in all");
+        (all === null ? "" : "; " + number(all) + " such findings in " + (span ? "the selected time" : "all"));
     };
     area.style.minHeight = Math.min(area.offsetHeight, window.innerHeight) + "px";
     form.addEventListener("input", apply);
     form.addEventListener("reset", function () { window.setTimeout(apply, 0); });
     form.addEventListener("submit", function (event) { event.preventDefault(); });
+    document.addEventListener("span", function (event) { span = event.detail; apply(); });
     apply();
   }
   window.addEventListener("beforeprint", function () {
