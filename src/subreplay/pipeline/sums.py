@@ -50,6 +50,7 @@ def sum_audit(source: Source, judge: Judge, judged: JudgedRows, found: Explained
         connected=intervals,
         totals=totals,
         load=judged.loads.by_window(source.report_span).to_pylist(),
+        published=judged.loads.published(source.report_span),
         consumers=sums.sum_consumers(given),
         findings=findings,
         worst=sums.select_worst(found.first, source.config.report.worst, width, MAX_SHOWN_FINDINGS),

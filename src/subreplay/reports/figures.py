@@ -38,7 +38,8 @@ class Figures:
     hottest: int = 0  # messages of the hottest key
     hot_keys: Sequence[Row] = ()  # key (shown form), messages, slot, consumer
     totals: Row = field(default_factory=dict)
-    load: Sequence[Row] = ()  # window, consumer, messages, bytes, keys
+    load: Sequence[Row] = ()  # window, consumer, messages, bytes, keys, redelivered
+    published: Sequence[Row] = ()  # window (of the publication), messages: those delivered or still waiting
     consumers: Sequence[Row] = ()  # consumer, messages, bytes, keys, redelivered, unacked
     findings: Sequence[Row] = ()  # window, code, excuse, consumer, count
     worst: Sequence[Row] = ()  # violations

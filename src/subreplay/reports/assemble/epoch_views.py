@@ -36,7 +36,7 @@ def build_range_maps(figures: Figures) -> tuple[tuple[RangeMap, ...], int]:
         return (), 0
     axis = "partition" if policy.routing == "partition" else "slot"
     most = MAX_PARTITION_MAPS if axis == "partition" else MAX_SLOT_MAPS
-    begin, end = _find_extent(figures)
+    begin, end = find_extent(figures)
     low, high = policy.space
     several = len({scope.topic for scope in timelines}) > 1
     drawn = dict(islice(timelines.items(), most))
@@ -61,7 +61,7 @@ def _name_scope(scope: Scope, several: bool) -> str:
     return f"{scope.topic}, partition {scope.partition}" if several else f"partition {scope.partition}"
 
 
-def _find_extent(figures: Figures) -> tuple[int, int]:
+def find_extent(figures: Figures) -> tuple[int, int]:
     """Find the first and last instant (ns) of the data and the membership."""
     epochs = [t.epochs for t in figures.plan.timelines.values() if len(t.epochs) > 1]
     begin = min([figures.extent["first"], *(timeline_epochs[1].start.at for timeline_epochs in epochs)])

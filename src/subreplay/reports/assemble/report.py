@@ -14,6 +14,7 @@ from subreplay.reports.assemble.consumer_loads import build_consumer_totals, bui
 from subreplay.reports.assemble.epoch_views import build_range_maps
 from subreplay.reports.assemble.finding_views import build_code_summaries, count_findings_over_time
 from subreplay.reports.assemble.ownership_moves import select_shown_moves
+from subreplay.reports.assemble.timeline import build_timeline
 from subreplay.reports.assemble.whatif_answers import find_best_scenarios
 from subreplay.reports.data import (
     SCHEMA_VERSION,
@@ -28,6 +29,7 @@ from subreplay.reports.data import (
 )
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.figures import Figures, Row
+from subreplay.reports.incident_data import IncidentView
 from subreplay.rows.model.stored_rows import list_names
 from subreplay.rows.model.text_format import format_instant, format_position
 from subreplay.semantics.policies.base import Policy
@@ -66,6 +68,7 @@ def build_report(
     judged: RunJudgement,
     scenarios: tuple[ScenarioView, ...],
     dispatch: tuple[DispatchView, ...] = (),
+    incidents: tuple[IncidentView, ...] = (),
 ) -> ReportData:
     """Build the report of one run; ``dispatch`` contains the scenarios whose dispatch was replayed."""
     policy = figures.plan.policy
@@ -94,6 +97,7 @@ def build_report(
         cannot_tell=tuple(DISPATCH_NOTE if dispatch and line is ASSIGNMENT_NOTE else line for line in LIMITS),
         dispatch=dispatch,
         answers=find_best_scenarios(scenarios, dispatch) if run.kind == "whatif" else (),
+        timeline=build_timeline(figures, incidents) if run.kind == "audit" else None,
     )
 
 

@@ -279,8 +279,8 @@ class _Picture:
 
     def _draw_lane(self, drawing: Drawing, lane: Lane, top: float) -> None:
         middle = top + LANE / 2
-        name = lane.name if lane.consumers == 1 else f"{lane.name} ({lane.consumers})"
-        drawing.text(-8, middle, shorten_name(name, 14 if self.tips else 9), anchor="end", ink=True)
+        name = lane.name if lane.consumers == 1 else f"{lane.name} ({lane.consumers} consumers)"
+        drawing.text(-8, middle, shorten_name(lane.name, 14 if self.tips else 9), anchor="end", ink=True)
         drawing.line(0, self.at.width, middle, middle, "grid")
         for start, end in lane.connected:
             if self.at.is_visible(start, end):
