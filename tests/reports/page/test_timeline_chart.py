@@ -116,6 +116,7 @@ def test_every_chart_over_time_can_cover_the_time_that_is_not_selected(small: Re
     assert page.count('<button type="button" data-span=') == len(incidents())
 
 
+ENDS = ("start", "end")
 PRESS = """(function (query, key, shift) {
   document.querySelector(query).dispatchEvent(
     new KeyboardEvent("keydown", { key: key, shiftKey: shift, bubbles: true, cancelable: true }));
@@ -143,22 +144,23 @@ def test_a_span_selected_by_keyboard_filters_the_findings_and_covers_the_rest(
         for key, shift in (("ArrowRight", "false"), *[("ArrowRight", "true")] * 8, *[("ArrowRight", "false")] * 8):
             browser.evaluate(f'{PRESS}("#timeline .wide", "{key}", {shift})')
         narrowed = browser.evaluate(STATE)
-        start, end = map(
-            float,
-            browser.evaluate(
-                "[form.start.value, form.end.value].join()".replace("form", 'document.getElementById("span").elements')
-            ).split(","),
+        start, end = (
+            browser.evaluate(f"Number(document.getElementById('span').elements.{name}.value)") for name in ENDS
         )
         assert 0 < start < end < 240
         assert 0 < narrowed["rows"] < 12
         assert "in the selected time" in narrowed["count"]
         assert min(narrowed["widths"]) > 0
-        assert re.match(r"\s*Only 12:00:\d\d to 12:00:\d\d UTC is shown", narrowed["note"])
+        assert re.match(r"\s*Findings and charts show only 12:00:\d\d to 12:00:\d\d UTC\.", narrowed["note"])
 
         browser.evaluate(f'{PRESS}("#timeline .wide", "Escape", false)')
         assert browser.evaluate(STATE) == everything
 
         browser.evaluate('document.querySelector("#span [data-span]").click()')  # incident 1 lasts from 6 s to 54 s
-        assert browser.evaluate(STATE)["note"].strip().startswith("Only 12:00:03 to 12:00:56 UTC is shown.")
+        assert (
+            browser.evaluate(STATE)["note"]
+            .strip()
+            .startswith("Findings and charts show only 12:00:03 to 12:00:56 UTC.")
+        )
         browser.evaluate('document.querySelector("#span-note button").click()')
         assert browser.evaluate(STATE) == everything

@@ -37,7 +37,7 @@
     to.setAttribute("aria-valuetext", clock(span ? span[1] : frame[1]));
     var words = span ? clock(span[0]) + " to " + clock(span[1]) : "";
     form.querySelector("output").textContent = span ? words + " UTC is selected" : "";
-    note.firstElementChild.textContent = "Only " + words + " UTC is shown.";
+    note.firstElementChild.textContent = "Findings and charts show only " + words + " UTC.";
     note.hidden = !span;
     each(".outside", coverTheRest);
     each("[data-start][data-end]", function (part) {
