@@ -346,6 +346,12 @@ _COMMANDS: Final = """\
 
 After reading this page you know every command and option. Results go to standard output; progress and errors go to
 standard error. Most commands take `--quiet`, `--verbose` and `--json`. See [exit codes](exit-codes.md).
+
+A command with a report prints its summary in at most 40 lines: the answer first, the path of the page last. `--full`
+prints the whole report, which is also in `report.txt`. The text is as wide as the terminal, from 60 to 200 columns
+(`COLUMNS` sets another width); columns of a table that do not fit are named. `--no-color`, or `NO_COLOR=1` in the
+environment, switches colours off; a file or a pipe gets none.
+
 Shell completion: `subreplay --install-completion`.
 """
 

@@ -6,8 +6,9 @@ inputs are in ``tests/data/incidents.tar.xz``. A case file has these keys, all o
 exits       the exit code of each ``subreplay`` command of ``run.sh``, in order
 findings    rule code -> number of findings in ``report.json`` (of the last command with a report); 0 for none
 verdict     the verdict in ``report.json``
-shows       sentences, or parts of them, that the commands print (white space and line breaks do not count)
-hides       texts that the commands must not print
+shows       sentences, or parts of them, that the commands print or write to ``report.txt`` (white space and line breaks
+            do not count)
+hides       texts that the commands must neither print nor write to it
 files       file below the case's folder -> texts that it contains
 commands    arguments of ``subreplay``, one string a command, instead of ``run.sh``
 """
@@ -65,7 +66,8 @@ def test_the_command_answers_a_public_incident_report_rightly(case, incidents, e
     done = subprocess.run(
         ["bash", "-c", script], cwd=folder, env=environment | {"EXITS": str(exits)}, capture_output=True, text=True
     )
-    printed = joined(done.stdout + done.stderr)
+    written = [path.read_text(encoding="utf-8") for path in sorted(folder.rglob("report.txt"))]
+    printed = joined("\n".join([done.stdout, done.stderr, *written]))
 
     assert [int(line) for line in exits.read_text().split()] == expected["exits"], printed
     missing = [text for text in expected.get("shows", ()) if joined(text) not in printed]
