@@ -185,6 +185,16 @@ def test_an_overview_names_the_worst_subscriptions_in_forty_lines(rows: list[tup
     check(plain(build_overview_text(overview, width, None)), width)
 
 
+def test_an_overview_of_many_subscriptions_has_a_line_each_and_counts_the_others() -> None:
+    rows = [OverviewRow(f"s{i:02}", "orders", "", "invalid", 1, "word " * 90) for i in range(50)]
+    rows += [OverviewRow("kept", "orders", "", "valid", 0, "Every promise was kept.")]
+    lines = plain(build_overview_text(build_overview("all", None, rows), 80))
+    assert lines[0] == "✗ INVALID  51 subscriptions: 50 invalid, 1 valid"
+    assert lines[2].startswith("✗ INVALID  s00 on orders: word word")
+    assert len(lines) == MAX_LINES
+    assert lines[-1] == "and 14 more subscriptions: 13 invalid, 1 valid; --full or the page shows them"
+
+
 # what a summary says
 
 

@@ -144,7 +144,8 @@ def list_rule_examples(data: ReportData, width: int, space: int) -> list[Text]:
         worst = code.worst[0]
         attributed = f"; attributed to: {worst.attribution}" if worst.attribution else ""
         name = (f"{code.code} {format_count(code.count)}", STATUS_STYLES[code.status])
-        page.add(Text.assemble(name, f"  {worst.sentence}{attributed}"), indent=2, hang=2, most=3)
+        faults = "".join(f"; {fault.sentence}" for fault in code.incidents[:MAX_FAULTS_SHOWN])
+        page.add(Text.assemble(name, f"  {worst.sentence}{attributed}{faults}"), indent=2, hang=2, most=4)
     return page.lines[:space]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
@@ -18,15 +20,14 @@ if TYPE_CHECKING:
 
 _VERDICTS: Final = ("failed", "invalid", "unknown", "valid")  # the worst first
 _NAME_WIDTH: Final = 48
+_LINES_OF_ROW: Final = (3, 2, 1)  # in a summary, the first number with which all rows fit
 
 
 def describe_overview(overview: Overview) -> tuple[str, str]:
     """Return the worst verdict as a word, and the number of subscriptions by verdict in a sentence."""
-    counts = Counter(row.verdict for row in overview.rows)
     worst = overview.rows[0].verdict if overview.rows else "valid"
-    said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _VERDICTS if counts[verdict])
     subscriptions = format_plural(len(overview.rows), "subscription")
-    return worst.upper(), f"{subscriptions}: {said}" if said else subscriptions
+    return worst.upper(), f"{subscriptions}: {_count_verdicts(overview.rows)}" if overview.rows else subscriptions
 
 
 def render_overview(overview: Overview, console: Console, *, full: bool = False, most: int = MAX_LINES) -> None:
@@ -35,26 +36,33 @@ def render_overview(overview: Overview, console: Console, *, full: bool = False,
 
 
 def build_overview_text(overview: Overview, width: int, most: int | None = MAX_LINES) -> list[Text]:
-    """Build the lines of an overview, at most ``most``."""
+    """Build the lines of an overview, at most ``most``; rows take fewer lines if they would not fit."""
     word, sentence = describe_overview(overview)
     page = TextPage(width)
     mark = (f"{MARKS[word.lower()]} {word}", STYLES[word.lower()])
     page.add(Text.assemble(mark, "  ", (sentence, "bold")), hang=2, most=2)
     page.lines.append(Text())
-    for number, row in enumerate(overview.rows):
-        lines = _build_row(row, width, full=most is None)
-        left = len(overview.rows) - number
-        if most is not None and len(page.lines) + len(lines) + (left > 1) > most:
-            page.add(f"and {format_plural(left, 'more subscription')}; --full or the page shows them", most=1)
+    space = (most or sys.maxsize) - len(page.lines)
+    for lines_of_row in (None,) if most is None else _LINES_OF_ROW:
+        rows = [_build_row(row, width, lines_of_row) for row in overview.rows]
+        if sum(map(len, rows)) <= space:
             break
-        page.lines += lines
+    else:
+        rest = overview.rows[space - 1 :]
+        more = f"and {format_plural(len(rest), 'more subscription')}: {_count_verdicts(rest)}"
+        rows = [*rows[: space - 1], wrap_text(f"{more}; --full or the page shows them", width, most=1)]
+    page.lines += [line for lines in rows for line in lines]
     return page.lines
 
 
-def _build_row(row: OverviewRow, width: int, *, full: bool) -> list[Text]:
-    name = (
-        f"{shorten_middle(row.subscription, _NAME_WIDTH)} on {shorten_middle(row.topic or '(no topic)', _NAME_WIDTH)}"
-    )
+def _count_verdicts(rows: Sequence[OverviewRow]) -> str:
+    counts = Counter(row.verdict for row in rows)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in _VERDICTS if counts[verdict])
+
+
+def _build_row(row: OverviewRow, width: int, most: int | None) -> list[Text]:
+    longest = width // 5 if most == 1 else _NAME_WIDTH  # a single line has some of the sentence, too
+    names = (shorten_middle(name, longest) for name in (row.subscription, row.topic or "(no topic)"))
     verdict = (f"{MARKS[row.verdict]} {row.verdict.upper():7}", STYLES[row.verdict])
-    text = Text.assemble(verdict, "  ", (name, "bold"), f": {row.sentence}")
-    return wrap_text(text, width, hang=2, most=None if full else 2 if row.verdict == "valid" else 3)
+    text = Text.assemble(verdict, "  ", (" on ".join(names), "bold"), f": {row.sentence}")
+    return wrap_text(text, width, hang=2, most=most)
