@@ -191,10 +191,10 @@ def _build_head(data: ReportData, width: int, *, full: bool) -> list[Text]:
     for text in _list_details(data):
         page.add(text, indent=indent, most=None if full else 4)
     if data.several_doubts:
-        page.add("Why the verdict is unknown:", indent=indent)
+        page.add("Why the verdict is unknown:" if data.verdict == "unknown" else "What is uncertain:", indent=indent)
         doubts = data.doubts if full else data.doubts[:_MAX_DOUBTS]
         for reason in doubts:
-            page.add(f"- {reason}", indent=indent, hang=2, most=None if full else 1 if len(doubts) > 2 else 2)
+            page.add(f"- {reason}", indent=indent, hang=2, most=None if full else 3 if len(doubts) == 1 else 2)
         if len(data.doubts) > len(doubts):
             page.add(f"- and {format_plural(len(data.doubts) - len(doubts), 'more reason')}", indent=indent)
     page.lines += _describe_subject(data.run, width, indent, full)
