@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -423,6 +423,22 @@ def test_an_object_for_programs_tells_verdict_counts_and_paths(spoken, finished,
     assert told["inputs"][0].keys() >= {"table", "rows_in", "valid", "quarantined"}
     assert told["report"]["html"] == f"{here}/build/report/report.html"
     assert told["log"] == f"{here}/build/report/subreplay.log"
+
+
+def test_the_object_of_a_what_if_has_the_figures_of_its_scenarios(spoken, finished, run_file, here):
+    stub = finished(Verdict.VALID)
+    audit = made_reports.report(3, 2, 3, 4, 10.0)
+    stub.report = made_reports.replayed(replace(audit, run=replace(audit.run, kind="whatif")))
+    _, out, _ = spoken("audit", "--config", run_file(), "--json")
+    printed = json.loads(out)
+    assert printed["recommendation"]["choice"] == stub.report.recommendation.choice
+    first, second = printed["scenarios"][:2]
+    view, replay = stub.report.scenarios[0], stub.report.dispatch[0]
+    assert (first["name"], first["max_share"], first["keys_moved"]) == (view.name, view.max_share, view.keys_moved)
+    assert first["dispatch"]["to_delivered"]["p99_ns"] == replay.to_delivered.p99_ns
+    assert first["dispatch"]["drain"]["took_ns"] == replay.drain.took_ns
+    assert second["dispatch"] is None
+    assert not {"load", "flows"} & first.keys()
 
 
 def test_verbose_names_the_log_file(spoken, finished, run_file, here):

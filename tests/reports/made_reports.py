@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from subreplay.reports.assemble.drain_limits import build_drain, select_longest
+from subreplay.reports.assemble.recommendations import recommend_scenario
 from subreplay.reports.assemble.whatif_answers import find_best_scenarios
 from subreplay.reports.data import (
     SCHEMA_VERSION,
@@ -22,6 +23,7 @@ from subreplay.reports.data import (
     LoadPoint,
     MoveView,
     RangeMap,
+    Recommendation,
     ReportData,
     RunInfo,
     ScenarioConsumer,
@@ -160,6 +162,7 @@ def scenario(name: str, policy: str, profile: str, shares: list[float], note: st
         name, policy, profile, len(shares), messages, top, perfect, top / perfect, top / perfect * 1.31, 8_200, 0.061,
         1 / 0.061, 4, 0.35, 0.21 + perfect / 3, 2_100, 0 if len(shares) > 1 else 12,
         "" if len(shares) > 1 else "12 while no consumer was connected", rows, note,
+        order="key" if "key_shared" in policy else "partition",
     )  # fmt: skip
 
 
@@ -428,7 +431,8 @@ def replayed(data: ReportData) -> ReportData:
     rng = random.Random(5)
     views = (dispatch(rng, "as recorded", 3, 60), dispatch(rng, "10 consumers", 10, 60, 0.2))
     answers = find_best_scenarios(data.scenarios, views)
-    return replace(data, dispatch=views, answers=answers)
+    recommendation = recommend_scenario(data.scenarios, views)
+    return replace(data, dispatch=views, answers=answers, recommendation=recommendation)
 
 
 def poisoned(data: ReportData) -> ReportData:
@@ -468,6 +472,7 @@ def poisoned(data: ReportData) -> ReportData:
         load=tuple(replace(p, consumer=evil) for p in data.load if p.consumer == "c1"),
         totals=(replace(data.totals[0], consumer=evil, note=evil),),
         answers=(Answer(evil, "skew", evil, evil, (evil,), 2),),
+        recommendation=Recommendation(evil, evil, evil, evil, (evil,)),
         moves=tuple(replace(m, before=evil, after=evil, cause=evil) for m in data.moves),
         hot_keys=tuple(replace(k, key=evil, consumer=evil) for k in data.hot_keys),
         codes=tuple(replace(c, code=evil, title=evil, meaning=evil, note=evil, worst=(finding,)) for c in data.codes),

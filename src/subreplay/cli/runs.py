@@ -154,7 +154,9 @@ def write_overview(run: RunConfig, overview: Overview, reports: Iterable[tuple[O
 
 
 def _summarize(kind: str, run: RunConfig, report: ReportData, code: int, paths: ReportPaths) -> dict[str, object]:
-    """Return verdict, counts and paths of a run, for the JSON object."""
+    """Return verdict, counts, the figures of the scenarios, and paths of a run, for the JSON object."""
+    from subreplay.reports.json_report import list_scenario_figures
+
     return {
         "command": kind,
         "verdict": report.verdict,
@@ -164,6 +166,8 @@ def _summarize(kind: str, run: RunConfig, report: ReportData, code: int, paths: 
         "inputs": [asdict(count) for count in report.inputs],
         "quarantine": [asdict(reason) for reason in report.quarantine],
         "findings": [{"code": c.code, "status": c.status, "count": _count_findings(c)} for c in report.codes],
+        "recommendation": None if report.recommendation is None else asdict(report.recommendation),
+        "scenarios": list_scenario_figures(report),
         "tables": str(run.output.tables),
         "report": {name: None if path is None else str(path.resolve()) for name, path in asdict(paths).items()},
         "log": str(log.path),

@@ -128,7 +128,7 @@ def _compare(source: Source, progress: Progress, plans_made: tuple[PlanView, ...
     dispatch = tuple(map(build_dispatch_view, replayed))
     views = scenario_comparison.build_scenario_views(plans, figures, replayed)
     run = assemble.build_run_info(config, figures, "whatif", describe_engine(source.engine))
-    report = replace(assemble.build_report(run, figures, judged, views, dispatch), plans=plans_made)
+    report = assemble.build_report(run, figures, judged, views, dispatch, plans=plans_made)
     with progress("writing the result tables"):
         write_tables(source, build_result_tables(figures, run, judged, views))
     return Result(judged.verdict, report, source.tables.written)

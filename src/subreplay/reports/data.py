@@ -253,6 +253,9 @@ class ScenarioView:
     flows: tuple[Flow, ...] = ()  # the largest ones
     flows_left_out: int = 0
     replayed: bool = False  # consumers, shares and skews come from the dispatch replay
+    order: Literal["", "none", "key", "partition"] = ""  # what the policy keeps in order; earlier reports lack it
+    keys_rerouted: int = 0  # keys whose messages go to another partition than recorded
+    traffic_rerouted: float = 0.0  # fraction of the messages that go to another partition than recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,15 +272,16 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """The answer of a what-if or a plan: what to choose, why, and at which price, in one sentence each.
+    """The answer of a what-if or a plan: what to choose, why, and at which price.
 
-    ``scenario`` is its name; empty if the scenarios do not differ in what matters.
+    ``scenario`` is its name; empty if the scenarios do not differ in what matters, or if a plan replays none.
     """
 
     scenario: str
     choice: str  # "Use auto-split with 6 consumers"
-    reason: str  # "99% of the messages are delivered within 67 ms instead of 149 ms"
-    price: str  # "18% of the keys move once"; empty: none
+    reason: str  # "99% of the messages reach the application within 67 ms instead of 149 ms."
+    price: str  # "It has 6 consumers instead of 4."; empty: none
+    finalists: tuple[str, ...] = ()  # the scenarios to look at: it, the baseline, and the next ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +322,13 @@ class ReportData:
     incidents: tuple[IncidentView, ...] = ()  # of an audit, the most severe first
     timeline: RunTimeline | None = None  # of an audit
     recommendation: Recommendation | None = None  # of a what-if or a plan
+
+    @property
+    def heading(self) -> str:
+        """The title of the run after what it is: ``What-if: …`` or ``Plan: …``."""
+        return (
+            self.run.title if self.run.kind == "audit" else f"{'Plan' if self.plans else 'What-if'}: {self.run.title}"
+        )
 
     @property
     def several_doubts(self) -> bool:

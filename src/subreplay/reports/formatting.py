@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -62,6 +63,15 @@ def format_names(names: Sequence[str], of: int, most: int = 3) -> str:
         return "all the same"
     rest = f" and {format_count(len(names) - most)} more" if len(names) > most else ""
     return ", ".join(names[:most]) + rest
+
+
+def quote_name(name: str) -> str:
+    """Quote a name, so that it does not read as part of the sentence, unless it is that of a policy.
+
+    >>> quote_name("kafka.range"), quote_name("two consumers")
+    ('kafka.range', '"two consumers"')
+    """
+    return name if "." in name and " " not in name else f'"{name}"'
 
 
 def format_worst(worst: str, best_: str) -> str:
@@ -145,6 +155,29 @@ def format_nanos(duration: int | None) -> str:
 def format_nanos_or_never(duration: int | None) -> str:
     """Format a duration in ns, or None as ``never``."""
     return "never" if duration is None else format_nanos(duration)
+
+
+def format_amount(value: float | None, unit: str) -> str:
+    """Format a measured amount with its unit.
+
+    >>> format_amount(0.5, "share"), format_amount(1500, "messages")
+    ('50.0%', '1,500 messages')
+    >>> format_amount(None, "ns"), format_amount(float("inf"), "ns")
+    ('–', 'never')
+    """
+    if value is None:
+        return MISSING
+    if not math.isfinite(value) or value >= 2.0**62:
+        return "never"
+    if unit == "share":
+        return format_percent(value)
+    if unit == "times":
+        return format_ratio(value)
+    if unit == "ns":
+        return format_nanos(round(value))
+    if unit == "bytes":
+        return format_bytes(value)
+    return f"{value:,.0f} {unit}" if value == round(value) else f"{value:,.1f} {unit}"
 
 
 def format_early(count_: int, delayed: int, least: int, most: int) -> str:

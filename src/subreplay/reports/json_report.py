@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
@@ -18,6 +19,11 @@ from subreplay.reports.overview_data import Overview
 
 REPORT_ADAPTER: Final = TypeAdapter(ReportData)
 _OVERVIEW_ADAPTER: Final = TypeAdapter(Overview)
+_CHARTS: Final = ("load", "flows", "flows_left_out")  # of a scenario
+_DISPATCH_FIGURES: Final = (
+    "service", "seed", "to_delivered", "to_acked", "backlog_max", "backlog_max_at", "drain", "blocked_ns",
+    "blocked_consumers_count", "blocked_hashes_count", "outcomes", "redeliveries", "retries", "early",
+)  # fmt: skip
 _NOT_FINITE: Final = re.compile(r'^ *(?:"\w+": )?(?:NaN|-?Infinity),?$', re.MULTILINE)  # each value is on its own line
 
 
@@ -35,6 +41,21 @@ def to_json(data: ReportData) -> str:
 def format_overview_json(data: Overview) -> str:
     """Format the overview of several subscriptions as indented ASCII JSON that ends in a newline."""
     return _OVERVIEW_ADAPTER.dump_json(data, indent=1, ensure_ascii=True).decode() + "\n"
+
+
+def list_scenario_figures(data: ReportData) -> list[dict[str, Any]]:
+    """List the figures of each scenario for a script: those of its view, and of its replay as ``dispatch`` or None.
+
+    Charts and tables of a report (load over time, moves, backlog over time, blocked consumers, findings) are left out.
+    """
+    replays = {view.name: view for view in data.dispatch}
+    rows = []
+    for view in data.scenarios:
+        replay = replays.get(view.name)
+        row = {name: value for name, value in asdict(view).items() if name not in _CHARTS}
+        dispatch = None if replay is None else asdict(replay)
+        rows.append(row | {"dispatch": dispatch and {name: dispatch[name] for name in _DISPATCH_FIGURES}})
+    return rows
 
 
 def from_json(text: str) -> ReportData:

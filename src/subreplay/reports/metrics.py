@@ -64,6 +64,10 @@ METRICS: Final = {
         "the same time count once, so the sum is never longer than the replay."
     ),
     "dead letters": "Messages that the consumer gave up and sent to the dead letter topic.",
+    "expired or dropped": (
+        "Messages that ended by their time to live, or that a non-persistent topic dropped because no consumer had a "
+        "permit."
+    ),
     "at the expected owner": (
         "Deliveries and redeliveries that went to the consumer that owned the key at the time, without those "
         "during a join or a close."

@@ -70,7 +70,9 @@ class PlanView:
     """An answer of ``subreplay plan``: the best option, its value, a bound on any option, and the assumptions.
 
     ``value`` and ``bound`` are in ``unit``, or None if there is nothing to measure. ``gap`` is (value - bound) / bound.
-    ``fragile`` describes the plan under other conditions than those it was made for.
+    ``fragile`` describes the plan under other conditions than those it was made for. ``choice``, ``reason`` and
+    ``price`` are the answer in sentences, and ``bound_meaning`` says what the bound and the gap mean; a text is empty
+    if there is nothing to say. ``scenario`` is the replayed scenario of the best option, if there is one.
     """
 
     question: str
@@ -90,3 +92,8 @@ class PlanView:
     texts: tuple[PlanText, ...]
     bars: PlanBars | None = None
     front: tuple[FrontPoint, ...] = ()
+    choice: str = ""
+    reason: str = ""
+    price: str = ""
+    bound_meaning: str = ""
+    scenario: str = ""

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from subreplay.reports.assemble.plan_bars import build_front_points, build_plan_bars
+from subreplay.reports.assemble.plan_recommendations import describe_target, write_plan_sentences
 from subreplay.reports.formatting import (
     MISSING,
-    format_bytes,
+    format_amount,
     format_count,
     format_nanos,
     format_percent,
@@ -21,7 +22,7 @@ from subreplay.rows.model.text_format import format_instant
 from subreplay.whatif.planning import client_code
 from subreplay.whatif.planning.questions.answer import PlanAnswer, Question
 from subreplay.whatif.planning.questions.policy_loads import name_consumers
-from subreplay.whatif.planning.questions.size_questions import ConsumerFigures, Fragility, SizingTarget
+from subreplay.whatif.planning.questions.size_questions import ConsumerFigures, Fragility
 from subreplay.whatif.planning.rollout import Rollout
 from subreplay.whatif.planning.sensitivity import DayCheck
 
@@ -33,7 +34,7 @@ _MAX_WAYS_SHOWN = 12
 def build_plan_view(answer: PlanAnswer) -> PlanView:
     """Build the report data of an answer."""
     tables, texts = _TABLES[answer.question](answer)
-    second = answer.runner_up
+    second, sentences = answer.runner_up, write_plan_sentences(answer)
     return PlanView(
         question=answer.question,
         best=answer.best,
@@ -52,34 +53,16 @@ def build_plan_view(answer: PlanAnswer) -> PlanView:
         texts=texts,
         bars=build_plan_bars(answer, format_amount),
         front=build_front_points(answer),
+        choice=sentences.choice,
+        reason=sentences.reason,
+        price=sentences.price,
+        bound_meaning=sentences.bound,
+        scenario=sentences.scenario,
     )
 
 
 def _drop_infinite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
-
-
-def format_amount(value: float | None, unit: str) -> str:
-    """Format a measured amount with its unit.
-
-    >>> format_amount(0.5, "share"), format_amount(1500, "messages")
-    ('50.0%', '1,500 messages')
-    >>> format_amount(None, "ns"), format_amount(float("inf"), "ns")
-    ('–', 'never')
-    """
-    if value is None:
-        return MISSING
-    if not math.isfinite(value) or value >= 2.0**62:
-        return "never"
-    if unit == "share":
-        return format_percent(value)
-    if unit == "times":
-        return format_ratio(value)
-    if unit == "ns":
-        return format_nanos(round(value))
-    if unit == "bytes":
-        return format_bytes(value)
-    return f"{value:,.0f} {unit}" if value == round(value) else f"{value:,.1f} {unit}"
 
 
 def _format_bare_amount(value: float, unit: str) -> str:
@@ -129,19 +112,22 @@ def _show_ranges(answer: PlanAnswer) -> TablesAndTexts:
     return (table,), texts
 
 
+_MEASURED = {"utilisation": "utilisation", "latency": "latency", "drain": "time to drain"}
+
+
 def _show_consumers(answer: PlanAnswer) -> TablesAndTexts:
     found: ConsumerFigures = answer.figures
     unit = "share" if found.wanted.kind == "utilisation" else "ns"
     table = _build_table(
-        f"The fewest consumers with {_describe_target(found.wanted)}",
+        f"The fewest consumers with {describe_target(found.wanted)}",
         {
             "policy": False,
             "consumers": True,
-            "bound": True,
-            "measured": True,
-            "one less": True,
-            "alone": True,
-            "owned whole": False,
+            "lower bound": True,
+            _MEASURED[found.wanted.kind]: True,
+            "with one less": True,
+            "at best": True,
+            "has one owner": False,
         },
         (
             (
@@ -168,26 +154,18 @@ def _show_consumers(answer: PlanAnswer) -> TablesAndTexts:
     return (table, hot), ()
 
 
-def _describe_target(wanted: SizingTarget) -> str:
-    if wanted.kind == "latency":
-        return f"{format_percent(wanted.share)} of the messages done within {format_nanos(round(wanted.most))}"
-    if wanted.kind == "drain":
-        return f"a backlog of {wanted.backlog:,} messages gone within {format_nanos(round(wanted.most))}"
-    return f"utilisation up to {format_percent(wanted.most)} in {format_percent(wanted.share)} of the windows"
-
-
 def _show_partitions(answer: PlanAnswer) -> TablesAndTexts:
     table = _build_table(
         "Numbers of partitions",
         {
-            "number": True,
-            "worst": True,
-            "bound": True,
-            "share": True,
+            "partitions": True,
+            "busiest, worst window": True,
+            "lower bound": True,
+            "busiest, share of all": True,
             "keys moved": True,
             "traffic moved": True,
-            "empty": True,
-            "idle": True,
+            "empty partitions": True,
+            "idle consumers": True,
         },
         (
             (

@@ -14,6 +14,7 @@ from subreplay.reports.assemble.consumer_loads import build_consumer_totals, bui
 from subreplay.reports.assemble.epoch_views import build_range_maps
 from subreplay.reports.assemble.finding_views import build_code_summaries, count_findings_over_time
 from subreplay.reports.assemble.ownership_moves import select_shown_moves
+from subreplay.reports.assemble.recommendations import recommend_plan, recommend_scenario
 from subreplay.reports.assemble.timeline import build_timeline
 from subreplay.reports.assemble.whatif_answers import find_best_scenarios
 from subreplay.reports.data import (
@@ -22,6 +23,7 @@ from subreplay.reports.data import (
     Fact,
     HotKey,
     InputCount,
+    Recommendation,
     RejectReason,
     ReportData,
     RunInfo,
@@ -30,6 +32,7 @@ from subreplay.reports.data import (
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.figures import Figures, Row
 from subreplay.reports.incident_data import IncidentView
+from subreplay.reports.plan_data import PlanView
 from subreplay.rows.model.stored_rows import list_names
 from subreplay.rows.model.text_format import format_instant, format_position
 from subreplay.semantics.policies.base import Policy
@@ -69,6 +72,7 @@ def build_report(
     scenarios: tuple[ScenarioView, ...],
     dispatch: tuple[DispatchView, ...] = (),
     incidents: tuple[IncidentView, ...] = (),
+    plans: tuple[PlanView, ...] = (),
 ) -> ReportData:
     """Build the report of one run; ``dispatch`` contains the scenarios whose dispatch was replayed."""
     policy = figures.plan.policy
@@ -98,7 +102,18 @@ def build_report(
         dispatch=dispatch,
         answers=find_best_scenarios(scenarios, dispatch) if run.kind == "whatif" else (),
         timeline=build_timeline(figures, incidents) if run.kind == "audit" else None,
+        plans=plans,
+        recommendation=_recommend(run, scenarios, dispatch, plans),
     )
+
+
+def _recommend(
+    run: RunInfo, scenarios: Sequence[ScenarioView], dispatch: Sequence[DispatchView], plans: Sequence[PlanView]
+) -> Recommendation | None:
+    """Recommend what the first plan answers, or else a scenario of the what-if."""
+    if run.kind == "audit":
+        return None
+    return recommend_plan(plans[0], scenarios) if plans else recommend_scenario(scenarios, dispatch)
 
 
 GUESSABLE_KEYS = (
@@ -232,6 +247,14 @@ def _describe_input(figures: Figures, table: str) -> str:
     return "; ".join(f"{rows:,} {'row' if rows == 1 else 'rows'} {what}" for what, rows in notes.items() if rows)
 
 
+def _choose_title(config: RunConfig, topic: str, kind: Literal["audit", "whatif"]) -> str:
+    """Choose the title of a run. The default title names an audit, so other runs show the subscription instead."""
+    default = type(config.report).model_fields["title"].default
+    if kind == "audit" or config.report.title != default:
+        return config.report.title
+    return f"{config.subscription.name} on {topic}"
+
+
 def build_run_info(
     config: RunConfig, figures: Figures, kind: Literal["audit", "whatif"], engine: EngineInfo
 ) -> RunInfo:
@@ -240,7 +263,7 @@ def build_run_info(
     return RunInfo(
         run_id=config.run_id,
         kind=kind,
-        title=config.report.title,
+        title=_choose_title(config, figures.topic, kind),
         subscription=subscription.name,
         topic=figures.topic,
         partitions=sum(scope.partition >= 0 for scope in figures.plan.timelines),

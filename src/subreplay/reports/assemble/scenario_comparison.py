@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from subreplay.reports.assemble.dispatch_views import count_never_taken
 from subreplay.reports.data import Flow, ScenarioConsumer, ScenarioView, WindowLoad
 from subreplay.reports.figures import DispatchFigures, Figures, Row
 from subreplay.rows.model.text_format import format_instant
+from subreplay.semantics.policies.base import Policy
 from subreplay.whatif.fair_share import (
     compute_fair_share,
     compute_fair_shares,
@@ -96,11 +97,21 @@ def _build_view(
         else explain_messages_without_owner(plan, rows["move"]),
         per_consumer=consumers,
         replayed=replay is not None,
+        order=_find_order(plan.policy),
+        keys_rerouted=sum(row["keys"] for row in rows["relocated"]),
+        traffic_rerouted=sum(row["messages"] for row in rows["relocated"]) / max(messages, 1),
         note="; ".join(filter(None, notes)),
         load=_build_window_loads(served, sums, shares, first, last, width),
         flows=flows[:MAX_FLOWS],
         flows_left_out=max(len(flows) - MAX_FLOWS, 0),
     )
+
+
+def _find_order(policy: Policy) -> Literal["none", "key", "partition"]:
+    """Find what a policy keeps in order."""
+    if not policy.ordered:
+        return "none"
+    return "partition" if policy.routing == "partition" else "key"
 
 
 def _describe_never_taken(messages: int) -> str:
