@@ -353,6 +353,18 @@ prints the whole report, which is also in `report.txt`. The text is as wide as t
 environment, switches colours off; a file or a pipe gets none.
 
 Shell completion: `subreplay --install-completion`.
+
+`audit`, `whatif` and `plan` print this object with `--json`. Durations are nanoseconds, shares are fractions of one.
+
+| field | content |
+|---|---|
+| `verdict`, `exit_code`, `headline` | the result |
+| `inputs`, `quarantine` | rows of each input table, and why rows were rejected |
+| `findings` | `code`, `status` and `count` of each rule |
+| `recommendation` | of a what-if or a plan: `scenario`, `choice`, `reason`, `price`, `finalists` |
+| `scenarios` | the [figures](metrics.md) of each scenario and its consumers; `dispatch` is its replay, or null |
+| `plans` | of a plan: the answers with value, bound, gap and tables |
+| `tables`, `report`, `log` | what was written where |
 """
 
 

@@ -186,8 +186,8 @@ def test_scenarios_over_time_are_on_one_scale_and_what_is_uneven_stands_out(smal
     )
     drawn = draw_panels((uneven, even), find_time_frame(small), build_palette(small))
     heights = [[min(map(float, re.findall(r",([\d.]+)", path))) for path in re.findall(r' d="M([^Z]*)', one.load)]
-               for one in drawn]  # fmt: skip
-    assert heights == [[0.0, TALL / 2], [TALL / 2, TALL / 2]]  # the busiest, and before it an even share
+               for one in drawn.values()]  # fmt: skip
+    assert heights == [[0.0, TALL / 2], [TALL / 2, TALL / 2]]  # the busiest, and before it a fair share
 
 
 def test_of_many_consumers_a_flow_names_the_largest_and_the_others_together(small: ReportData) -> None:

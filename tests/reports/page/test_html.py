@@ -229,18 +229,23 @@ def test_an_audit_tells_the_verdict_what_was_judged_and_the_findings_first(small
 
 def test_a_what_if_begins_with_its_answer_and_has_no_verdict(dispatched: ReportData) -> None:
     page = to_html(dispatched)
-    assert headings(page)[:2] == ["scenarios", "dispatch"]
+    assert headings(page)[:3] == ["scenarios", "dispatch", "details"]
     header = page[page.index("<header>") : page.index("</header>")]
-    assert 'class="verdict' not in header
-    assert "Most even load</p>" in header
-    assert '<p class="value">1,000 points</p>' in header
-    assert page.index('class="answers"') < page.index("<section")
-    assert "valid" not in page[page.index("<title>") : page.index("</title>")].lower()
+    assert "What-if: Nightly audit of orders</h1>" in header
+    assert '<p class="choice">Use &#34;1,000 points&#34;</p>' in header
+    for part, text in (("Why", "The busiest consumer gets 21.0% of the messages"), ("Price", "No figure is worse.")):
+        assert f"<dt>{part}</dt><dd>{text}" in header
+    assert page[page.index("<title>") : page.index("</title>")] == "<title>What-if: Nightly audit of orders"
+
+
+def test_a_what_if_without_a_recommendation_shows_its_headline(dispatched: ReportData) -> None:
+    page = to_html(replace(dispatched, recommendation=None))
+    assert f'<p class="choice">{escape(dispatched.headline)}</p>' in page
 
 
 def test_figures_have_their_meaning_beside_them(small_html: str) -> None:
     for name in ("skew", "traffic moved", "slots moved", "worst window", "unacked"):
-        assert f'<abbr title="{escape(METRICS[name])}">' in small_html
+        assert f'title="{escape(METRICS[name])}"' in small_html
         assert f"<dt>{name}</dt><dd>{escape(METRICS[name])}</dd>" in small_html
 
 
@@ -258,8 +263,8 @@ def test_idle_consumers_and_unowned_messages_have_their_reason(small: ReportData
     total = replace(small.totals[0], note="no key falls in its ranges")
     data = replace(small, scenarios=(told,), totals=(total,))
     page, text = to_html(data), to_text(data)
-    assert "idle: z, there were fewer partitions than consumers" in page
-    assert "without an owner: 7 while no consumer was connected" in page
+    assert "<dt>Idle</dt><dd>z: there were fewer partitions than consumers</dd>" in page
+    assert "<dt>Without an owner</dt><dd>7 while no consumer was connected</dd>" in page
     assert "idle: no key falls in its ranges" in page
     assert (
         "idle: z, there were fewer partitions than consumers; without an owner: 7 while no consumer was connected"

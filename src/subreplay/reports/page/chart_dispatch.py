@@ -10,7 +10,6 @@ from subreplay.reports.formatting import format_count, format_nanos, format_nano
 from subreplay.reports.page.chart_canvas import TimeFrame, draw_cell, draw_time_axis, format_stretch, shorten_name
 from subreplay.reports.page.svg import PLOT, Drawing
 
-MAX_SCENARIOS = 14
 MAX_COLUMNS = 90
 HEAD, LANE, GAP = 22, 11, 14  # heights in a scenario's row of the latency chart
 STRIP, REACH = 84, 54  # heights of a scenario's row and of its highest column in the backlog chart
@@ -43,15 +42,14 @@ class DurationScale:
 
 def draw_latency_chart(views: Sequence[DispatchView]) -> str:
     """Draw two bars for each scenario on one logarithmic axis, from the median to the longest latency."""
-    shown = views[:MAX_SCENARIOS]
-    durations = [d for v in shown for lane in (v.to_delivered, v.to_acked) for d in _list_durations(lane)]
+    durations = [d for v in views for lane in (v.to_delivered, v.to_acked) for d in _list_durations(lane)]
     scale = DurationScale([duration for duration in durations if duration != NEVER])
     row = HEAD + 2 * LANE + GAP
-    drawing = Drawing(row * len(shown), "Predicted latency under each scenario")
+    drawing = Drawing(row * len(views), "Predicted latency under each scenario")
     for tick in scale.ticks:
         drawing.line(scale.to_pixel(tick), scale.to_pixel(tick), 0, drawing.height, "grid")
         drawing.text(scale.to_pixel(tick), drawing.height + 6, format_nanos(tick), anchor="middle", stands="top")
-    for i, view in enumerate(shown):
+    for i, view in enumerate(views):
         _draw_lanes(drawing, view, i * row + HEAD, scale)
         drawing.text(0, i * row + HEAD - 4, shorten_name(view.name, 90), stands="bottom", ink=True, bold=True)
     return drawing.svg()
@@ -79,11 +77,10 @@ def _draw_lanes(drawing: Drawing, view: DispatchView, top: float, scale: Duratio
 
 def draw_backlog_chart(views: Sequence[DispatchView], at: TimeFrame) -> str:
     """Draw a strip for each scenario on one scale: unacknowledged messages, and above them waiting ones."""
-    shown = views[:MAX_SCENARIOS]
-    top = max((p.waiting + p.unacked for v in shown for p in v.backlog), default=0) or 1
-    drawing = Drawing(STRIP * len(shown), "Predicted backlog over time under each scenario")
+    top = max((p.waiting + p.unacked for v in views for p in v.backlog), default=0) or 1
+    drawing = Drawing(STRIP * len(views), "Predicted backlog over time under each scenario")
     draw_time_axis(drawing, at)
-    for i, view in enumerate(shown):
+    for i, view in enumerate(views):
         floor = (i + 1) * STRIP
         drawing.line(0, PLOT, floor - REACH, floor - REACH, "grid")
         _draw_backlog(drawing, view, floor, REACH / top, at)

@@ -16,7 +16,6 @@ from subreplay.reports.page.chart_canvas import TimeFrame, choose_round_ticks, s
 from subreplay.reports.page.palette import Palette
 from subreplay.reports.page.svg import Drawing
 
-MAX_PANELS = 60
 MAX_ENDS = 10  # consumers on each side of a flow
 REST: Final = "others"
 WIDE, TALL, LEFT, RIGHT = 214.0, 64, 40, 6  # sizes of a panel
@@ -33,18 +32,17 @@ class ScenarioPanel:
     flow: str
 
 
-def draw_panels(scenarios: Sequence[ScenarioView], at: TimeFrame, colours: Palette) -> tuple[ScenarioPanel, ...]:
-    """Draw the charts of the first ``MAX_PANELS`` scenarios, in order."""
-    shown = scenarios[:MAX_PANELS]
-    most = max((max(one.messages, one.even) for view in shown for one in view.load), default=0.0)
-    return tuple(
-        ScenarioPanel(
+def draw_panels(scenarios: Sequence[ScenarioView], at: TimeFrame, colours: Palette) -> dict[str, ScenarioPanel]:
+    """Draw the charts of scenarios, by name."""
+    most = max((max(one.messages, one.even) for view in scenarios for one in view.load), default=0.0)
+    return {
+        view.name: ScenarioPanel(
             draw_load_panel(view, choose_round_ticks(most)[-1], at) if view.load else "",
             draw_members_panel(view, colours) if view.per_consumer else "",
             draw_flow_chart(view, colours) if view.flows else "",
         )
-        for view in shown
-    )
+        for view in scenarios
+    }
 
 
 def draw_load_panel(view: ScenarioView, top: float, at: TimeFrame) -> str:

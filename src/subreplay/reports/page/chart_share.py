@@ -13,7 +13,6 @@ from subreplay.reports.page.palette import Palette
 from subreplay.reports.page.svg import PLOT, Drawing
 
 MAX_EPOCHS = 50
-MAX_SCENARIOS = 14
 MAX_BARS = 60
 SCENARIO_LABEL = "Share per consumer under each scenario, against the fair share"
 HEIGHT = 160  # height of the moves chart
@@ -99,14 +98,13 @@ def _select_largest(moved: Sequence[EpochMoves]) -> list[EpochMoves]:
 
 def draw_scenario_chart(scenarios: Sequence[ScenarioView], colours: Palette) -> str:
     """Draw one row per scenario with a bar for each consumer, and a line at the fair share."""
-    shown = scenarios[:MAX_SCENARIOS]
-    names = sorted({c.consumer for s in shown for c in s.per_consumer}, key=natural_sort_key)[:MAX_BARS]
+    names = sorted({c.consumer for s in scenarios for c in s.per_consumer}, key=natural_sort_key)[:MAX_BARS]
     column = {name: j for j, name in enumerate(names)}
     step = PLOT / max(8, len(names))
-    top = max([1.0, *[_compute_ratio(c.share, s) for s in shown for c in s.per_consumer]])
-    height = (HEAD + BODY + GAP) * len(shown)
+    top = max([1.0, *[_compute_ratio(c.share, s) for s in scenarios for c in s.per_consumer]])
+    height = (HEAD + BODY + GAP) * len(scenarios)
     drawing = Drawing(height, SCENARIO_LABEL, bottom=4)
-    for i, scenario in enumerate(shown):
+    for i, scenario in enumerate(scenarios):
         floor = (i + 1) * (HEAD + BODY + GAP) - GAP
         members = [c for c in scenario.per_consumer if c.consumer in column]
         for one in members:

@@ -9,8 +9,7 @@ from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.finding_data import CodeSummary
 from subreplay.reports.formatting import format_span, parse_us
 from subreplay.reports.page.chart_canvas import TimeFrame
-from subreplay.reports.page.chart_dispatch import MAX_SCENARIOS, draw_backlog_chart, draw_latency_chart
-from subreplay.reports.page.palette import Palette
+from subreplay.reports.page.chart_dispatch import draw_backlog_chart, draw_latency_chart
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,27 +29,23 @@ class DispatchDrawing:
     backlog_chart: str
     window: str  # length of the backlog chart
     not_drawn: int  # scenarios that only the tables show
-    colours: tuple[str, ...]  # consumers that block or are blocked
     rules: tuple[RuleRow, ...]
-    longest_drain: int  # the value of a full bar
-    most_blocked: int
+    by_name: dict[str, DispatchView]
 
 
-def build_dispatch_drawing(views: Sequence[DispatchView], colours: Palette) -> DispatchDrawing:
-    """Draw and compare the dispatch replays."""
-    instants = [parse_us(point.at) for view in views for point in view.backlog]
+def build_dispatch_drawing(views: Sequence[DispatchView], drawn: Sequence[str]) -> DispatchDrawing:
+    """Draw the dispatch replays of the scenarios named in ``drawn``, and compare the findings of all of them."""
+    by_name = {view.name: view for view in views}
+    shown = [by_name[name] for name in drawn if name in by_name]
+    instants = [parse_us(point.at) for view in shown for point in view.backlog]
     at = TimeFrame(min(instants, default=0), max([*instants, min(instants, default=0) + 1_000]))
-    known = {name for view in views for row in (*view.blocked_consumers, *view.blocked_hashes)
-             for name in (row.consumer, row.holder)}  # fmt: skip
     return DispatchDrawing(
-        latency_chart=draw_latency_chart(views),
-        backlog_chart=draw_backlog_chart(views, at) if instants else "",
+        latency_chart=draw_latency_chart(shown),
+        backlog_chart=draw_backlog_chart(shown, at) if instants else "",
         window=format_span(at.end - at.start),
-        not_drawn=max(len(views) - MAX_SCENARIOS, 0),
-        colours=tuple(name for name in colours.names if name in known),
+        not_drawn=len(views) - len(shown),
         rules=_build_rule_rows(views),
-        longest_drain=max((view.drain.took_ns or 0 for view in views), default=0),
-        most_blocked=max((view.blocked_ns for view in views), default=0),
+        by_name=by_name,
     )
 
 

@@ -51,7 +51,7 @@ def to_html(data: ReportData) -> str:
     return render_page(
         environment,
         PAGE,
-        ["report.js", "span_selection.js"],
+        ["table_sort.js", "report.js", "span_selection.js"],
         data=data,
         run=data.run,
         view=shown,

@@ -43,7 +43,13 @@ def render_overview_page(data: Overview) -> str:
     filters = {"slug": format_slug, "shown": _shown, "order": _order, "plural": format_plural}
     environment = page_environment(filters)
     return render_page(
-        environment, PAGE, ["overview.js"], own_style="overview.css", data=data, columns=COLUMNS, verdicts=verdicts
+        environment,
+        PAGE,
+        ["table_sort.js", "overview.js"],
+        own_style="overview.css",
+        data=data,
+        columns=COLUMNS,
+        verdicts=verdicts,
     )
 
 

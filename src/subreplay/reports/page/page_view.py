@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from subreplay.reports.data import EpochView, RangeMap, ReportData
+from subreplay.reports.data import EpochView, RangeMap, ReportData, ScenarioView
 from subreplay.reports.finding_data import CodeSummary
 from subreplay.reports.formatting import find_common_day, format_span, natural_sort_key, parse_us
 from subreplay.reports.page.chart_canvas import TimeFrame, find_time_frame
@@ -26,6 +26,7 @@ from subreplay.reports.page.chart_timeline import TimelineDrawing, draw_timeline
 from subreplay.reports.page.dispatch_view import DispatchDrawing, build_dispatch_drawing
 from subreplay.reports.page.finding_filter import FilteredFindings, build_findings
 from subreplay.reports.page.palette import Palette, build_palette
+from subreplay.reports.page.scenario_table import ScenarioTable, build_scenario_table, select_finalists
 from subreplay.reports.plan_data import FrontPoint
 
 MAX_MAPS = 6
@@ -43,7 +44,8 @@ TITLES = {
     "map": "Range map",
     "moves": "Moves",
     "scenarios": "Scenarios",
-    "dispatch": "Dispatch replay",
+    "dispatch": "Latency and backlog",
+    "details": "Each scenario",
     "keys": "Hot keys",
     "limits": "Limits of the data",
     "plans": "Plan",
@@ -60,6 +62,7 @@ AUDIT_SECTIONS = (
     "moves",
     "scenarios",
     "dispatch",
+    "details",
     "keys",
     "limits",
 )
@@ -67,6 +70,7 @@ WHATIF_SECTIONS = (
     "plans",
     "scenarios",
     "dispatch",
+    "details",
     "rules",
     "findings",
     "keys",
@@ -128,12 +132,13 @@ class PageView:
     findings: FilteredFindings
     findings_chart: str
     findings_not_drawn: int  # consumers that the chart combines
+    scenario_table: ScenarioTable
+    finalists: tuple[ScenarioView, ...]  # the scenarios that are drawn
     scenario_chart: str
-    panels: tuple[ScenarioPanel, ...]  # charts of the first scenarios
+    panels: dict[str, ScenarioPanel]  # charts of the finalists by name
     plan_charts: tuple[tuple[str, str], ...]  # bars and front of each plan
     plan_letters: tuple[dict[str, list[FrontPoint]], ...]  # the points of its front by letter
     dispatch: DispatchDrawing | None
-    worst_skew: float  # highest of all scenarios, at least 1
     ceiling: float | None  # speed-up over one consumer that the hottest key allows
     scale: float  # share of a full bar in the tables
 
@@ -145,7 +150,7 @@ def build_page_view(data: ReportData) -> PageView:
     found = select_named_consumers(data.findings_over_time, at)
     maps = _draw_maps(data.range_maps, at, colours)
     rows = _list_epoch_rows(data.range_maps)
-    moved = group_by_epoch(data.moves)
+    moved, finalists = group_by_epoch(data.moves), select_finalists(data)
     skews = {total.consumer: total.skew for total in data.totals}
     return PageView(
         colours=colours,
@@ -171,12 +176,13 @@ def build_page_view(data: ReportData) -> PageView:
         if data.findings_over_time
         else "",
         findings_not_drawn=len({p.consumer for p in data.findings_over_time} - found),
-        scenario_chart=draw_scenario_chart(data.scenarios, colours) if data.scenarios else "",
-        panels=draw_panels(data.scenarios, at, colours),
+        scenario_table=build_scenario_table(data),
+        finalists=finalists,
+        scenario_chart=draw_scenario_chart(finalists, colours) if finalists else "",
+        panels=draw_panels(finalists, at, colours),
         plan_charts=tuple(map(draw_plan_charts, data.plans)),
         plan_letters=tuple(assign_letters(plan.front) for plan in data.plans),
-        dispatch=build_dispatch_drawing(data.dispatch, colours) if data.dispatch else None,
-        worst_skew=max([1.0, *[s.skew for s in data.scenarios]]) * 1.02,
+        dispatch=build_dispatch_drawing(data.dispatch, [one.name for one in finalists]) if data.dispatch else None,
         ceiling=_find_ceiling(data),
         scale=_find_scale(data),
     )
@@ -198,7 +204,7 @@ def _build_legends(data: ReportData, colours: Palette, load: LoadOverTime, found
         load=known(select_largest_consumers(load)),
         moves=known(move.after for move in data.moves),
         findings=known(found),
-        scenarios=known(row.consumer for scenario in data.scenarios for row in scenario.per_consumer),
+        scenarios=known(row.consumer for scenario in select_finalists(data) for row in scenario.per_consumer),
     )
 
 
@@ -217,9 +223,10 @@ def _list_sections(data: ReportData) -> tuple[tuple[str, str], ...]:
         "plans": bool(data.plans),
         "scenarios": bool(data.scenarios) or (whatif and not data.plans),
         "dispatch": bool(data.dispatch),
+        "details": bool(data.scenarios),
         "keys": bool(data.hot_keys),
     }
-    titles = TITLES if whatif else TITLES | {"facts": "What was judged"}
+    titles = TITLES if whatif else TITLES | {"facts": "What was judged", "scenarios": "What if"}
     return tuple(
         [(name, titles[name]) for name in (WHATIF_SECTIONS if whatif else AUDIT_SECTIONS) if shown.get(name, True)]
     )

@@ -63,6 +63,7 @@
     document.addEventListener("span", function (event) { span = event.detail; apply(); });
     apply();
   }
+  Array.prototype.forEach.call(document.querySelectorAll("table.sortable"), makeSortable);
   window.addEventListener("beforeprint", function () {
     document.querySelectorAll("details").forEach(function (part) { part.open = true; });
   });
