@@ -33,6 +33,7 @@ def dispatched(small: ReportData) -> ReportData:
             detail="",
             incidents=(),
             timeline=None,
+            coverage=None,
         )
     )
 
@@ -72,7 +73,7 @@ def bare(small: ReportData) -> ReportData:
     return replace(
         small, verdict="valid", headline="Every promise was kept.", inputs=(), facts=(), range_maps=(), load=(),
         totals=(), moves=(), hot_keys=(), codes=(), findings_over_time=(), scenarios=(), cannot_tell=(), detail="",
-        incidents=(), timeline=None,
+        incidents=(), timeline=None, coverage=None,
     )  # fmt: skip
 
 

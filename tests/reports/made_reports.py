@@ -15,6 +15,7 @@ from subreplay.reports.data import (
     Answer,
     Band,
     ConsumerTotal,
+    Coverage,
     EngineInfo,
     EpochView,
     Fact,
@@ -42,6 +43,8 @@ from subreplay.reports.dispatch_data import (
 from subreplay.reports.finding_data import CodeSummary, FindingPoint, FindingView, KnownFault
 from subreplay.reports.formatting import format_span
 from subreplay.reports.incident_data import IncidentView, RuleCount
+from subreplay.reports.overview_data import OVERVIEW_VERSION, Overview, OverviewRow
+from subreplay.reports.plan_data import PlanBar, PlanBars, PlanTable, PlanText, PlanView
 from subreplay.reports.timeline_data import Lane, LaneEvent, LaneStretch, RunTimeline, TimelinePoint
 
 START = datetime(2026, 5, 1, 12, 0, 0, tzinfo=timezone.utc)
@@ -248,6 +251,9 @@ def incident(
     )  # fmt: skip
 
 
+THRESHOLDS = (("stalled after", "30 s"), ("stuck after", "30 s"), ("starved after", "2 s"), ("late after", "off"))
+
+
 def incidents() -> tuple[IncidentView, ...]:
     """Seven incidents, of which the page shows five openly; the last one is inconclusive."""
     first, *others = (
@@ -382,7 +388,10 @@ CANNOT = (
 )
 
 
-def report(consumers: int, epochs: int, points: int, windows: int, seconds: float, many: int = 8) -> ReportData:
+def report(
+    consumers: int, epochs: int, points: int, windows: int, seconds: float, many: int = 8, valid: bool = False
+) -> ReportData:
+    """An audit; a ``valid`` one has no scenarios, and findings only of rules that count."""
     rng = random.Random(11)
     names = [f"c{i + 1}" for i in range(consumers)]
     mapped = range_map(rng, consumers, epochs, points, seconds, "orders")
@@ -390,7 +399,7 @@ def report(consumers: int, epochs: int, points: int, windows: int, seconds: floa
     hot = tuple(
         HotKey(f"3fa9{i:02x}c1d0", 9_000 // (i + 1), 0.083 / (i + 1), 997 * i, names[i % consumers]) for i in range(10)
     )
-    return ReportData(
+    data = ReportData(
         schema_version=SCHEMA_VERSION,
         run=run_info(seconds),
         verdict="invalid",
@@ -420,7 +429,16 @@ def report(consumers: int, epochs: int, points: int, windows: int, seconds: floa
         detail=DETAIL,
         incidents=incidents(),
         timeline=timeline(mapped, windows, seconds / windows),
+        coverage=Coverage(120_000, 121_400, consumers, epochs, 0.9995, "", THRESHOLDS),
     )
+    if not valid:
+        return data
+    clean = tuple(replace(c, status="clean", count=0, worst=()) if c.status in ("violated", "unknown") else c
+                  for c in data.codes)  # fmt: skip
+    kept = f"Every guarantee of {data.run.policy} under {data.run.profile} was kept."
+    counted = tuple(point for point in data.findings_over_time if point.code != "KEY_TWO_OWNERS")
+    return replace(data, verdict="valid", headline=kept, codes=clean, findings_over_time=counted, scenarios=(),
+                   detail="", incidents=())  # fmt: skip
 
 
 def words_percent(share: float) -> str:
@@ -433,6 +451,44 @@ def replayed(data: ReportData) -> ReportData:
     answers = find_best_scenarios(data.scenarios, views)
     recommendation = recommend_scenario(data.scenarios, views)
     return replace(data, dispatch=views, answers=answers, recommendation=recommendation)
+
+
+def planned(data: ReportData) -> ReportData:
+    """The answer of a plan: how many consumers are needed."""
+    sizes = [(n, 16.0 / n) for n in range(2, 9)]
+    rows = tuple((str(n), f"{busy * 12.5:.0f}%", f"{busy:.2f}×") for n, busy in sizes)
+    bars = tuple(
+        PlanBar(f"{n} consumers", busy / 8, None, f"{busy * 12.5:.0f}%", f"{n} consumers: busy {busy:.2f}", n == 4)
+        for n, busy in sizes
+    )
+    view = PlanView(
+        "consumers", "4 consumers", "busiest consumer", 0.5, 0.45, 0.11, "busy", "50% busy", "45% busy", "5 consumers",
+        0.4, ("Service takes 2 s.", "The traffic is that of 2026-05-01."), ("With 20% more traffic: 5 consumers.",),
+        (PlanTable("Consumers and how busy they are", ("consumers", "busiest", "skew"), (True, True, True), rows,
+                   tuple(n == 4 for n, _ in sizes)),),
+        (PlanText("Set the replicas", ("replicas: 4",)),),
+        PlanBars("How busy the busiest consumer is", "share of the time", "", bars, 0.8, "80% busy"),
+    )  # fmt: skip
+    run = replace(data.run, kind="whatif", title="Consumers for billing")
+    return replace(data, run=run, plans=(view,), scenarios=(), codes=(), findings_over_time=(), detail="", incidents=(),
+                   coverage=None, headline="4 consumers are enough.")  # fmt: skip
+
+
+def overview() -> Overview:
+    """Four subscriptions, the worst first."""
+    rows = (
+        OverviewRow("audit-log", "persistent://shop/prod/audit", "team-core", "failed", 4,
+                    "The membership is missing."),
+        OverviewRow("billing", "persistent://shop/prod/orders", "team-billing", "invalid", 1,
+                    "480 of 600 messages were not delivered: consumer a blocks the subscription.", 600, 120, 480, 480,
+                    479 * SECOND, 0.0, 1.0, "billing/report.html"),
+        OverviewRow("shipping", "persistent://shop/prod/orders", "team-shipping", "unknown", 3,
+                    "3 of 100 rows of deliveries are in quarantine.", 100, 97, 0, 0, 20 * MS, 0.012, 1.31,
+                    "s/report.html"),
+        OverviewRow("search", "persistent://shop/prod/catalogue", "", "valid", 0, "Every guarantee was kept.", 120_000,
+                    121_400, 0, 0, 4 * MS, 0.0117, 1.05, "search/report.html"),
+    )  # fmt: skip
+    return Overview(OVERVIEW_VERSION, "Subscriptions of shop/prod", "2026-05-01", rows)
 
 
 def poisoned(data: ReportData) -> ReportData:

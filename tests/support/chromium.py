@@ -21,6 +21,19 @@ _OPTIONS = (
     "--disable-background-networking", "--disable-sync", "--remote-debugging-pipe", "--font-render-hinting=none",
     "--force-device-scale-factor=1", "--disable-dev-shm-usage",
 )  # fmt: skip
+_DECODE = """(async () => {
+  const picture = new Image();
+  picture.src = "data:image/png;base64,%s";
+  await picture.decode();
+  const canvas = document.createElement("canvas"), size = [picture.width, picture.height];
+  [canvas.width, canvas.height] = size;
+  const context = canvas.getContext("2d");
+  context.drawImage(picture, 0, 0);
+  const bytes = context.getImageData(0, 0, ...size).data;
+  let values = "";
+  for (let i = 0; i < bytes.length; i += 8192) { values += String.fromCharCode(...bytes.subarray(i, i + 8192)); }
+  return [...size, btoa(values)];
+})()"""
 
 
 class Browser:
@@ -50,14 +63,19 @@ class Browser:
             raise AssertionError(answer["exceptionDetails"])
         return answer["result"].get("value")
 
-    def take_picture(self, whole: bool = False) -> bytes:
-        """Take a picture of the window, or of the ``whole`` page, as PNG."""
-        clip = {}
-        if whole:
-            size = self._call("Page.getLayoutMetrics")["cssContentSize"]
-            clip = {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
-        picture = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **clip)
+    def take_picture(self, height: int | None = None, scale: float = 1) -> bytes:
+        """Take a picture of the page from its top, as PNG; without a ``height`` of the whole page."""
+        size = self._call("Page.getLayoutMetrics")["cssContentSize"]
+        high = min(size["height"], height or size["height"])
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": high, "scale": scale}
+        picture = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
         return base64.b64decode(picture["data"])
+
+    def decode_picture(self, picture: bytes) -> tuple[int, int, bytes]:
+        """Decode a picture to its width, its height and its RGBA values, in an empty page."""
+        self._call("Page.navigate", url="about:blank")
+        width, height, values = self.evaluate(_DECODE % base64.b64encode(picture).decode())
+        return width, height, base64.b64decode(values)
 
     def _resize(self, width: int, height: int) -> None:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}

@@ -271,6 +271,19 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Coverage:
+    """What an audit judged, and how well; ``docs/reference/run-file.md`` defines the thresholds (``liveness``)."""
+
+    messages: int
+    deliveries: int
+    consumers: int  # that joined or received messages
+    epochs: int
+    share_judged: float  # fraction of the rows that the rules could judge
+    judged_from: str  # left-truncated data are judged from this instant; empty: from the beginning
+    thresholds: tuple[tuple[str, str], ...]  # ("stuck after", "30 s"); "off" if the rule has no threshold
+
+
+@dataclass(frozen=True, slots=True)
 class Recommendation:
     """The answer of a what-if or a plan: what to choose, why, and at which price.
 
@@ -321,6 +334,7 @@ class ReportData:
     detail: str = ""  # the sentences below the headline: since when, who, whose doing, what else
     incidents: tuple[IncidentView, ...] = ()  # of an audit, the most severe first
     timeline: RunTimeline | None = None  # of an audit
+    coverage: Coverage | None = None  # of an audit
     recommendation: Recommendation | None = None  # of a what-if or a plan
 
     @property

@@ -10,6 +10,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 MISSING = "–"
+RULES_PAGE = "https://subreplay.github.io/subreplay/reference/rules/"
 
 
 def format_count(value: float) -> str:
@@ -32,13 +33,15 @@ def format_short_count(value: float) -> str:
 def format_percent(share: float) -> str:
     """Format a fraction as per cent with one decimal, or two if it is small.
 
-    >>> [format_percent(share) for share in (0, 0.00001, 0.00123, 0.0456, 0.5035, 1)]
-    ['0%', '<0.01%', '0.12%', '4.6%', '50.4%', '100%']
+    >>> [format_percent(share) for share in (0, 0.00001, 0.00123, 0.0456, 0.5035, 0.99999, 1)]
+    ['0%', '<0.01%', '0.12%', '4.6%', '50.4%', '>99.9%', '100%']
     """
     if share in (0, 1):
         return f"{share * 100:.0f}%"
     if 0 < share < 0.0001:
         return "<0.01%"
+    if 0.9995 <= share < 1:
+        return ">99.9%"
     exact = Decimal(str(float(share))) * 100  # round the decimal form, not the binary one
     return f"{exact:.2f}%" if share < 0.01 else f"{exact:,.1f}%"
 
@@ -178,6 +181,15 @@ def format_amount(value: float | None, unit: str) -> str:
     if unit == "bytes":
         return format_bytes(value)
     return f"{value:,.0f} {unit}" if value == round(value) else f"{value:,.1f} {unit}"
+
+
+def format_rule_url(code: str) -> str:
+    """Format the address of the page that describes a rule; empty if this is not the name of a rule.
+
+    >>> format_rule_url("KEY_ORDER"), format_rule_url("<b>")
+    ('https://subreplay.github.io/subreplay/reference/rules/#key_order', '')
+    """
+    return RULES_PAGE + "#" + code.lower() if re.fullmatch("[A-Z][A-Z_]*", code) else ""
 
 
 def format_early(count_: int, delayed: int, least: int, most: int) -> str:

@@ -113,7 +113,7 @@ def test_a_page_with_a_million_findings_stays_small(small: ReportData) -> None:
     data = crowded(small, rules=32, consumers=13, rows=90, words="a sentence as long as they usually are " * 4, each=11)
     assert sum(point.count for point in data.findings_over_time) == 1_098_240
     found, page = build_filter(data), to_html(data)
-    assert len(page.encode()) < 3_000_000
+    assert len(page.encode()) < 1_500_000
     assert page.count('class="finding"') == found.rows <= MAX_FINDING_ROWS
     assert found.rows + found.left_out == 32 * 90
     assert {len(card.shown) for card in found.cards} <= {found.rows // 32, found.rows // 32 + 1}
@@ -124,7 +124,7 @@ def test_names_cannot_make_the_page_large(small: ReportData) -> None:
     data = crowded(small, rules=3, consumers=3, rows=600, words='<"&' * 2_000)
     found = build_filter(data)
     assert 20 < found.rows < 100
-    assert len(to_html(data).encode()) < 2_000_000
+    assert len(to_html(data).encode()) < 1_500_000
 
 
 @pytest.mark.long

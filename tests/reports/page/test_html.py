@@ -16,14 +16,32 @@ import pytest
 from markupsafe import escape
 
 import subreplay
+from subreplay.audit.codes import Code
 from subreplay.reports.data import ReportData
+from subreplay.reports.formatting import RULES_PAGE, format_rule_url
 from subreplay.reports.metrics import METRICS
-from subreplay.reports.page.html import make_breakable, to_html
+from subreplay.reports.page.html import make_breakable, mark_code, to_html
 from subreplay.reports.page.palette import LIGHT
 from subreplay.reports.text import to_text
-from tests.reports.made_reports import known_fault
+from tests.reports.made_reports import known_fault, us
 
-ALL = {"input", "facts", "map", "load", "skew", "moves", "rules", "findings", "scenarios", "keys", "limits"}
+ALL = {
+    "incidents",
+    "timeline",
+    "input",
+    "facts",
+    "map",
+    "load",
+    "skew",
+    "moves",
+    "rules",
+    "findings",
+    "scenarios",
+    "details",
+    "keys",
+    "limits",
+}
+REPOSITORY = Path(__file__).parents[3]
 VOID = {"meta", "br", "wbr", "input", "link", "img", "hr"}
 
 
@@ -75,7 +93,8 @@ def test_every_section_is_there_in_order_and_in_the_contents(small_html: str) ->
     page = Page(small_html)
     sections = [name for name in page.ids if name in ALL]
     assert set(sections) == ALL
-    assert [link[1:] for link in page.links if link[1:] in ALL] == sections
+    contents = small_html[small_html.index('<nav class="toc"') : small_html.index("</nav>")]
+    assert re.findall(r'href="#(\w+)"', contents) == sections
     assert (
         small_html.index("<h1>1,204 messages")
         < small_html.index("Verdict: <strong>invalid")
@@ -87,7 +106,7 @@ def test_every_section_is_there_in_order_and_in_the_contents(small_html: str) ->
 def test_a_report_without_data_says_so(bare: ReportData) -> None:
     page = Page(to_html(bare))
     assert {"map", "load", "rules", "moves"} <= set(page.ids)
-    assert not {"scenarios", "findings", "keys", "skew", "facts"} & set(page.ids)
+    assert not {"incidents", "scenarios", "findings", "keys", "skew", "facts"} & set(page.ids)
     assert page.text.count("Nothing to show") == 4
     assert page.tags["svg"] == 1  # the patterns' definitions
 
@@ -104,9 +123,9 @@ def test_a_what_if_without_rules_has_no_empty_sections_of_an_audit(small: Report
 def test_the_page_asks_for_nothing_outside_itself(name: str, request: pytest.FixtureRequest) -> None:
     html = to_html(request.getfixturevalue(name))
     page = Page(html)
-    assert not re.search(r"https?://", html)
     assert not re.search(r"(@import|url\((?!#))", html)
-    assert all(link.startswith("#") for link in page.links)
+    followed = {link.split("#")[0] for link in page.links if not link.startswith("#")}  # when a reader clicks
+    assert followed <= {RULES_PAGE, "https://github.com/apache/pulsar/issues/23870"}
     assert not {"link", "img", "iframe", "object", "foreignobject", "image", "use"} & set(page.tags)
 
 
@@ -131,7 +150,7 @@ def test_an_attribute_cannot_be_left(small: ReportData) -> None:
 
 def test_a_finding_that_resembles_a_known_fault_links_to_its_ticket(small: ReportData) -> None:
     page = Page(to_html(known_fault(small)))
-    assert page.links.count("https://github.com/apache/pulsar/issues/23870") == 2  # in the table, and at the finding
+    assert page.links.count("https://github.com/apache/pulsar/issues/23870") == 3  # incident, table of rules, finding
     assert "looks like apache/pulsar#23870, fixed in 4.0.3" in page.text
     assert "out of order <at times>. Affects 4.0.0 to 4.0.2; fixed in 4.0.3. Upgrade the brokers." in page.text
     assert "javascript" not in " ".join(Page(to_html(known_fault(small, "javascript:alert(1)"))).links)
@@ -219,12 +238,64 @@ def test_a_long_name_breaks_after_dots_and_is_escaped() -> None:
     assert make_breakable("pulsar.key_<b>") == "pulsar.<wbr>key_<wbr>&lt;b&gt;"
 
 
+def test_what_is_in_backticks_is_code_and_stays_escaped() -> None:
+    assert mark_code("Set `keys.<b>` in <i>") == "Set <code>keys.&lt;b&gt;</code> in &lt;i&gt;"
+
+
 def headings(page: str) -> list[str]:
     return re.findall(r"<section id=\"(\w+)\">", page)
 
 
-def test_an_audit_tells_the_verdict_what_was_judged_and_the_findings_first(small_html: str) -> None:
-    assert headings(small_html)[:6] == ["timeline", "facts", "input", "rules", "findings", "load"]
+def test_an_audit_begins_with_what_happened(small_html: str) -> None:
+    assert headings(small_html)[:4] == ["incidents", "timeline", "findings", "load"]
+    assert headings(small_html)[-4:] == ["rules", "input", "facts", "limits"]
+
+
+def test_an_audit_without_incidents_begins_with_what_was_judged(small: ReportData) -> None:
+    page = to_html(replace(small, verdict="valid", incidents=()))
+    assert headings(page)[:3] == ["facts", "timeline", "findings"]
+    assert "&gt;99.9% of 120,000 messages and 121,400 deliveries to 3 consumers in 5 epochs were judged" in page
+    assert "1 found nothing</p>" in page
+    assert "stuck after 30 s</p>" in page
+
+
+def test_five_incidents_are_open_and_the_others_folded(small_html: str) -> None:
+    section = small_html[small_html.index('<section id="incidents">') :]
+    section = section[: section.index("</section>")]
+    cards = re.findall(r'id="incident-(\d)" data-start="(\d+)" data-end="(\d+)"', section)
+    assert [int(number) for number, *_ in cards] == [1, 2, 3, 4, 5, 6, 7]
+    assert (int(cards[0][1]), int(cards[0][2])) == (us(6), us(54))
+    open_part, folded = section.split("<details>")
+    assert open_part.count("<article") == 5
+    assert "<summary>2 more incidents, less severe</summary>" in folded
+
+
+def test_an_incident_has_its_evidence_its_next_step_and_the_page_of_its_rule(small_html: str) -> None:
+    card = small_html[small_html.index("<article") : small_html.index("</article>")]
+    text = " ".join(re.sub("<(?!wbr)[^>]*>", " ", card).replace("<wbr>", "").split())
+    assert "12:00:06 to 12:00:54 UTC, 48 s 1,204 findings c2 , c3 , c1" in text
+    assert "Evidence 5:117 is the worst of 1,204 findings 5:117 → c1 at 12:00:05.000, never acked" in text
+    assert "Next Upgrade the brokers to 4.0.3, or let consumers finish before they close. About KEY_TWO_OWNERS" in text
+    assert "Looks like apache/pulsar#23870 : Key_Shared delivers out of order." in text
+    assert f'href="{RULES_PAGE}#key_two_owners"' in card
+
+
+def test_rules_without_findings_are_folded_with_their_reasons(small_html: str) -> None:
+    section = small_html[small_html.index('<section id="rules">') :]
+    open_part, clean, unfit = section.split("<details>")[:3]
+    assert open_part.count('<tr><th scope="row">') == 4
+    assert "1 rule found nothing</summary>" in clean
+    assert "1 rule does not apply</summary>" in unfit
+    assert "<dd>Key_Shared promises order per key only</dd>" in unfit
+
+
+@pytest.mark.parametrize("code", [code.name for code in Code])
+def test_each_rule_has_its_place_on_the_documentation_page(code: str) -> None:
+    place = format_rule_url(code).removeprefix(RULES_PAGE)
+    assert f"]({place})" in (REPOSITORY / "docs/reference/rules.md").read_text()
+    documentation = re.search(r'^Documentation = "(.*)"$', (REPOSITORY / "pyproject.toml").read_text(), re.MULTILINE)
+    assert documentation
+    assert RULES_PAGE.startswith(documentation[1])
 
 
 def test_a_what_if_begins_with_its_answer_and_has_no_verdict(dispatched: ReportData) -> None:

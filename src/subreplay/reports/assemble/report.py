@@ -9,7 +9,7 @@ from subreplay import __version__
 from subreplay.audit.codes import Code
 from subreplay.audit.needs import Need
 from subreplay.config.run import RunConfig
-from subreplay.reports.assemble.audit_verdict import RunJudgement, write_headline
+from subreplay.reports.assemble.audit_verdict import RunJudgement, compute_share_judged, write_headline
 from subreplay.reports.assemble.consumer_loads import build_consumer_totals, build_load_points
 from subreplay.reports.assemble.epoch_views import build_range_maps
 from subreplay.reports.assemble.finding_views import build_code_summaries, count_findings_over_time
@@ -19,6 +19,7 @@ from subreplay.reports.assemble.timeline import build_timeline
 from subreplay.reports.assemble.whatif_answers import find_best_scenarios
 from subreplay.reports.data import (
     SCHEMA_VERSION,
+    Coverage,
     EngineInfo,
     Fact,
     HotKey,
@@ -31,6 +32,7 @@ from subreplay.reports.data import (
 )
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.figures import Figures, Row
+from subreplay.reports.formatting import format_nanos
 from subreplay.reports.incident_data import IncidentView
 from subreplay.reports.plan_data import PlanView
 from subreplay.rows.model.stored_rows import list_names
@@ -100,6 +102,7 @@ def build_report(
         scenarios=scenarios,
         cannot_tell=tuple(DISPATCH_NOTE if dispatch and line is ASSIGNMENT_NOTE else line for line in LIMITS),
         dispatch=dispatch,
+        coverage=build_coverage(figures) if run.kind == "audit" else None,
         answers=find_best_scenarios(scenarios, dispatch) if run.kind == "whatif" else (),
         timeline=build_timeline(figures, incidents) if run.kind == "audit" else None,
         plans=plans,
@@ -193,6 +196,26 @@ def build_facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioVi
     if scenarios:
         facts.append(Fact("Scenarios compared", str(len(scenarios))))
     return tuple(facts)
+
+
+def build_coverage(figures: Figures) -> Coverage:
+    """Count the evidence of an audit, and list the thresholds of its rules about waiting."""
+    terms = figures.terms
+    thresholds = {
+        "stalled after": terms.stalled_after,
+        "stuck after": terms.stuck_after,
+        "starved after": terms.starved_after,
+        "late after": terms.late_after,
+    }
+    return Coverage(
+        messages=figures.extent["messages"],
+        deliveries=figures.extent.get("deliveries", 0),
+        consumers=len({*figures.members, *(row["consumer"] for row in figures.consumers)}),
+        epochs=sum(len(timeline.epochs) for timeline in figures.plan.timelines.values()),
+        share_judged=compute_share_judged(figures),
+        judged_from="" if figures.judged_from is None else format_instant(figures.judged_from),
+        thresholds=tuple((name, format_nanos(nanos) if nanos else "off") for name, nanos in thresholds.items()),
+    )
 
 
 def _describe_retracted(row: Row) -> str:

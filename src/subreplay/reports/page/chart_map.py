@@ -26,6 +26,7 @@ LETTER_WIDTH = 5.6  # approximate width of a letter, in pixels
 MAX_LABEL_LENGTH = 20  # letters of a cause; a slanted label must fit into the left margin
 SLANT_GAP = 13
 SLANT_MARGIN, SLANT_RISE = 18, 3.7  # pixels above the plot, and per letter of a slanted label
+MAX_MAP_BYTES = 250_000  # a map of more ranges is drawn as shares
 HEIGHTS = {1: 300, 2: 240, 3: 200}  # height of a slot map by the number of maps
 STRIP = 84  # height of the shares below a map
 
@@ -72,14 +73,20 @@ def draw_slot_map(mapped: RangeMap, at: TimeFrame, colours: Palette, alone: int)
     ``alone`` is the number of maps on the page.
     """
     height = HEIGHTS.get(alone, 160)
-    thin = max((epoch.bands_left_out for epoch in mapped.epochs), default=0)
     outside = sum(not at.is_visible(e.start_us, e.end_us) for e in mapped.epochs)
     starts = len(_list_starts([mapped], at))
     marks = build_epoch_marks([mapped], at)
     written = len(marks.labels)
-    if thin:
-        shares = _draw_shares(mapped, at, colours, height, marks)
-        return MapDrawing(mapped.scope, "", shares, thin, written, starts, outside)
+    thin = max((epoch.bands_left_out for epoch in mapped.epochs), default=0)
+    svg = "" if thin else _draw_slots(mapped, at, colours, height, marks)
+    if len(svg) > MAX_MAP_BYTES:
+        svg, thin = "", max(len(epoch.bands) for epoch in mapped.epochs)
+    shares = _draw_shares(mapped, at, colours, height if thin else STRIP, marks if thin else None)
+    return MapDrawing(mapped.scope, svg, shares, thin, written, starts, outside)
+
+
+def _draw_slots(mapped: RangeMap, at: TimeFrame, colours: Palette, height: int, marks: EpochMarks) -> str:
+    """Draw each range of slots in the colour of its owner."""
     label = f"Slots of {mapped.scope} over time, coloured by the consumer that owned them"
     drawing = Drawing(height, label, top=marks.label_height)
     slots = mapped.high - mapped.low + 1
@@ -95,8 +102,7 @@ def draw_slot_map(mapped: RangeMap, at: TimeFrame, colours: Palette, alone: int)
         if at.is_visible(r.start, r.end):
             draw_cell(drawing, at, r.start, r.end, y(r.low), y(r.high), colours.find_token(r.consumer), _format_tip(r))
     marks.draw(drawing)
-    shares = _draw_shares(mapped, at, colours, STRIP, None)
-    return MapDrawing(mapped.scope, drawing.svg(), shares, 0, written, starts, outside)
+    return drawing.svg()
 
 
 def draw_partition_map(maps: Sequence[RangeMap], at: TimeFrame, colours: Palette) -> MapDrawing:

@@ -88,7 +88,7 @@ def select_largest_consumers(load: LoadOverTime, most: int = MAX_CONSUMERS) -> t
 def draw_load_chart(load: LoadOverTime, at: TimeFrame, colours: Palette) -> str:
     """Draw the messages of each consumer as stacked columns over time."""
     named = set(select_largest_consumers(load))
-    shown = [c for c in load.cells if c.messages and at.is_visible(c.start, c.end)]
+    shown = _combine_others([c for c in load.cells if c.messages and at.is_visible(c.start, c.end)], named)
     sums: dict[int, int] = defaultdict(int)
     for load_cell in shown:
         sums[load_cell.start] += load_cell.messages
@@ -111,6 +111,16 @@ def draw_load_chart(load: LoadOverTime, at: TimeFrame, colours: Palette) -> str:
 def find_skew_level(skew: float) -> str:
     """Find the colour token of a skew: even from 0.8 to 1.25, then three steps up and down."""
     return next((name for limit, name in LEVELS if skew < limit), "o3")
+
+
+def _combine_others(cells: Sequence[LoadCell], named: set[str]) -> list[LoadCell]:
+    """Combine the consumers that are not named into one cell per window."""
+    others: dict[tuple[int, int], int] = defaultdict(int)
+    for load_cell in cells:
+        if load_cell.consumer not in named:
+            others[load_cell.start, load_cell.end] += load_cell.messages
+    rest = [LoadCell(start, end, REST, messages, 0.0) for (start, end), messages in others.items()]
+    return [load_cell for load_cell in cells if load_cell.consumer in named] + rest
 
 
 def draw_skew_chart(load: LoadOverTime, totals: dict[str, float], at: TimeFrame, colours: Palette) -> str:

@@ -18,10 +18,10 @@ from subreplay.reports.finding_sample import SampleFacet, order_for_sample
 from subreplay.reports.formatting import natural_sort_key, parse_us
 
 MAX_FINDING_ROWS = 2_000
-MAX_BYTES = 1_400_000  # total size of the rows
+MAX_ROWS_BYTES = 900_000  # total size of the rows, less if the rest of the page is large
 ROW_BYTES = 420  # size of a row's tags
 MAX_WINDOWS = 96
-MAX_TALLIES = 20_000
+MAX_TALLIES = 10_000
 OBSERVED = "observed"
 NOT_OFFERED = -1  # number of a choice that the filter does not offer
 
@@ -61,8 +61,11 @@ class FilteredFindings:
     left_out: int  # rows of the data that do not fit on the page
 
 
-def build_findings(data: ReportData, order: Sequence[str]) -> FilteredFindings:
-    """Select the findings of the page and count all; recorded deliveries first, then by ``order`` of the status."""
+def build_findings(data: ReportData, order: Sequence[str], size: int = MAX_ROWS_BYTES) -> FilteredFindings:
+    """Select the findings of the page and count all; recorded deliveries first, then by ``order`` of the status.
+
+    The rows have at most about ``size`` bytes.
+    """
     groups = [(OBSERVED, "", data.codes, data.findings_over_time)]
     groups += [(f"{v.source}: {v.name}", v.name, v.codes, v.findings_over_time) for v in data.dispatch]
     groups_with_findings = [
@@ -71,7 +74,7 @@ def build_findings(data: ReportData, order: Sequence[str]) -> FilteredFindings:
         for code in sorted(codes, key=lambda c: order.index(c.status))
         if code.worst
     ]
-    kept = _select_rows([code.worst for _, code in groups_with_findings])
+    kept = _select_rows([code.worst for _, code in groups_with_findings], size)
     shown = [
         finding
         for (_, code), positions in zip(groups_with_findings, kept, strict=True)
@@ -109,13 +112,13 @@ def _format_bounds(windows: Iterable[tuple[str, str]], width: int) -> str:
     return " ".join([f"{parse_us(first)} {parse_us(last) + width}" for first, last in windows])
 
 
-def _select_rows(rules: Sequence[Sequence[FindingView]]) -> list[list[int]]:
+def _select_rows(rules: Sequence[Sequence[FindingView]], most: int) -> list[list[int]]:
     """Select the positions of each rule's findings that fit on the page."""
     kept: list[list[int]] = [[] for _ in rules]
     rows = bytes_used = 0
     for rule, position in order_for_sample(rules, lambda f: SampleFacet(True, f.consumer, f.window)):
         size = ROW_BYTES + _measure_size(rules[rule][position])
-        if rows < MAX_FINDING_ROWS and bytes_used + size <= MAX_BYTES:
+        if rows < MAX_FINDING_ROWS and bytes_used + size <= most:
             kept[rule].append(position)
             rows, bytes_used = rows + 1, bytes_used + size
     return [sorted(positions) for positions in kept]

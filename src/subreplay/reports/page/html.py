@@ -10,6 +10,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -30,32 +31,46 @@ from subreplay.reports.formatting import (
     format_percent,
     format_plural,
     format_ratio,
+    format_rule_url,
     format_worst,
     shorten_cause,
     shorten_scope,
 )
 from subreplay.reports.metrics import METRICS
 from subreplay.reports.page import palette
-from subreplay.reports.page.page_view import PageView, build_page_view
+from subreplay.reports.page.finding_filter import MAX_ROWS_BYTES, build_findings
+from subreplay.reports.page.page_view import MAX_OPEN_INCIDENTS, STATUS_ORDER, PageView, build_page_view
 from subreplay.reports.text_cleaning import clean_strings
 
+MAX_PAGE_BYTES = 1_450_000  # a larger page lists fewer findings
+MIN_ROWS_BYTES = 100_000
 PAGE = "report.html.j2"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'"
 
 
 def to_html(data: ReportData) -> str:
-    """Render the report's page; equal data give equal bytes."""
+    """Render the report's page of at most 1.5 MB; equal data give equal bytes."""
     data = clean_strings(data)
     shown = build_page_view(data)
+    page = _render_report(data, shown)
+    excess = len(page.encode()) - MAX_PAGE_BYTES
+    if excess > 0:
+        findings = build_findings(data, STATUS_ORDER, max(MAX_ROWS_BYTES - excess, MIN_ROWS_BYTES))
+        page = _render_report(data, replace(shown, findings=findings))
+    return page
+
+
+def _render_report(data: ReportData, shown: PageView) -> str:
     environment = page_environment(_build_filters(shown, data.run.topic))
     return render_page(
         environment,
         PAGE,
-        ["table_sort.js", "report.js", "span_selection.js"],
+        ["scroll_cue.js", "table_sort.js", "report.js", "span_selection.js"],
         data=data,
         run=data.run,
         view=shown,
         metrics=METRICS,
+        max_open=MAX_OPEN_INCIDENTS,
         patterns=palette.draw_patterns(len(shown.colours.names)),
     )
 
@@ -136,8 +151,10 @@ def _build_filters(shown: PageView, topic: str) -> dict[str, Any]:
         "whole_clock": format_clock,
         "token": shown.colours.find_token,
         "slug": format_slug,
+        "rule_url": format_rule_url,
         "width": format_width,
         "breakable": make_breakable,
+        "marked": mark_code,
     }
 
 
@@ -158,6 +175,12 @@ def format_slug(text: str) -> str:
 def format_width(share: float, full: float) -> str:
     """Compute how much of a cell a bar fills, as a CSS length."""
     return f"{max(0.0, min(share / full, 1.0)) * 100:.1f}%" if full > 0 and share == share else "0%"
+
+
+def mark_code(text: str) -> Markup:
+    """Mark what is in backticks as code."""
+    parts = re.split("`([^`]+)`", text)
+    return Markup().join(Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts))
 
 
 def make_breakable(name: str) -> Markup:

@@ -45,7 +45,7 @@ def render_overview_page(data: Overview) -> str:
     return render_page(
         environment,
         PAGE,
-        ["table_sort.js", "overview.js"],
+        ["scroll_cue.js", "table_sort.js", "overview.js"],
         own_style="overview.css",
         data=data,
         columns=COLUMNS,

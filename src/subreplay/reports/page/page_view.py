@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from subreplay.reports.data import EpochView, RangeMap, ReportData, ScenarioView
@@ -27,18 +27,22 @@ from subreplay.reports.page.dispatch_view import DispatchDrawing, build_dispatch
 from subreplay.reports.page.finding_filter import FilteredFindings, build_findings
 from subreplay.reports.page.palette import Palette, build_palette
 from subreplay.reports.page.scenario_table import ScenarioTable, build_scenario_table, select_finalists
+from subreplay.reports.page.section_sentences import write_sentences
 from subreplay.reports.plan_data import FrontPoint
 
 MAX_MAPS = 6
+MAX_MAPS_BYTES = 400_000  # no further map is drawn once they have this size
 MAX_EPOCH_ROWS = 200
 MAX_MOVES = 200
 STATUS_ORDER = ("violated", "unknown", "allowed", "counted", "clean", "not applicable")
+MAX_OPEN_INCIDENTS = 5
 TITLES = {
+    "incidents": "What happened",
     "timeline": "Timeline",
-    "facts": "Headline facts",
+    "facts": "What was judged",
     "input": "Input",
     "rules": "Rules",
-    "findings": "Findings over time",
+    "findings": "Findings",
     "load": "Load",
     "skew": "Skew",
     "map": "Range map",
@@ -51,19 +55,20 @@ TITLES = {
     "plans": "Plan",
 }
 AUDIT_SECTIONS = (
+    "incidents",
     "timeline",
-    "facts",
-    "input",
-    "rules",
     "findings",
     "load",
     "skew",
     "map",
     "moves",
+    "keys",
     "scenarios",
     "dispatch",
     "details",
-    "keys",
+    "rules",
+    "input",
+    "facts",
     "limits",
 )
 WHATIF_SECTIONS = (
@@ -82,7 +87,7 @@ WHATIF_SECTIONS = (
     "input",
     "limits",
 )
-"""The order of the sections: the verdict or the best scenario comes first."""
+"""The order of the sections: what happened, or the best scenario, comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,7 @@ class PageView:
 
     colours: Palette
     legends: SectionLegends
+    sentences: Mapping[str, str]  # what to see in a section, by its name
     day: str | None
     length: str  # length of the data's window
     sections: tuple[tuple[str, str], ...]
@@ -151,16 +157,18 @@ def build_page_view(data: ReportData) -> PageView:
     maps = _draw_maps(data.range_maps, at, colours)
     rows = _list_epoch_rows(data.range_maps)
     moved, finalists = group_by_epoch(data.moves), select_finalists(data)
+    day = find_common_day(data.run.window_start, data.run.window_end)
     skews = {total.consumer: total.skew for total in data.totals}
     return PageView(
         colours=colours,
         legends=_build_legends(data, colours, load, found),
-        day=find_common_day(data.run.window_start, data.run.window_end),
+        sentences=write_sentences(data, load, moved, day),
+        day=day,
         length=format_span(max(parse_us(data.run.window_end) - parse_us(data.run.window_start), 0)),
         sections=_list_sections(data),
         timeline=None if data.timeline is None else draw_timeline(data.timeline, data.incidents, at),
         maps=maps,
-        maps_left_out=data.range_maps_left_out + _count_undrawn_maps(data.range_maps),
+        maps_left_out=data.range_maps_left_out + _count_undrawn_maps(data.range_maps, maps),
         epochs=rows[:MAX_EPOCH_ROWS],
         epochs_left_out=max(len(rows) - MAX_EPOCH_ROWS, 0) + sum(m.epochs_left_out for m in data.range_maps),
         window=format_span(load.width) if load.width > 0 else "",
@@ -212,36 +220,49 @@ def _list_sections(data: ReportData) -> tuple[tuple[str, str], ...]:
     """List the sections of the page in order. An audit has no scenarios, and a what-if can lack rules or maps."""
     whatif = data.run.kind == "whatif"
     shown = {
+        "incidents": bool(data.incidents),
         "timeline": data.timeline is not None,
-        "facts": bool(data.facts),
+        "facts": bool(data.facts or data.coverage),
         "map": bool(data.range_maps) or not whatif,
         "load": bool(data.load or data.totals) or not whatif,
         "skew": bool(data.load),
         "moves": bool(data.moves or data.moves_left_out) or not whatif,
-        "rules": bool(data.codes) or not whatif or any(code.worst for v in data.dispatch for code in v.codes),
-        "findings": bool(data.findings_over_time),
+        "rules": bool(data.codes) or not whatif,
+        "findings": bool(data.findings_over_time) or any(code.worst for code in _list_codes(data)),
         "plans": bool(data.plans),
         "scenarios": bool(data.scenarios) or (whatif and not data.plans),
         "dispatch": bool(data.dispatch),
         "details": bool(data.scenarios),
         "keys": bool(data.hot_keys),
     }
-    titles = TITLES if whatif else TITLES | {"facts": "What was judged", "scenarios": "What if"}
-    return tuple(
-        [(name, titles[name]) for name in (WHATIF_SECTIONS if whatif else AUDIT_SECTIONS) if shown.get(name, True)]
-    )
+    order: tuple[str, ...] = WHATIF_SECTIONS if whatif else AUDIT_SECTIONS
+    if not whatif and not data.incidents:
+        order = ("facts", *(name for name in order if name != "facts"))
+    titles = TITLES if whatif else TITLES | {"scenarios": "What if"}
+    return tuple([(name, titles[name]) for name in order if shown.get(name, True)])
+
+
+def _list_codes(data: ReportData) -> Iterator[CodeSummary]:
+    """List the rules over recorded and predicted deliveries."""
+    yield from data.codes
+    for view in data.dispatch:
+        yield from view.codes
 
 
 def _draw_maps(maps: Sequence[RangeMap], at: TimeFrame, colours: Palette) -> tuple[MapDrawing, ...]:
-    """Draw each slot map separately, and all partitions in one picture."""
+    """Draw each slot map separately until they are too large, and all partitions in one picture."""
     slots = [m for m in maps if m.axis == "slot" and m.epochs][:MAX_MAPS]
     rows = [m for m in maps if m.axis == "partition" and m.epochs]
-    drawn = [draw_slot_map(mapped, at, colours, len(slots)) for mapped in slots]
+    drawn: list[MapDrawing] = []
+    for mapped in slots:
+        if sum(len(one.svg) + len(one.shares) for one in drawn) < MAX_MAPS_BYTES:
+            drawn.append(draw_slot_map(mapped, at, colours, len(slots)))
     return tuple(drawn + ([draw_partition_map(rows, at, colours)] if rows else []))
 
 
-def _count_undrawn_maps(maps: Sequence[RangeMap]) -> int:
-    return max(sum(m.axis == "slot" and bool(m.epochs) for m in maps) - MAX_MAPS, 0)
+def _count_undrawn_maps(maps: Sequence[RangeMap], drawn: Sequence[MapDrawing]) -> int:
+    slots = sum(m.axis == "slot" and bool(m.epochs) for m in maps)
+    return max(slots - len(drawn), 0)
 
 
 def _list_epoch_rows(maps: Sequence[RangeMap]) -> tuple[EpochRow, ...]:

@@ -1,8 +1,8 @@
 """Assign one colour per consumer, equal in all charts and tables of a page.
 
-Colour-blind readers can distinguish the ten solid colours (those of Okabe and Ito, and three between them). Consumers
-11 to 20 have stripes and 21 to 30 have dots; then the colours repeat. Charts and tables use tokens such as ``k3``. The
-style sheet defines them for light and dark pages.
+Colour-blind readers can distinguish the ten solid colours, and each stands out from the page; a test computes both.
+Consumers 11 to 20 have stripes and 21 to 30 have dots; then the colours repeat. Charts and tables use tokens such as
+``k3``. The style sheet defines them for light and dark pages.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from subreplay.reports.formatting import natural_sort_key
 NOBODY = "nobody"
 SOLID = 10
 TOKENS = 3 * SOLID
-LIGHT = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#e3d432", "#7a5ba8", "#8a6a45", "#2f4050")
-DARK = ("#3b94d1", "#e9a820", "#22ab85", "#d48cb4", "#7cc6ef", "#e2703a", "#e8db55", "#9d82c9", "#ab8a64", "#b4c2d0")
+LIGHT = ("#1860d2", "#e47200", "#4ea26c", "#ba72ae", "#0c5a78", "#904230", "#906c06", "#542aa8", "#603624", "#6c7272")
+DARK = ("#308aba", "#fc8406", "#24c072", "#f0a2c0", "#0cd2fc", "#d84e00", "#fcde00", "#b484fc", "#967e72", "#cceaea")
 
 
 @dataclass(frozen=True, slots=True)

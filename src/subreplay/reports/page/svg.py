@@ -6,6 +6,7 @@ not measure text or depend on fonts, so equal data give equal bytes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -15,6 +16,7 @@ LEFT, PLOT, RIGHT = 92, 758, 50
 """Width and left margin of all charts in pixels; they are equal so that charts align on the page."""
 _BASELINES = {"top": 9.0, "middle": 3.3, "bottom": -2.3}
 """Distance from the anchor of a text to its baseline, at 11 pixels."""
+MAX_BYTES_WITH_TIPS = 450_000
 
 
 class Drawing:
@@ -100,10 +102,13 @@ class Drawing:
         self._marks.append(f"<text {where}{anchored}{style}>{escape(words)}</text>")
 
     def svg(self) -> str:
-        """Return the chart as an inline ``<svg>``."""
+        """Return the chart as an inline ``<svg>``; one with very many marks has no tool tips."""
+        marks = "".join(self._marks)
+        if len(marks) > MAX_BYTES_WITH_TIPS:
+            marks = re.sub("<title>.*?</title>", "", marks)
         width, height = self._left + self.width + self._right, self._top + self.height + self._bottom
         head = f'<svg viewBox="0 0 {_px(width)} {_px(height)}" role="img" aria-label="{escape(self._label)}">'
-        marks = "".join(self._marks) + self._draw_outside()
+        marks += self._draw_outside()
         return f'{head}<g transform="translate({_px(self._left)},{_px(self._top)})">{marks}</g></svg>'
 
     def _draw_outside(self) -> str:
