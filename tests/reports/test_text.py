@@ -217,7 +217,7 @@ def test_of_many_consumers_the_busiest_and_the_least_busy_are_shown() -> None:
 def test_rules_without_findings_are_counted() -> None:
     lines = plain(build_summary(AUDIT, 120))
     (rules,) = (line for line in lines if line.startswith("Rules"))
-    assert rules.startswith("Rules  KEY_TWO_OWNERS 1,204 violated, KEY_ORDER 37 allowed")
+    assert rules.startswith("Rules  KEY_TWO_OWNERS violated 1,204, KEY_ORDER allowed 37")
     assert "1 rule found nothing; 1 rule could not judge; 1 rule does not apply" in lines
 
 

@@ -215,7 +215,11 @@ def summarize_load(totals: Sequence[ConsumerTotal], width: int, space: int) -> t
     page = TextPage(width)
     if not totals or space < 4:
         return [], []
-    idle = [line for note in describe_idle(totals)[:1] for line in wrap_text(note, width, indent=2, hang=2, most=2)]
+    idle = [
+        line
+        for note in describe_idle(totals, _MAX_NAMES)[:1]
+        for line in wrap_text(note, width, indent=2, hang=2, most=2)
+    ]
     rows = max(2, space - 2 - len(idle))
     shown = list(totals)
     if len(shown) > rows:
@@ -256,13 +260,13 @@ def _list_load_rows(totals: Sequence[ConsumerTotal], shown: Sequence[ConsumerTot
     ]
 
 
-def describe_idle(consumers: Sequence[ConsumerTotal | ScenarioConsumer]) -> list[str]:
-    """Describe the consumers that received nothing, and why."""
+def describe_idle(consumers: Sequence[ConsumerTotal | ScenarioConsumer], most: int = MAX_TABLE_ROWS) -> list[str]:
+    """Describe the consumers that received nothing, at most ``most`` by name, and why."""
     names: dict[str, list[str]] = {}
     for one in consumers:
         if one.note:
             names.setdefault(one.note, []).append(shorten_middle(one.consumer, _NAME_WIDTH))
-    return [f"idle: {format_names(alike, 0, _MAX_NAMES)}, {why}" for why, alike in names.items()]
+    return [f"idle: {format_names(alike, 0, most)}, {why}" for why, alike in names.items()]
 
 
 def summarize_rules(codes: Sequence[CodeSummary], width: int) -> list[Text]:
@@ -272,7 +276,7 @@ def summarize_rules(codes: Sequence[CodeSummary], width: int) -> list[Text]:
     found = [code for code in codes if code.count or code.status == "violated"]
     parts = [
         Text.assemble(
-            (f"{code.code} {format_count(code.count)}", STATUS_STYLES.get(code.status, "")), f" {code.status}"
+            (f"{code.code} {code.status}", STATUS_STYLES.get(code.status, "")), f" {format_count(code.count)}"
         )
         for code in found
     ]

@@ -170,7 +170,7 @@ def add_answers(page: TextPage, answers: Sequence[Answer], most: int | None = No
             answer.title,
             Text.assemble(
                 (_name_scenarios(answer), "bold"),
-                f", {answer.metric} {answer.best}{format_worst(answer.worst, answer.best)}",
+                f"  {answer.metric} {answer.best}{format_worst(answer.worst, answer.best)}",
             ),
         )
         for answer in answers
