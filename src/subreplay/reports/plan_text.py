@@ -11,14 +11,13 @@ from subreplay.reports.plan_data import PlanTable, PlanView
 from subreplay.reports.text_layout import MAX_TABLE_ROWS, Cell, Column, TextPage
 
 
-def write_plan_sentence(plan: PlanView) -> str:
-    """Write what a plan achieves, how far it is from the bound, and what is next best."""
+def describe_bound(plan: PlanView) -> str:
+    """Describe how far a plan is from the best that is possible; earlier reports have figures only."""
+    if plan.bound_meaning or plan.choice:
+        return plan.bound_meaning
     achieved = "" if plan.value is None else f"It achieves {plan.value_text}: {plan.measured}."
-    bound = "" if plan.bound is None else f"Nothing can beat {plan.bound_text}."
-    if bound and plan.gap is not None:
-        gap = f"the plan is {format_percent(plan.gap)} above this bound" if plan.gap > 0 else "the plan is the best one"
-        bound = f"Nothing can beat {plan.bound_text}; {gap}."
-    return " ".join(filter(None, (achieved, bound, f"Next best: {plan.runner_up}." if plan.runner_up else "")))
+    gap = "" if plan.gap is None else f"; the gap is {format_percent(plan.gap)}"
+    return f"{achieved} Nothing can beat {plan.bound_text}{gap}." if plan.bound is not None else achieved
 
 
 def summarize_plan(plan: PlanView, width: int, space: int) -> tuple[list[Text], list[str]]:

@@ -61,10 +61,10 @@ def print_lines(lines: Sequence[Text], console: Console) -> None:
 
 def describe_result(data: ReportData) -> tuple[str, str]:
     """Return the verdict, or what a what-if or a plan is, as a word, and the answer in a sentence."""
-    if data.recommendation is not None:
-        return "PLAN" if data.plans else "WHAT IF", data.recommendation.choice
     if data.plans:
-        return "PLAN", "; ".join(f"{plan.question}: {plan.best}" for plan in data.plans)
+        return "PLAN", "; ".join(plan.choice or f"{plan.question}: {plan.best}" for plan in data.plans)
+    if data.recommendation is not None:
+        return "WHAT IF", data.recommendation.choice
     return "WHAT IF" if data.run.kind == "whatif" else data.verdict.upper(), data.headline
 
 
@@ -83,8 +83,8 @@ def _describe_rest(data: ReportData, width: int, dropped: Sequence[str]) -> list
     """Say what the summary leaves out."""
     limits = f" and {format_plural(len(data.cannot_tell), 'limit')} of the data" if data.cannot_tell else ""
     what = "rules, facts, input" if data.codes else "all figures, input"
-    narrow = f"Too narrow for: {', '.join(dropped)}; the page shows them. " if dropped else ""
-    return wrap_text(f"{narrow}--full adds {what}{limits}.", width, most=2)
+    narrow = f" Too narrow here, but on the page: {', '.join(dropped)}." if dropped else ""
+    return wrap_text(f"--full adds {what}{limits}.{narrow}", width, most=2)
 
 
 def _summarize_audit(data: ReportData, width: int, space: int) -> list[Part]:
@@ -188,8 +188,8 @@ def _build_head(data: ReportData, width: int, *, full: bool) -> list[Text]:
         (marked, STYLES.get(data.verdict, "bold") if has_verdict else "bold"), "  ", (sentence, "bold")
     )
     page.add(line, hang=indent, most=None if full else 5)
-    for text in _list_details(data):
-        page.add(text, indent=indent, most=None if full else 4)
+    for text in filter(None, _list_details(data)):
+        page.add(text, indent=indent, most=None if full else 4 if data.run.kind == "audit" else 6)
     if data.several_doubts:
         page.add("Why the verdict is unknown:" if data.verdict == "unknown" else "What is uncertain:", indent=indent)
         doubts = data.doubts if full else data.doubts[:_MAX_DOUBTS]
@@ -203,15 +203,13 @@ def _build_head(data: ReportData, width: int, *, full: bool) -> list[Text]:
 
 def _list_details(data: ReportData) -> Iterable[Text]:
     """List the sentences below the headline."""
-    if data.recommendation is not None:
-        yield Text(data.recommendation.reason)
-        if data.recommendation.price:
-            yield Text.assemble(("Price: ", "bold"), data.recommendation.price)
+    answers = data.plans or ([data.recommendation] if data.recommendation is not None else [])
+    for answer in answers if len(answers) == 1 else ():
+        yield from (Text(answer.reason), Text.assemble(("Price: ", "bold"), answer.price) if answer.price else Text())
     for plan in data.plans:
         named = f"{plan.question}: " if len(data.plans) > 1 else ""
-        yield Text(named + plan_text.write_plan_sentence(plan))
-    if data.detail:
-        yield Text(data.detail)
+        yield Text(named + plan_text.describe_bound(plan))
+    yield Text(data.detail)
 
 
 def _describe_subject(run: RunInfo, width: int, indent: int, full: bool) -> list[Text]:
