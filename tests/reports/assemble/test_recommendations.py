@@ -102,7 +102,7 @@ def test_fewer_consumers_are_recommended_where_the_latency_is_equal() -> None:
         ({"outcomes": Outcomes(1_000, 999, 1, 0, 0, 0, 0, 0)}, "1 of 1,000 messages are dead-lettered"),
         ({"outcomes": Outcomes(1_000, 990, 0, 10, 0, 0, 0, 0)}, "10 of 1,000 messages expire"),
         ({"outcomes": Outcomes(1_000, 980, 0, 0, 20, 0, 0, 0)}, "20 of 1,000 messages are dropped"),
-        ({"drain": Drain(9, None, (), "")}, "its backlog never drains"),
+        ({"drain": Drain(9, None, (), "")}, "the backlog never drains"),
         ({"early": Early(4, 9, SECOND, SECOND)}, "4 of 9 delayed messages come 1 s too early"),
     ],
 )
@@ -137,9 +137,22 @@ def test_where_all_scenarios_lose_messages_the_loss_is_the_price() -> None:
     assert (found.scenario, found.price) == ("new", "5 of 1,000 messages are dead-lettered.")
 
 
-def test_a_backlog_that_drains_is_the_first_reason() -> None:
-    found = recommend(pair("now", None, drain=Drain(9, None, (), "")), pair("new"))
-    assert found.reason.startswith('The backlog drains instead of growing for ever with "now"; ')
+def test_a_backlog_that_never_drains_is_the_first_reason_and_is_explained() -> None:
+    found = recommend(
+        pair("now", None, drain=Drain(9, None, (), "It never drains. 4 of 9 are never taken.")), pair("new")
+    )
+    assert found.reason.startswith('With "now" the backlog never drains: 4 of 9 are never taken. 99% of the messages ')
+
+
+def test_a_slower_scenario_that_loses_nothing_names_the_loss_of_the_others() -> None:
+    lossy = {"outcomes": Outcomes(1_000, 995, 0, 0, 5, 0, 0, 0)}
+    found = recommend(pair("now", **lossy), pair("new"))
+    assert (found.scenario, found.reason) == ("new", 'With "now" 5 of 1,000 messages are dropped.')
+    found = recommend(pair("now", MS, **lossy), pair("new"))
+    assert found.reason == (
+        'With "now" 99% of the messages reach the application within 1 ms, but 5 of 1,000 messages are dropped.'
+    )
+    assert found.price == "99% of the messages reach the application within 1 s instead of 1 ms."
 
 
 def test_idle_consumers_are_part_of_the_price() -> None:
@@ -159,4 +172,5 @@ def test_the_finalists_are_the_recommended_one_the_baseline_and_the_next() -> No
 
 def test_a_scenario_that_serves_nobody_is_not_recommended() -> None:
     assert recommend_scenario([scenario("empty", 0.0)], ()) is None
-    assert recommend(scenario("empty", 0.0), scenario("new")).scenario == "new"
+    found = recommend(scenario("empty", 0.0), scenario("new"))
+    assert (found.scenario, found.reason) == ("new", 'With "empty" no consumer receives a message.')

@@ -155,7 +155,8 @@ def _write_partitions(answer: PlanAnswer) -> PlanSentences:
         )
     else:
         choice = f"Use {best.partitions:,} partitions"
-        reason = f"The busiest partition gets {value} in its worst window instead of {now} with {present.partitions:,}."
+        reason = f"The busiest partition gets {value} in its worst window instead of {now} with "
+        reason += f"{format_plural(present.partitions, 'partition')}."
         costs.insert(
             0,
             f"{format_plural(best.keys_moved, 'key')} with {format_percent(best.moved)} of the traffic move to another "

@@ -90,11 +90,6 @@ def _measure_latency(one: _Candidate) -> float | None:
     return math.inf if p99 is None else p99
 
 
-def _measure_drain(one: _Candidate) -> float | None:
-    """Return infinity if the backlog never drains; times that end do not count."""
-    return None if one.replay is None else math.inf if one.never_drains else 0.0
-
-
 def _measure_idle(one: _Candidate) -> float | None:
     return sum(not consumer.messages for consumer in one.view.per_consumer)
 
@@ -126,7 +121,6 @@ _MOVED = _Criterion(
     format_percent,
 )
 _MENTIONED: Final = (
-    _Criterion(_measure_drain, "the backlog drains instead of growing for ever", str),
     _LATENCY,
     _SHARE,
     _CONSUMERS,
@@ -171,7 +165,7 @@ def recommend_scenario(scenarios: Sequence[ScenarioView], dispatch: Sequence[Dis
             "",
             f"There is nothing to compare with {quote_name(best.name)}",
             f"It is the only scenario: {_describe_figures(best)}.",
-            _write_sentence(_list_faults(best, baseline)),
+            _write_sentence((*_list_faults(best, baseline), *_list_costs(best))),
             finalists,
         )
     if best is baseline and all(_is_equal(one, baseline, baseline) for one in candidates):
@@ -180,19 +174,29 @@ def recommend_scenario(scenarios: Sequence[ScenarioView], dispatch: Sequence[Dis
             f"The {len(candidates)} scenarios do not differ in what matters",
             f"With {quote_name(best.name)} {_describe_figures(best)}, and the others are within "
             f"{MIN_GAIN:.0%} of that.",
-            _write_sentence(_list_faults(best, baseline)),
+            _write_sentence((*_list_faults(best, baseline), *_list_costs(best))),
             finalists,
         )
     other = baseline if best is not baseline else ranking[1]
-    better = [*_compare(best, other)][:MAX_REASONS]
-    reason = _write_sentence(_name_other(better, other)) or _describe_near_tie(best, other)
     return Recommendation(
         best.name,
         f"Use {quote_name(best.name)}",
-        " ".join([reason, *_describe_passed_over(best, baseline, candidates)]),
-        _write_sentence((*_list_faults(best, baseline), *_compare(other, best, reverse=True))),
+        _write_reason(best, other, baseline, candidates),
+        _write_sentence((*_list_faults(best, baseline), *_list_costs(best), *_compare(other, best, reverse=True))),
         finalists,
     )
+
+
+def _write_reason(best: _Candidate, other: _Candidate, baseline: _Candidate, candidates: Sequence[_Candidate]) -> str:
+    """Write why ``best`` is recommended rather than ``other`` and a scenario with a lower figure."""
+    passed = _find_passed_over(best, baseline, candidates)
+    sentences = []
+    if passed is not other and _find_tier(best, baseline) < _find_tier(other, baseline):
+        sentences.append(_describe_faults(other, baseline))
+    sentences.append(_write_sentence(_name_other([*_compare(best, other)][:MAX_REASONS], other)))
+    if passed is not None:
+        sentences.append(_describe_passed_over(passed, baseline, candidates))
+    return " ".join(filter(None, sentences)) or _describe_near_tie(best, other)
 
 
 def recommend_plan(plan: PlanView, scenarios: Sequence[ScenarioView]) -> Recommendation:
@@ -258,7 +262,7 @@ def _compare(one: _Candidate, other: _Candidate, *, reverse: bool = False) -> It
         value, others = criterion.value(one), criterion.value(other)
         if value is None or others is None or not _is_lower(value, others):
             continue
-        if reverse and criterion.value in (_measure_drain, _measure_idle):
+        if reverse and criterion.value is _measure_idle:
             continue  # a fault, which the price states anyway
         shown = criterion.format(value), criterion.format(others)
         yield criterion.text.format(*(reversed(shown) if reverse else shown))
@@ -271,15 +275,21 @@ def _name_other(clauses: Sequence[str], other: _Candidate) -> Iterator[str]:
 
 
 def _list_faults(one: _Candidate, baseline: _Candidate) -> Iterator[str]:
-    """List what a recommendation must never hide."""
+    """List what puts a scenario behind others, which a recommendation must never hide."""
+    if not one.view.max_share:
+        yield "no consumer receives a message"
     if one.never_drains:
-        yield "its backlog never drains"
+        yield "the backlog never drains"
     for what, count in one.losses.items():
         yield f"{format_count(count)} of {format_plural(one.view.messages, 'message')} {what}"
     if one.keeps_less_order_than(baseline):
         yield "it keeps no order" if one.view.order == "none" else "it keeps the order of each key, not of a partition"
     if one.replay is not None and (early := one.replay.early) is not None:
         yield format_early(early.count, early.delayed, early.least_ns, early.most_ns)
+
+
+def _list_costs(one: _Candidate) -> Iterator[str]:
+    """List the keys that go to another partition, and the idle consumers."""
     if one.view.keys_rerouted:
         yield (
             f"{format_plural(one.view.keys_rerouted, 'key')} with {format_percent(one.view.traffic_rerouted)} of the "
@@ -310,16 +320,28 @@ def _describe_near_tie(best: _Candidate, other: _Candidate) -> str:
     )
 
 
-def _describe_passed_over(best: _Candidate, baseline: _Candidate, candidates: Sequence[_Candidate]) -> Iterator[str]:
-    """Explain why a scenario with a better figure is not recommended."""
+def _describe_faults(one: _Candidate, baseline: _Candidate) -> str:
+    """Describe the faults of a scenario, and why its backlog never drains."""
+    if one.replay is None or not one.never_drains:
+        return f"With {quote_name(one.name)} {'; '.join(_list_faults(one, baseline))}."
+    limit = one.replay.drain.limit.removeprefix("It never drains.").strip()
+    return f"With {quote_name(one.name)} the backlog never drains{f': {limit}' if limit else '.'}"
+
+
+def _find_passed_over(best: _Candidate, baseline: _Candidate, candidates: Sequence[_Candidate]) -> _Candidate | None:
+    """Find a scenario that has a lower figure than the best one and that its faults put behind."""
     serving = [one for one in candidates if one.view.max_share]
-    first = _choose(serving)
-    criterion = _list_criteria(serving)[0]
+    first, criterion = _choose(serving), _list_criteria(serving)[0]
     value, own = criterion.value(first), criterion.value(best)
-    faults = [*_list_faults(first, baseline)]
-    if first is not best and faults and value is not None and own is not None and _is_lower(value, own):
-        figure = criterion.text.split(" instead")[0].format(criterion.format(value))
-        yield f"With {quote_name(first.name)} {figure}, but {'; '.join(faults)}."
+    is_lower = value is not None and own is not None and _is_lower(value, own)
+    return first if is_lower and any(_list_faults(first, baseline)) else None
+
+
+def _describe_passed_over(one: _Candidate, baseline: _Candidate, candidates: Sequence[_Candidate]) -> str:
+    """Describe the lower figure of a scenario, and the faults that put it behind."""
+    criterion = _list_criteria([one for one in candidates if one.view.max_share])[0]
+    figure = criterion.text.split(" instead")[0].format(criterion.format(criterion.value(one) or 0.0))
+    return f"With {quote_name(one.name)} {figure}, but {'; '.join(_list_faults(one, baseline))}."
 
 
 def _write_sentence(clauses: Iterable[str]) -> str:
