@@ -60,7 +60,7 @@ def test_every_question_has_an_answer_that_every_renderer_shows(
     assert view.tables[0].title in page
     assert f"Plan: {small.run.title}</h1>" in page
     for text in (view.choice, view.reason, view.price, view.bound_meaning):
-        assert str(escape(text)) in page
+        assert str(escape(text)) in page.replace("<wbr>", "")
     assert (view.bars is not None) == (question not in ("ranges", "policy"))
     for bar in view.bars.bars if view.bars else ():
         assert escape(bar.text) in page

@@ -77,7 +77,7 @@ def _chart_consumers(answer: PlanAnswer) -> _Picture:
     ]  # fmt: skip
     titles = {"utilisation": "Utilisation", "latency": "Latency", "drain": "Time to drain the backlog"}
     kind = found.wanted.kind
-    labels = _ChartLabels(titles[kind], "with so many", "with one less", found.wanted.most, "at most")
+    labels = _ChartLabels(titles[kind], "with this number of consumers", "with one less", found.wanted.most, "at most")
     return labels, "share" if kind == "utilisation" else "ns", rows
 
 

@@ -14,8 +14,8 @@ The first scenario is the baseline. Scenarios are ranked by these rules, in this
 
 The reason lists the figures that are better than those of the baseline, or, if the baseline is recommended, than those
 of the next scenario. The price lists the figures that are worse, and always states lost messages, less order than the
-baseline, early deliveries, keys that go to another partition, and idle consumers. Without a difference in rules 1 to 5,
-no scenario is recommended.
+baseline, early deliveries, keys that go to another partition, idle consumers, and that only others were replayed.
+Without a difference in rules 1 to 5, no scenario is recommended.
 """
 
 from __future__ import annotations
@@ -178,11 +178,19 @@ def recommend_scenario(scenarios: Sequence[ScenarioView], dispatch: Sequence[Dis
             finalists,
         )
     other = baseline if best is not baseline else ranking[1]
+    not_replayed = best.replay is None and bool(replays)
     return Recommendation(
         best.name,
         f"Use {quote_name(best.name)}",
         _write_reason(best, other, baseline, candidates),
-        _write_sentence((*_list_faults(best, baseline), *_list_costs(best), *_compare(other, best, reverse=True))),
+        _write_sentence(
+            (
+                *_list_faults(best, baseline),
+                *_list_costs(best),
+                *_compare(other, best, reverse=True),
+                *(["it was not replayed, so its latency and its losses are not known"] if not_replayed else []),
+            )
+        ),
         finalists,
     )
 
