@@ -233,6 +233,9 @@ def test_waiting_messages_are_drawn_over_time_with_the_most_and_when_it_was() ->
     (line,) = (line for line in plain(build_summary(AUDIT, 120)) if line.startswith("Waiting messages"))
     assert re.fullmatch("Waiting messages  12:00:00 [▁▂▃▄▅▆▇█]{60} 12:01:00  most 480 at 12:00:36", line)
     assert not [line for line in plain(build_summary(replace(SMALL, timeline=None), 120)) if "Waiting messages" in line]
+    days = replace(AUDIT, run=replace(AUDIT.run, window_end="2026-05-03T12:00:00Z"))
+    (line,) = (line for line in plain(build_summary(days, 120)) if line.startswith("Waiting messages"))
+    assert re.search("  2026-05-01 [▁▂▃▄▅▆▇█]+ 2026-05-01  most 480 at 2026-05-01 12:00:36$", line)
 
 
 def test_columns_that_do_not_fit_are_named() -> None:
