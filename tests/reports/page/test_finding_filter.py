@@ -25,7 +25,7 @@ from subreplay.reports.page.finding_filter import (
 )
 from subreplay.reports.page.html import to_html
 from subreplay.reports.page.page_view import STATUS_ORDER
-from tests.reports.made_reports import at, replayed
+from tests.reports.made_reports import at, replayed, report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
@@ -118,6 +118,17 @@ def test_a_page_with_a_million_findings_stays_small(small: ReportData) -> None:
     assert found.rows + found.left_out == 32 * 90
     assert {len(card.shown) for card in found.cards} <= {found.rows // 32, found.rows // 32 + 1}
     assert "of 1,098,240 findings are listed here" in page
+
+
+@pytest.mark.long
+def test_a_month_with_a_million_findings_has_a_page_below_one_and_a_half_megabytes() -> None:
+    month = report(consumers=24, epochs=60, points=100, windows=720, seconds=30 * 86_400)
+    data = crowded(month, rules=32, consumers=24, rows=90, words="a sentence as long as they usually are " * 4, each=6)
+    data = replace(data, moves=data.moves[:60])  # a report has no more
+    assert sum(point.count for point in data.findings_over_time) > 1_000_000
+    page = to_html(data)
+    assert len(page.encode()) < 1_500_000
+    assert page.count('class="finding"') > 200
 
 
 def test_names_cannot_make_the_page_large(small: ReportData) -> None:

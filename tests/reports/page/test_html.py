@@ -236,6 +236,7 @@ def test_a_failover_map_has_a_row_for_each_partition(failover: ReportData) -> No
 
 def test_a_long_name_breaks_after_dots_and_is_escaped() -> None:
     assert make_breakable("pulsar.key_<b>") == "pulsar.<wbr>key_<wbr>&lt;b&gt;"
+    assert make_breakable("persistent://shop/v4.0") == "persistent://shop/<wbr>v4.0"
 
 
 def test_what_is_in_backticks_is_code_and_stays_escaped() -> None:
@@ -254,7 +255,9 @@ def test_an_audit_begins_with_what_happened(small_html: str) -> None:
 def test_an_audit_without_incidents_begins_with_what_was_judged(small: ReportData) -> None:
     page = to_html(replace(small, verdict="valid", incidents=()))
     assert headings(page)[:3] == ["facts", "timeline", "findings"]
-    assert "&gt;99.9% of 120,000 messages and 121,400 deliveries to 3 consumers in 5 epochs were judged" in page
+    assert (
+        "could judge &gt;99.9% of the rows: 120,000 messages and 121,400 deliveries to 3 consumers in 5 epochs" in page
+    )
     assert "1 found nothing</p>" in page
     assert "stuck after 30 s</p>" in page
 

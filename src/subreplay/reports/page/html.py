@@ -53,10 +53,10 @@ def to_html(data: ReportData) -> str:
     data = clean_strings(data)
     shown = build_page_view(data)
     page = _render_report(data, shown)
-    excess = len(page.encode()) - MAX_PAGE_BYTES
-    if excess > 0:
-        findings = build_findings(data, STATUS_ORDER, max(MAX_ROWS_BYTES - excess, MIN_ROWS_BYTES))
-        page = _render_report(data, replace(shown, findings=findings))
+    size = MAX_ROWS_BYTES
+    while (excess := len(page.encode()) - MAX_PAGE_BYTES) > 0 and size > MIN_ROWS_BYTES:
+        size = max(size - excess, MIN_ROWS_BYTES)
+        page = _render_report(data, replace(shown, findings=build_findings(data, STATUS_ORDER, size)))
     return page
 
 
@@ -184,5 +184,5 @@ def mark_code(text: str) -> Markup:
 
 
 def make_breakable(name: str) -> Markup:
-    """Allow line breaks in a dotted name after a dot or an underscore, but not within a number."""
-    return Markup("<wbr>").join(re.split(r"(?<=[._])(?=\D)", name))
+    """Allow line breaks in a name after a dot, an underscore or a slash, but not within a number."""
+    return Markup("<wbr>").join(re.split(r"(?<=[._])(?=\D)|(?<=[^/]/)(?=[^/])", name))

@@ -56,13 +56,15 @@ def describe_coverage(data: ReportData) -> str:
     seen = data.coverage
     if seen is None:
         return ""
-    evidence = (
-        f"{format_plural(seen.messages, 'message')} and {format_plural(seen.deliveries, 'delivery', 'deliveries')}"
+    messages, deliveries = (
+        format_plural(seen.messages, "message"),
+        format_plural(seen.deliveries, "delivery", "deliveries"),
     )
     rejected = sum(row.quarantined for row in data.inputs)
     rows = format_plural(rejected, "row is", "rows are") if rejected else "no row is"
     consumers = f"{format_plural(seen.consumers, 'consumer')} in {format_plural(seen.epochs, 'epoch')}"
-    return f"{format_percent(seen.share_judged)} of {evidence} to {consumers} were judged; {rows} in quarantine."
+    evidence = f"{messages} and {deliveries} to {consumers}"
+    return f"The rules could judge {format_percent(seen.share_judged)} of the rows: {evidence}; {rows} in quarantine."
 
 
 def describe_findings(data: ReportData, day: str | None) -> str:
