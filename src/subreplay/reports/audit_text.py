@@ -107,7 +107,7 @@ def _list_incident_parts(one: IncidentView, run: RunInfo, width: int, full: bool
     inconclusive = " (inconclusive)" if one.verdict == "unknown" else ""
     title = Text(f"{one.number:<{_INDENT}}{one.title}{inconclusive}", style="bold")
     yield wrap_text(title, width, hang=_INDENT, most=None if full else 2)
-    yield wrap("", "; ".join(_describe_circumstances(one, run)), 2)
+    yield wrap("", "; ".join(_describe_circumstances(one, run)), 3)
     yield wrap("Next: ", one.next_step, 2)
     yield wrap("", one.detail, 4)
     if one.example is not None:
