@@ -238,7 +238,7 @@ def _list_sections(data: ReportData) -> tuple[tuple[str, str], ...]:
     order: tuple[str, ...] = WHATIF_SECTIONS if whatif else AUDIT_SECTIONS
     if not whatif and not data.incidents:
         order = ("facts", *(name for name in order if name != "facts"))
-    titles = TITLES if whatif else TITLES | {"scenarios": "What if"}
+    titles = TITLES | ({"facts": "Facts"} if whatif else {"scenarios": "What if"})
     return tuple([(name, titles[name]) for name in order if shown.get(name, True)])
 
 
