@@ -241,6 +241,9 @@ def test_a_long_name_breaks_after_dots_and_is_escaped() -> None:
 
 def test_what_is_in_backticks_is_code_and_stays_escaped() -> None:
     assert mark_code("Set `keys.<b>` in <i>") == "Set <code>keys.&lt;b&gt;</code> in &lt;i&gt;"
+    assert mark_code("of pulsar.key_shared.consistent_hash") == (
+        "of pulsar.<wbr>key_<wbr>shared.<wbr>consistent_<wbr>hash"
+    )
 
 
 def headings(page: str) -> list[str]:

@@ -44,6 +44,7 @@ from subreplay.reports.text_cleaning import clean_strings
 
 MAX_PAGE_BYTES = 1_450_000  # a larger page lists fewer findings
 MIN_ROWS_BYTES = 100_000
+LONG_WORD = 20  # letters
 PAGE = "report.html.j2"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'"
 
@@ -178,8 +179,11 @@ def format_width(share: float, full: float) -> str:
 
 
 def mark_code(text: str) -> Markup:
-    """Mark what is in backticks as code."""
-    parts = re.split("`([^`]+)`", text)
+    """Mark what is in backticks as code, and allow line breaks in the long names of a sentence."""
+    parts = [
+        Markup().join(make_breakable(word) if len(word) > LONG_WORD else word for word in re.split(r"(\s+)", part))
+        for part in re.split("`([^`]+)`", text)
+    ]
     return Markup().join(Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts))
 
 
