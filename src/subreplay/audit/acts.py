@@ -160,6 +160,17 @@ class SeenAct(NamedTuple):
         return "Cursor reset or seek" if self.acknowledged else "Topic unload"
 
     @property
+    def reason(self) -> str:
+        """What happened, as a clause."""
+        if self.act.declared is not None:
+            return _EVENTS[self.act.declared.kind]
+        if self.act.how == "sought":
+            return "a consumer sought back"
+        if self.act.how == "group":
+            return "the offsets were reset or had expired"
+        return "the cursor was reset or a consumer sought back" if self.acknowledged else "the topic was unloaded"
+
+    @property
     def sentence(self) -> str:
         """A sentence with the act and its redelivered messages."""
         where = ", ".join(self.first[:MOST_NAMED]) + (", …" if len(self.first) > MOST_NAMED else "")

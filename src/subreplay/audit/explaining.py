@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from subreplay.audit import audited, sums
+from subreplay.audit import audited, incidents, sums
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.passes.loads import Span
 from subreplay.rows.groups import Accumulator
@@ -17,7 +17,13 @@ from subreplay.rows.model.tables import VIOLATIONS
 
 MOST_COUNTS: Final = 1 << 20
 """The largest number of counts of one kind that a task keeps."""
-OUTPUTS: Final = {"violations": VIOLATIONS, "counts": sums.COUNTS, "panes": sums.PANES, "first": VIOLATIONS}
+OUTPUTS: Final = {
+    "violations": VIOLATIONS,
+    "counts": sums.COUNTS,
+    "panes": sums.PANES,
+    "parts": incidents.PARTS,
+    "first": VIOLATIONS,
+}
 """The outputs of ``FindingExplainer`` and ``OtherFindingCounter``."""
 
 
@@ -47,7 +53,7 @@ class FindingExplainer:
     """Splits ``JUDGED`` rows with findings into ``OUTPUTS``.
 
     ``violations`` are rows of that table in ``columns``. The others are counts over the task: ``counts`` of all
-    findings, ``panes`` of failing findings, and the ``first`` findings.
+    findings, ``panes`` of failing findings and ``parts`` of incidents, and the ``first`` findings.
     """
 
     explainer: Explainer
@@ -84,14 +90,16 @@ def _count_outputs(
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield the outputs of rows of table ``violations``, each with its counts."""
     counts, panes, first = sums.make_count_adder(), sums.make_pane_adder(), counting.make_first_collector()
+    parts = incidents.IncidentParts(counting.width)
     for counted, rows in found:
         counts.add(counted)
         panes.add(sums.count_panes(rows, counting.span.slide))
+        parts.add(incidents.count_parts(rows, counting.width))
         first.add(counting.first(rows))
         yield from _name_batches("violations", [rows.select(columns)])
         yield from _name_batches("counts", counts.taken(MOST_COUNTS))
         yield from _name_batches("panes", panes.taken(MOST_COUNTS))
-    for name, adding in (("counts", counts), ("panes", panes), ("first", first)):
+    for name, adding in (("counts", counts), ("panes", panes), ("parts", parts), ("first", first)):
         yield from _name_batches(name, [adding.together()])
 
 

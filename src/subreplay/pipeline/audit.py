@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from subreplay.audit import explaining, judging, sums, topic_findings
+from subreplay.audit import explaining, incidents, judging, sums, topic_findings
 from subreplay.audit.clocks import ClockShift
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.explain.findings import Explainer
@@ -140,12 +140,14 @@ class ExplainedFindings(NamedTuple):
     """The findings, counted by tasks.
 
     ``counts`` (``sums.COUNTS``) and ``panes`` (``sums.PANES``, failing findings only) have two parts: findings about
-    deliveries and other findings. ``first`` are the rows of table ``violations`` that a report may show.
+    deliveries and other findings. ``first`` are the rows of table ``violations`` that a report may show, and ``parts``
+    those of incidents (``incidents.PARTS``).
     """
 
     counts: tuple[Dataset, Dataset]
     panes: tuple[Dataset, Dataset]
     first: pa.Table
+    parts: pa.Table
 
 
 def explain(source: Source, judge: Judge, judged: JudgedRows) -> ExplainedFindings:
@@ -163,7 +165,12 @@ def explain(source: Source, judge: Judge, judged: JudgedRows) -> ExplainedFindin
     more = others.split(OtherFindingCounter(counting), outputs)
     source.tables.commit(new)
     first = select_first_findings(source.engine, [words["first"], more["first"]], counting)
-    return ExplainedFindings((words["counts"], more["counts"]), (words["panes"], more["panes"]), first)
+    parts = incidents.IncidentParts(source.width)
+    for each in (words["parts"], more["parts"]):
+        parts.add(each.to_table())
+    return ExplainedFindings(
+        (words["counts"], more["counts"]), (words["panes"], more["panes"]), first, parts.together()
+    )
 
 
 def _find_message_findings(source: Source, judge: Judge, since: int) -> Iterator[Dataset]:

@@ -20,6 +20,7 @@ from subreplay.reports.assemble import report as assemble
 from subreplay.reports.assemble import scenario_comparison
 from subreplay.reports.assemble.audit_verdict import judge_audit, judge_replay
 from subreplay.reports.assemble.dispatch_views import build_dispatch_view
+from subreplay.reports.assemble.incidents import build_incidents
 from subreplay.reports.assemble.plan_views import build_plan_view
 from subreplay.reports.assemble.result_tables import build_result_tables
 from subreplay.reports.data import EngineInfo, ReportData
@@ -72,9 +73,10 @@ def audit(
     outcome = judge_audit(figures, config)
     views = scenario_comparison.build_scenario_views(plans, figures, replayed)
     run = assemble.build_run_info(config, figures, "audit", shown_engine or describe_engine(engine))
-    report = assemble.build_report(run, figures, outcome, views, dispatch)
+    incidents = build_incidents(figures)
+    report = assemble.build_report(run, figures, outcome, views, dispatch, incidents)
     with progress("writing the result tables"):
-        write_tables(source, build_result_tables(figures, run, outcome, views))
+        write_tables(source, build_result_tables(figures, run, outcome, views, incidents))
     return Result(outcome.verdict, report, source.tables.written)
 
 

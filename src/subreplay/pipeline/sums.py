@@ -54,6 +54,7 @@ def sum_audit(source: Source, judge: Judge, judged: JudgedRows, found: Explained
         consumers=sums.sum_consumers(given),
         findings=findings,
         worst=sums.select_worst(found.first, source.config.report.worst, width, MAX_SHOWN_FINDINGS),
+        incident_parts=found.parts,
         terms=judge.terms,
         clocks=_check_clocks(source, judge, counts[1], findings, sums.sum_lags(given)),
         fit=find_best_fit(judge.policy, sums.sum_fits(given)),

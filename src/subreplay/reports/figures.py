@@ -8,9 +8,12 @@ from datetime import date as Date
 from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
+
 from subreplay.audit.acts import SeenAct
 from subreplay.audit.clocks import Clocks
 from subreplay.audit.codes import Code
+from subreplay.audit.incidents import PARTS
 from subreplay.audit.needs import Need
 from subreplay.audit.rules.registry import find_rule_statuses
 from subreplay.audit.selectors import OwnerFit
@@ -43,6 +46,7 @@ class Figures:
     consumers: Sequence[Row] = ()  # consumer, messages, bytes, keys, redelivered, unacked
     findings: Sequence[Row] = ()  # window, code, excuse, consumer, count
     worst: Sequence[Row] = ()  # violations
+    incident_parts: pa.Table = field(default_factory=PARTS.empty_table)
     terms: Terms = field(default_factory=Terms)  # settings that the rules use
     clocks: Clocks = field(default_factory=Clocks)  # clocks with an offset, and the findings that the offset explains
     fit: OwnerFit | None = None  # a selector or profile that fits better than the run's

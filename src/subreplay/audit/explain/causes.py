@@ -60,6 +60,8 @@ NOT_COUNTED_CAUSE: Final = (
 NACKED: Final = "its redelivery was requested (nack or ack timeout)"
 _NOT_CONNECTED_BITS: Final = Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
 NOT_FETCHED_CAUSE: Final = "its consumer did not fetch it: it hangs, polls rarely, or has paused the partition"
+HOLDER_PATTERN: Final = "^consumer (?P<holder>.+), which held [0-9]"
+"""Matches the cause of a message behind a consumer with unacknowledged messages, and names this consumer."""
 NOT_ASSIGNED_CAUSE: Final = "no member of the group owned partition"
 _FETCHING_CODES: Final = frozenset({Code.STALLED, Code.STARVED, Code.LATE})
 _REDELIVERY_CODES: Final = frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.REDELIVERED, Code.REDELIVERY_ORDER})

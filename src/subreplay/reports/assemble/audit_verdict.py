@@ -5,21 +5,22 @@ Each reason is a clause that can stand alone in a list and in the headline.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from subreplay.audit.explain.causes import NOT_ASSIGNED_CAUSE
 from subreplay.audit.needs import Need, describe_needs
 from subreplay.audit.rules.registry import RULES, Code, Exemption, find_missing_needs, find_rule_statuses
 from subreplay.config.run import RunConfig
+from subreplay.reports.assemble.incidents import describe_time
 from subreplay.reports.data import RunInfo
 from subreplay.reports.figures import Figures, Row
-from subreplay.reports.formatting import format_plural, format_span
+from subreplay.reports.formatting import find_common_day, format_plural
+from subreplay.reports.incident_data import IncidentView
 from subreplay.rows.model.rows import RuleStatus, Verdict
 from subreplay.rows.model.stored_rows import explain_nothing_found
 
-MAX_ACTS_SHOWN: Final = 3
-"""The number of operator and client actions that a headline names; the facts list all of them."""
+MOST_EXAMPLES: Final = 3
+"""If an incident has at most so many findings, the sentence of one is below the headline."""
 
 
 class RunJudgement(NamedTuple):
@@ -58,31 +59,46 @@ def judge_replay(figures: Figures, config: RunConfig) -> RunJudgement:
     return RunJudgement(Verdict.UNKNOWN, (why,), True)
 
 
-def write_headline(run: RunInfo, judged: RunJudgement, figures: Figures) -> str:
-    """Write the verdict in one sentence, followed by sentences about actions, dropped messages and skipped days."""
+class Headline(NamedTuple):
+    """The verdict in one sentence, and the sentences below it."""
+
+    headline: str
+    detail: str = ""
+
+
+def write_headline(
+    run: RunInfo, judged: RunJudgement, figures: Figures, incidents: Sequence[IncidentView] = ()
+) -> Headline:
+    """Write the verdict of a run: its most severe incident if there is one, and what is known about it."""
     if judged.nothing and judged.verdict is Verdict.VALID:
-        return f"{_describe_quiet_day(run.date)}, which this run takes as valid."
+        return Headline(f"{_describe_quiet_day(run.date)}, which this run takes as valid.")
     if run.kind == "whatif" and judged.nothing:
-        return f"There is nothing to replay: {'; '.join(judged.uncertainties)}."
+        return Headline(f"There is nothing to replay: {'; '.join(judged.uncertainties)}.")
     if run.kind == "whatif":
-        return f"The traffic of {run.subscription} on {run.topic}, replayed side by side under other subscriptions."
+        text = f"The traffic of {run.subscription} on {run.topic}, replayed side by side under other subscriptions."
+        return Headline(text)
+    sentence = _write_verdict_sentence(run, judged, figures)
     skipped = ""
     if figures.previous_run is not None and figures.days_skipped:
         days = f"{figures.previous_run} and {run.date}"
         skipped = f" No day between {days} was audited, so events of those days were not checked."
-    acts = "".join(f" {seen.sentence[0].upper()}{seen.sentence[1:]}." for seen in figures.acts[:MAX_ACTS_SHOWN])
-    dropped = sum(row["count"] for row in figures.findings if row["code"] == Code.DROPPED.name)
-    if dropped:
-        messages = figures.extent["messages"]
-        share = f"{dropped:,} of {messages:,} messages ({dropped / messages:.1%})"
-        acts += f" {share} were dropped: the topic is non-persistent."
-    return _write_verdict_sentence(run, judged, figures) + acts + skipped
+    worst = next(iter(incidents), None)
+    if worst is None or judged.nothing:
+        return Headline(sentence, skipped.strip())
+    day = find_common_day(run.window_start, run.window_end)
+    parts = [describe_time(worst, day), worst.detail, f"Attributed to: {worst.attribution or 'nobody'}."]
+    if worst.example is not None and worst.rules[0].findings <= MOST_EXAMPLES:
+        parts.insert(1, f"Example: {worst.example.sentence}.")
+    if len(incidents) > 1:
+        parts.append(
+            f"There {'is' if len(incidents) == 2 else 'are'} {format_plural(len(incidents) - 1, 'more incident')}."
+        )
+    return Headline(f"{worst.title}.", " ".join([*filter(None, parts), sentence]) + skipped)
 
 
 def _write_verdict_sentence(run: RunInfo, judged: RunJudgement, figures: Figures) -> str:
     if judged.verdict is Verdict.INVALID:
-        broken = ", ".join(_list_broken_rules(figures))
-        return f"{''.join(_describe_waits(figures))}Guarantees of {run.policy} were broken: {broken}."
+        return f"Guarantees of {run.policy} were broken: {', '.join(_list_broken_rules(figures))}."
     if judged.nothing:
         return f"The audit could not judge anything: {'; '.join(judged.uncertainties)}."
     if judged.verdict is Verdict.UNKNOWN:
@@ -203,35 +219,3 @@ def _is_contradictory(figures: Figures, row: Row, code: Code) -> bool:
 def _list_broken_rules(figures: Figures) -> list[str]:
     found = {row["code"] for row in figures.findings if _find_verdict(figures, row) is Verdict.INVALID}
     return [code.name for code in Code if code.name in found]
-
-
-_WAIT_SENTENCES: Final = {
-    Code.STUCK: "waited up to {longest} behind {cause}",
-    Code.STALLED: "{were} not delivered for up to {longest} although their consumer was connected and idle",
-    Code.STARVED: "waited up to {longest} for {consumer} while others were served",
-    Code.LATE: "{were} delivered up to {longest} after they were due although their consumer was connected and idle",
-    Code.LOST: "{were} never delivered although later ones were",
-}
-"""Headline text for messages that waited too long or were never delivered."""
-
-
-def _describe_waits(figures: Figures) -> Iterator[str]:
-    """Yield a sentence for each violated rule about waiting: messages, longest wait, cause and attribution."""
-    for code, sentence in _WAIT_SENTENCES.items():
-        rows = [row for row in figures.worst if row["code"] == code.name and row["verdict"] == "invalid"]
-        if not rows:
-            continue
-        counts = [row for row in figures.findings if row["code"] == code.name]
-        number = sum(row["count"] for row in counts if _find_verdict(figures, row) is Verdict.INVALID)
-        worst = max(rows, key=lambda row: row["waited"] or 0)
-        if worst["waited"] is None and code is not Code.LOST:
-            yield f"{worst['explanation']} (attributed to: {worst['attribution']}). "
-            continue
-        if worst["cause"].startswith(NOT_ASSIGNED_CAUSE):
-            sentence = "{were} not delivered for up to {longest} although the group had members: {cause}"
-        longest = format_span(worst["waited"]) if worst["waited"] is not None else "the end"
-        were = "was" if number == 1 else "were"
-        waited_text = sentence.format(
-            were=were, longest=longest, cause=worst["cause"], consumer=worst["consumer"] or "any consumer"
-        )
-        yield f"{format_plural(number, 'message')} {waited_text} (attributed to: {worst['attribution']}). "

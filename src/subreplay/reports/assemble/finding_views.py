@@ -37,7 +37,7 @@ def build_code_summaries(figures: Figures, source: Source = "observed") -> tuple
     for code in Code:
         reason, rows = explain_not_evaluated(code, policy, lacking), worst.get(code.name, [])
         matches = [fault_matcher.find_faults(row) if fault_matcher else () for row in rows]
-        views = tuple(_build_finding_view(row, figures.width, found) for row, found in zip(rows, matches, strict=True))
+        views = tuple(build_finding_view(row, figures.width, found) for row, found in zip(rows, matches, strict=True))
         summary = _summarize_code(code, rule_status[code], reason, counts[code.name], views, figures, source)
         summaries.append(replace(summary, incidents=build_known_faults(matches)))
     order = {"violated": 0, "unknown": 1, "allowed": 2, "counted": 3, "clean": 4, "not applicable": 5}
@@ -130,7 +130,8 @@ def explain_not_evaluated(code: Code, policy: Policy, lacking: Mapping[Code, fro
     return f"{policy.name} does not guarantee this"
 
 
-def _build_finding_view(row: Row, width: int, matches: Sequence[UpstreamFault] = ()) -> FindingView:
+def build_finding_view(row: Row, width: int, matches: Sequence[UpstreamFault] = ()) -> FindingView:
+    """Build the view of one row of table ``violations``."""
     at, window = row["at"], _find_window(row, width)
     return FindingView(
         at=format_instant(at) if at is not None else "",

@@ -79,13 +79,16 @@ def build_report(
     """Build the report of one run; ``dispatch`` contains the scenarios whose dispatch was replayed."""
     policy = figures.plan.policy
     codes = build_code_summaries(figures) if run.kind == "audit" else ()
+    title = write_headline(run, judged, figures, incidents)
     maps, maps_left_out = build_range_maps(figures)
     moves, moves_left_out = select_shown_moves(figures)
     return ReportData(
         schema_version=SCHEMA_VERSION,
         run=run,
         verdict=str(judged.verdict),
-        headline=write_headline(run, judged, figures),
+        headline=title.headline,
+        detail=title.detail,
+        incidents=incidents,
         doubts=judged.uncertainties,
         quarantine=build_reject_reasons(figures),
         inputs=build_input_counts(figures),

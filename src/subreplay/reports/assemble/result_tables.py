@@ -12,10 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.reports.assemble.audit_verdict import RunJudgement, write_headline
+from subreplay.reports.assemble.incidents import INCIDENTS, build_incident_table
 from subreplay.reports.assemble.ownership_moves import OwnershipMoves
 from subreplay.reports.assemble.report import build_input_counts
 from subreplay.reports.data import MoveView, RunInfo, ScenarioView
 from subreplay.reports.figures import Figures
+from subreplay.reports.incident_data import IncidentView
 from subreplay.rows.model.tables import TIME
 from subreplay.semantics.timelines.event_text import describe_event
 from subreplay.semantics.timelines.timeline import Timeline, compute_once_per_index
@@ -68,7 +70,11 @@ _KINDS: Final[dict[Any, pa.DataType]] = {
 
 
 def build_result_tables(
-    figures: Figures, run: RunInfo, judged: RunJudgement, scenarios: tuple[ScenarioView, ...]
+    figures: Figures,
+    run: RunInfo,
+    judged: RunJudgement,
+    scenarios: tuple[ScenarioView, ...],
+    incidents: tuple[IncidentView, ...] = (),
 ) -> dict[str, pa.Table]:
     """Build the complete result tables by name, without the limits of a report."""
     timelines = {scope.full_name: timeline for scope, timeline in figures.plan.timelines.items()}
@@ -78,7 +84,8 @@ def build_result_tables(
         "range_tables": _build_dispatcher_table(timelines, _list_range_rows, RANGES),
         "moves": pa.table([*moves.values()], schema=_build_flat_schema(MoveView)),
         "scenarios": _build_view_table(ScenarioView, scenarios),
-        "runs": pa.Table.from_pylist([_build_run_row(figures, run, judged)], schema=RUNS),
+        **({"incidents": build_incident_table(incidents)} if run.kind == "audit" else {}),
+        "runs": pa.Table.from_pylist([_build_run_row(figures, run, judged, incidents)], schema=RUNS),
     }
 
 
@@ -152,11 +159,14 @@ SCHEMAS: Final = {
     "range_tables": RANGES,
     "moves": _build_flat_schema(MoveView),
     "scenarios": _build_flat_schema(ScenarioView),
+    "incidents": INCIDENTS,
 }
 """The columns of each result table except ``runs``."""
 
 
-def _build_run_row(figures: Figures, run: RunInfo, judged: RunJudgement) -> dict[str, str]:
+def _build_run_row(
+    figures: Figures, run: RunInfo, judged: RunJudgement, incidents: tuple[IncidentView, ...]
+) -> dict[str, str]:
     inputs = {i.table: [i.rows_in, i.valid, i.quarantined] for i in build_input_counts(figures)}
     return {
         "run_id": run.run_id,
@@ -165,7 +175,7 @@ def _build_run_row(figures: Figures, run: RunInfo, judged: RunJudgement) -> dict
         "policy": run.policy,
         "profile": run.profile,
         "verdict": str(judged.verdict),
-        "headline": write_headline(run, judged, figures),
+        "headline": write_headline(run, judged, figures, incidents).headline,
         "doubts": json.dumps(judged.uncertainties),
         "versions": json.dumps(dict(run.versions) | ({run.engine.name: run.engine.version} if run.engine else {})),
         "inputs": json.dumps(inputs),
