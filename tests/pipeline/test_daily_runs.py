@@ -157,8 +157,8 @@ def test_audits_of_several_subscriptions_run_at_once_into_one_new_output(waiting
 def test_a_skipped_night_is_said_in_the_verdict(waiting: Path, out: Path) -> None:
     first, _, last = dates(3)
     assert days.audit(waiting, out, last) == 0
-    headline = json.loads((out / "report/report.json").read_text())["headline"]
-    assert f"No day between {first} and {last} was audited" in headline
+    detail = json.loads((out / "report/report.json").read_text())["detail"]
+    assert f"No day between {first} and {last} was audited" in detail
 
 
 def test_a_night_under_another_policy_than_the_one_it_goes_on_from_is_an_error(

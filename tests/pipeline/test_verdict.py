@@ -60,7 +60,7 @@ def test_a_partition_that_nobody_joined_is_unknown_beside_one_that_is_covered(tm
     tables = {name: pa.concat_tables([one[name], other[name]]) for name in one} | {"membership": one["membership"]}
     found = audited(tmp_path, tables)
     assert (found.code, found.status["NOT_CONNECTED"]) == (3, "unknown")
-    assert "NOT_CONNECTED may not be violations" in found.report["headline"]
+    assert "NOT_CONNECTED may not be violations" in found.report["detail"]
 
 
 @pytest.mark.parametrize(("quiet", "code"), [("valid", 0), ("unknown", 3)])

@@ -15,11 +15,12 @@ from subreplay.audit.codes import Code
 
 class IncidentText(NamedTuple):
     """The ``title`` of an incident, and the ``next_step`` as sentences. ``ongoing`` is the title if the messages still
-    wait when the data end."""
+    wait when the data end, and ``alone`` the title if no message waits yet."""
 
     title: str
     next_step: str
     ongoing: str = ""
+    alone: str = ""
 
 
 _ORDER_STEP: Final = (
@@ -37,6 +38,7 @@ INCIDENT_TEXTS: Final[Mapping[Code, IncidentText]] = {
         "Restart or close {consumer}, and set an acknowledgement timeout (or negative acknowledgements) in its "
         "application.",
         "{messages} {were} not delivered: {consumer} blocks {place}",
+        "{consumer} reached its limit of unacknowledged messages, so the broker sends it no more",
     ),
     Code.STALLED: IncidentText(
         "{messages} waited up to {longest} although consumers were connected and idle",

@@ -158,12 +158,12 @@ def _build_incident(
     if uncertain:
         title, _, next_step = (_capitalize(part) for part in causes[0].partition(": "))
     elif text is not None:
-        form = text.ongoing if ongoing and text.ongoing else text.title
+        form = (ongoing and text.ongoing) or (not waits and text.alone) or text.title
         title = _fill_in(form, figures, counts[code], consumers, max(waits, default=0), partitions)
     return IncidentView(
         number=0,
         title=title,
-        detail=_describe_causes(code, counts, causes, uncertain),
+        detail=_describe_causes(code, counts, causes, uncertain, max(waits, default=0) if ongoing else 0),
         verdict=verdict,
         code=code,
         rules=tuple(
@@ -253,9 +253,9 @@ def name_consumers(consumers: Sequence[str]) -> str:
     return f"consumers {', '.join(consumers[:-1])} and {consumers[-1]}"
 
 
-def _describe_causes(code: str, counts: Mapping[str, int], causes: Sequence[str], uncertain: bool) -> str:
-    """Describe the cause of an incident and the other rules that it breaks."""
-    sentences = []
+def _describe_causes(code: str, counts: Mapping[str, int], causes: Sequence[str], uncertain: bool, waited: int) -> str:
+    """Describe the longest wait (ns) of an incident, its cause and the other rules that it breaks."""
+    sentences = [f"The longest wait is {format_span(waited // 1_000)}."] if waited else []
     if not uncertain:
         known = causes[0] != UNEXPLAINED
         sentences.append(f"Cause: {causes[0]}." if known else "No recorded event explains it.")
