@@ -60,7 +60,7 @@ def summarize_incidents(data: ReportData, width: int, space: int) -> list[Text]:
     Each has its title, when it was and whose doing it is, and what to do. The first one has more if there is space.
     """
     shown = data.incidents[:MAX_INCIDENTS_SHOWN]
-    parts: list[list[list[Text]]] = [list(_list_incident_parts(one, data.run, width, False)) for one in shown]
+    parts: list[list[list[Text]]] = [list(_list_incident_parts(one, data, width, False)) for one in shown]
     wanted = [(0, level) for level in range(3)] if parts else []
     wanted += [(number, level) for level in range(3) for number in range(1, len(parts))]
     wanted += [(0, level) for level in range(3, len(parts[0]) if parts else 0)]
@@ -93,11 +93,11 @@ def add_incidents(page: TextPage, data: ReportData) -> None:
     if data.incidents:
         page.add_heading("What happened")
     for one in data.incidents:
-        for lines in _list_incident_parts(one, data.run, page.width, True):
+        for lines in _list_incident_parts(one, data, page.width, True):
             page.lines += lines
 
 
-def _list_incident_parts(one: IncidentView, run: RunInfo, width: int, full: bool) -> Iterator[list[Text]]:
+def _list_incident_parts(one: IncidentView, data: ReportData, width: int, full: bool) -> Iterator[list[Text]]:
     """List the parts of an incident as lines, the most important first; a part may be empty."""
 
     def wrap(label: str, text: str, most: int) -> list[Text]:
@@ -107,9 +107,11 @@ def _list_incident_parts(one: IncidentView, run: RunInfo, width: int, full: bool
     inconclusive = " (inconclusive)" if one.verdict == "unknown" else ""
     title = Text(f"{one.number:<{_INDENT}}{one.title}{inconclusive}", style="bold")
     yield wrap_text(title, width, hang=_INDENT, most=None if full else 2)
-    yield wrap("", "; ".join(_describe_circumstances(one, run)), 3)
+    yield wrap("", "; ".join(_describe_circumstances(one, data.run)), 3)
     yield wrap("Next: ", one.next_step, 2)
-    yield wrap("", one.detail, 4)
+    if full or f"{one.title}." != data.headline:  # else the sentences below the headline say it
+        yield wrap("Cause: ", "; ".join(one.causes), 3)
+        yield wrap("", one.detail, 4)
     if one.example is not None:
         yield wrap("Evidence: ", "; ".join(one.example.witness), 2)
     faults = one.known_faults if full else one.known_faults[:MAX_FAULTS_SHOWN]

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from subreplay.audit.needs import Need, describe_needs
 from subreplay.audit.rules.registry import RULES, Code, Exemption, find_missing_needs, find_rule_statuses
 from subreplay.config.run import RunConfig
-from subreplay.reports.assemble.incidents import describe_time
+from subreplay.reports.assemble.incidents import describe_cause, describe_time
 from subreplay.reports.data import RunInfo
 from subreplay.reports.figures import Figures, Row
 from subreplay.reports.formatting import find_common_day, format_plural
@@ -86,7 +86,14 @@ def write_headline(
     if worst is None or judged.nothing:
         return Headline(sentence, skipped.strip())
     day = find_common_day(run.window_start, run.window_end)
-    parts = [describe_time(worst, day), worst.detail, f"Attributed to: {worst.attribution or 'nobody'}."]
+    if judged.verdict is Verdict.UNKNOWN and len(judged.uncertainties) > 1:
+        sentence = "The audit cannot confirm that all guarantees were kept."
+    parts = [
+        describe_time(worst, day),
+        describe_cause(worst),
+        worst.detail,
+        f"Attributed to: {worst.attribution or 'nobody'}.",
+    ]
     if worst.example is not None and worst.rules[0].findings <= MOST_EXAMPLES:
         parts.insert(1, f"Example: {worst.example.sentence}.")
     if len(incidents) > 1:

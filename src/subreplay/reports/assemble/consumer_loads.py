@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+from subreplay.audit.codes import Code
+from subreplay.audit.explain.findings import WAITING_CODES
 from subreplay.reports.data import ConsumerTotal, LoadPoint
 from subreplay.reports.figures import Figures, Row
+from subreplay.reports.formatting import format_plural
 from subreplay.rows.model.text_format import format_instant
 from subreplay.whatif.fair_share import compute_fair_share, compute_fair_shares
 from subreplay.whatif.idle_consumers import explain_idle_consumers
@@ -66,4 +69,17 @@ def build_consumer_totals(figures: Figures) -> tuple[ConsumerTotal, ...]:
     ]
     known = {total.consumer for total in served}
     reasons = explain_idle_consumers(figures.plan, known, figures.extent["first"], figures.extent["last"])
+    reasons |= {name: why for name, why in _explain_waits(figures).items() if name in reasons}
     return (*served, *(ConsumerTotal(name, 0, 0, 0, 0.0, 0.0, 0, 0, why) for name, why in reasons.items()))
+
+
+def _explain_waits(figures: Figures) -> dict[str, str]:
+    """Explain, for each consumer, that its messages waited."""
+    waits: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in figures.findings:
+        if row["consumer"] is not None and Code[row["code"]] in WAITING_CODES:
+            waits[row["consumer"]][row["code"]] += row["count"]
+    return {
+        name: "; ".join(f"{format_plural(count, 'message')} waited for it ({code})" for code, count in counts.items())
+        for name, counts in waits.items()
+    }

@@ -150,6 +150,7 @@ def _build_incident(
         key=lambda row: (row["waited"] or 0, bool(row["witness"])),
         default=None,
     )
+    lasted, longest = format_span((last - first) // 1_000), format_span(max(waits, default=0) // 1_000)
     faults = [matcher.find_faults(row) for row in examples]
     text = INCIDENT_TEXTS.get(Code[code])
     uncertain = Code[code] in figures.inconclusive_rules
@@ -163,7 +164,7 @@ def _build_incident(
     return IncidentView(
         number=0,
         title=title,
-        detail=_describe_causes(code, counts, causes, uncertain, max(waits, default=0) if ongoing else 0),
+        detail=_describe(code, counts, longest if ongoing and longest != lasted else ""),
         verdict=verdict,
         code=code,
         rules=tuple(
@@ -174,15 +175,15 @@ def _build_incident(
         end=format_instant(last),
         start_us=first // 1_000,
         end_us=last // 1_000,
-        lasted=format_span((last - first) // 1_000),
+        lasted=lasted,
         ongoing=ongoing,
         findings=sum(counts.values()),
         consumers=tuple(consumers[:MOST_NAMED]),
         consumers_left_out=max(0, len(consumers) - MOST_NAMED),
         scopes=tuple(scopes[:MOST_NAMED]),
         scopes_left_out=max(0, len(scopes) - MOST_NAMED),
-        causes=tuple(causes[:MOST_NAMED]),
-        causes_left_out=max(0, len(causes) - MOST_NAMED),
+        causes=() if uncertain else tuple(causes[:MOST_NAMED]),
+        causes_left_out=0 if uncertain else max(0, len(causes) - MOST_NAMED),
         attribution=next(iter(attributions), ""),
         example=None if worst is None else build_finding_view(worst, figures.width, matcher.find_faults(worst)),
         next_step=next_step + "." if uncertain and next_step else next_step,
@@ -253,20 +254,25 @@ def name_consumers(consumers: Sequence[str]) -> str:
     return f"consumers {', '.join(consumers[:-1])} and {consumers[-1]}"
 
 
-def _describe_causes(code: str, counts: Mapping[str, int], causes: Sequence[str], uncertain: bool, waited: int) -> str:
-    """Describe the longest wait (ns) of an incident, its cause and the other rules that it breaks."""
-    sentences = [f"The longest wait is {format_span(waited // 1_000)}."] if waited else []
-    if not uncertain:
-        known = causes[0] != UNEXPLAINED
-        sentences.append(f"Cause: {causes[0]}." if known else "No recorded event explains it.")
-    if len(causes) > 1 and not uncertain:
-        sentences.append(
-            f"{format_plural(len(causes) - 1, 'other cause')} {'is' if len(causes) == 2 else 'are'} named."
-        )
+def _describe(code: str, counts: Mapping[str, int], waited: str) -> str:
+    """Describe the longest wait of an incident and the other rules that it breaks."""
+    sentences = [f"The longest wait is {waited}."] if waited else []
     others = [f"{count:,} × {name} ({RULES[Code[name]].title})" for name, count in counts.items() if name != code]
     if others:
         sentences.append(f"Also found: {', '.join(others)}.")
     return " ".join(sentences)
+
+
+def describe_cause(one: IncidentView) -> str:
+    """Describe the most frequent cause of an incident, and how many there are, as sentences."""
+    if not one.causes:
+        return ""
+    if one.causes[0] == UNEXPLAINED:
+        return "No recorded event explains it."
+    others = len(one.causes) - 1 + one.causes_left_out
+    more = f" There {'is' if others == 1 else 'are'} {format_plural(others, 'other cause')}." if others else ""
+    stated = f"Cause: {one.causes[0]}" if one.verdict != "valid" else _capitalize(one.causes[0])  # an act is no fault
+    return f"{stated}.{more}"
 
 
 def _build_act_incident(figures: Figures, seen: SeenAct) -> IncidentView:
@@ -285,7 +291,7 @@ def _build_act_incident(figures: Figures, seen: SeenAct) -> IncidentView:
     return IncidentView(
         number=0,
         title=_fill_in(form, figures, seen.redelivered, act.consumers),
-        detail=f"{_capitalize(sentence)}. The first is at {', '.join(seen.first[:MOST_NAMED])}.",
+        detail=f"The first is at {', '.join(seen.first[:MOST_NAMED])}.",
         verdict="valid",
         code=code.name,
         rules=(RuleCount(code.name, RULES[code].title, "valid", seen.redelivered),),
@@ -322,7 +328,7 @@ def _build_drop_incident(figures: Figures) -> Iterator[IncidentView]:
     yield IncidentView(
         number=0,
         title=_fill_in(text.title.replace("{were}", share.strip() + " {were}"), figures, count, ()),
-        detail=f"Cause: {RULES[Code.DROPPED].cause}.",
+        detail="",
         verdict="valid",
         code=Code.DROPPED.name,
         rules=(RuleCount(Code.DROPPED.name, RULES[Code.DROPPED].title, "valid", count),),
