@@ -22,6 +22,7 @@ from subreplay.audit.sums import COUNTS
 from subreplay.audit.window_sums import ASSIGNMENTS, VIOLATIONS_BY_WINDOW
 from subreplay.cli.main import app
 from subreplay.pipeline.dispatch import PREDICTED_AUDITED
+from subreplay.reports.assemble.incidents import INCIDENTS
 from subreplay.reports.assemble.result_tables import EPOCHS, RANGES, RUNS, _build_flat_schema
 from subreplay.reports.data import MoveView, ScenarioView
 from subreplay.rows.model import tables
@@ -33,6 +34,7 @@ ADDED: Final = {"subscription": pa.string(), "topic": pa.string(), "date": pa.da
 INPUTS: Final[Mapping[str, pa.Schema]] = tables.INPUTS
 RESULTS: Final[Mapping[str, pa.Schema]] = {
     "violations": tables.VIOLATIONS,
+    "incidents": INCIDENTS,
     "violations_by_window": VIOLATIONS_BY_WINDOW,
     "finding_counts": COUNTS,
     "withdrawn": tables.RETRACTED_FINDINGS,

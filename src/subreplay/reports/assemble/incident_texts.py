@@ -192,6 +192,14 @@ INCIDENT_TEXTS: Final[Mapping[Code, IncidentText]] = {
     ),
 }
 """The rules that can fail a run; those that explain the findings of others come first."""
+CONSEQUENCES: Final[Mapping[Code, str]] = {
+    Code.LOST: "{messages} {were} never delivered",
+    Code.DUP_DELIVERY: "{messages} {were} delivered again",
+    Code.DUP_OUTSTANDING: "{messages} {were} delivered again",
+    Code.PARTITION_ORDER: "{messages} {were} delivered out of order",
+    Code.KEY_ORDER: "{messages} {were} delivered out of order",
+}
+"""What a title adds if another rule explains these findings, the most severe first."""
 ACT_STEP: Final = (
     "If nobody intended this, find out who reset, sought or unloaded at this time. Declare it with topic.resets so "
     "that later audits expect it."

@@ -18,7 +18,7 @@ from subreplay.audit.incidents import find_actor, find_incidents, make_part_key
 from subreplay.audit.rules.registry import RULES
 from subreplay.reports.assemble.fault_matches import FaultMatcher, build_known_faults
 from subreplay.reports.assemble.finding_views import build_finding_view
-from subreplay.reports.assemble.incident_texts import ACT_STEP, INCIDENT_TEXTS
+from subreplay.reports.assemble.incident_texts import ACT_STEP, CONSEQUENCES, INCIDENT_TEXTS
 from subreplay.reports.figures import Figures, Row
 from subreplay.reports.formatting import format_clock, format_count, format_plural, format_span
 from subreplay.reports.incident_data import IncidentView, RuleCount
@@ -161,6 +161,8 @@ def _build_incident(
     elif text is not None:
         form = (ongoing and text.ongoing) or (not waits and text.alone) or text.title
         title = _fill_in(form, figures, counts[code], consumers, max(waits, default=0), partitions)
+        if also := next((other for other in CONSEQUENCES if other.name in counts and other.name != code), None):
+            title += f", and {_fill_in(CONSEQUENCES[also], figures, counts[also.name], consumers)}"
     return IncidentView(
         number=0,
         title=title,
