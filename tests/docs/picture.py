@@ -17,11 +17,9 @@ from tests.docs.pages import ROOT
 
 PICTURE: Final = ROOT / ".github" / "incident.png"
 INCIDENT: Final = "hung-consumer"
-SIZE: Final = (1000, 925)
+SIZE: Final = (1000, 1050)
 STYLE: Final = """<style>
-section, nav.toc, dl.run, footer { display: none !important }
-#rules { display: block !important }
-#rules tr:nth-child(n + 4) { display: none }
+nav.toc, #timeline form, footer, #timeline ~ section { display: none !important }
 </style>"""
 
 
