@@ -48,3 +48,4 @@ class IncidentView:
     example: FindingView | None  # the worst finding, with its evidence
     next_step: str  # what to do now
     known_faults: tuple[KnownFault, ...] = ()  # known upstream faults that its findings match
+    waiting: tuple[str, ...] = ()  # other consumers whose messages wait, as far as its described findings name them

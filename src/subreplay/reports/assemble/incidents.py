@@ -190,6 +190,9 @@ def _build_incident(
         example=None if worst is None else build_finding_view(worst, figures.width, matcher.find_faults(worst)),
         next_step=next_step + "." if uncertain and next_step else next_step,
         known_faults=build_known_faults(faults),
+        waiting=tuple(sorted({row["consumer"] for row in examples if row["consumer"]} - {*consumers}))
+        if code == Code.STUCK.name
+        else (),
     )
 
 

@@ -180,9 +180,9 @@ def _build_lane(
     shown = sorted(events, key=lambda event: ([*_VERBS].index(event.kind), event.at_us))[:MAX_EVENTS]
     members = set(names)
     stretches = [
-        LaneStretch(incident.start_us, incident.end_us, incident.number, incident.code in BLOCKING_CODES)
+        LaneStretch(incident.start_us, incident.end_us, incident.number, acts and incident.code in BLOCKING_CODES)
         for incident in incidents
-        if members.intersection(incident.consumers)
+        if (acts := bool(members.intersection(incident.consumers))) or members.intersection(incident.waiting)
     ]
     return Lane(
         _name_lane(names),
