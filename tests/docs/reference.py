@@ -21,13 +21,15 @@ from subreplay.audit.rules.registry import RULES
 from subreplay.audit.sums import COUNTS
 from subreplay.audit.window_sums import ASSIGNMENTS, VIOLATIONS_BY_WINDOW
 from subreplay.cli.main import app
+from subreplay.config.run_file_keys import RunFileKey, read_default_file, read_keys
+from subreplay.config.run_file_schema import format_run_file_schema
 from subreplay.pipeline.dispatch import PREDICTED_AUDITED
 from subreplay.reports.assemble.incidents import INCIDENTS
 from subreplay.reports.assemble.result_tables import EPOCHS, RANGES, RUNS, _build_flat_schema
 from subreplay.reports.data import MoveView, ScenarioView
 from subreplay.rows.model import tables
 from subreplay.whatif.dispatch_replay import PREDICTED
-from tests.docs.pages import DOCS, ROOT
+from tests.docs.pages import DOCS
 
 ADDED: Final = {"subscription": pa.string(), "topic": pa.string(), "date": pa.date32(), "attempt": pa.string()}
 """Columns that every result table has."""
@@ -84,6 +86,7 @@ def pages() -> dict[str, str]:
         "reference/result-tables.md": "\n".join(_tables(RESULTS, _RESULT_TABLES)),
         "reference/run-file.md": "\n".join(_run_file()),
         "reference/commands.md": "\n".join(_commands()),
+        "assets/run-file.schema.json": format_run_file_schema(),
     }
 
 
@@ -266,6 +269,15 @@ After reading this page you can write a run file: every key, its default, its un
 A run file is YAML. It names only what differs from the defaults. An unknown key is an error with a hint, and nothing in
 a file is ever evaluated. `subreplay config` prints all keys as one commented file.
 
+An editor with the YAML language server completes keys and marks mistakes while you type. Begin the file with this line,
+or name your own copy of the schema, which `subreplay config --schema` prints:
+
+```yaml
+# yaml-language-server: $schema=https://subreplay.github.io/subreplay/assets/run-file.schema.json
+```
+
+A file that the schema accepts can still contradict itself, such as a consumer that leaves before it joins.
+
 ```yaml
 subscription:
   name: billing
@@ -281,36 +293,15 @@ Examples in the repository: `conf/examples/nightly_audit.yaml`, `conf/examples/w
 `conf/examples/dispatch.yaml`, `conf/examples/failover.yaml`, `conf/examples/explain_documented.yaml`,
 `conf/examples/kafka_assignors.yaml`, `conf/examples/kafka_dispatch.yaml`.
 """
-_KEY: Final = re.compile(r"^( *)([A-Za-z_.]+):(?: (.*))?$")
 
 
 def _run_file() -> Iterator[str]:
     yield _RUN_FILE
-    remarks: list[str] = []
-    path: list[str] = []
-    lines = iter((ROOT / "conf" / "default.yaml").read_text(encoding="utf-8").splitlines())
-    for line in lines:
-        if not line.strip():
-            remarks = []
-        elif line.lstrip().startswith("# ") or line.strip() == "#":
-            remarks.append(line.strip()[2:])
-        elif line.startswith("#"):  # the example of all keys of a scenario
-            example = [line[1:], *_commented(lines)]
-            yield "```yaml\nscenarios:\n" + "\n".join(f"  {each}".rstrip() for each in example) + "\n```\n"
-            remarks = []
-        elif found := _KEY.match(line):
-            depth = len(found[1]) // 2
-            path[depth:] = [found[2]]
-            yield from _key(".".join(path), depth, found[3], remarks)
-            remarks = []
-
-
-def _commented(lines: Iterator[str]) -> Iterator[str]:
-    """The rest of a block that is commented out."""
-    for line in lines:
-        if not line.startswith("#"):
-            return
-        yield line[1:]
+    for key in read_keys(read_default_file().splitlines()):
+        if isinstance(key, RunFileKey):
+            yield from _key(".".join(key.path), len(key.path) - 1, key.default, list(key.remarks))
+        else:  # the example of all keys of a scenario
+            yield "```yaml\nscenarios:\n" + "\n".join(f"  {each}".rstrip() for each in key.lines) + "\n```\n"
 
 
 def _key(name: str, depth: int, default: str | None, remarks: list[str]) -> Iterator[str]:

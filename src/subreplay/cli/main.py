@@ -323,9 +323,18 @@ def _copy_incident(folder: Path, to: Path) -> Path:
 
 
 @command(name="config")
-def print_config() -> int:
+def print_config(
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of a run file, for editors.")] = False,
+) -> int:
     """Print every key of a run file with its default, unit and legal values."""
-    sys.stdout.write((files("subreplay") / "default.yaml").read_text(encoding="utf-8"))
+    if schema:
+        from subreplay.config.run_file_schema import format_run_file_schema
+
+        sys.stdout.write(format_run_file_schema())
+        return 0
+    from subreplay.config.run_file_keys import read_default_file
+
+    sys.stdout.write(read_default_file())
     return 0
 
 

@@ -7,9 +7,11 @@ from datetime import date as Date
 from datetime import datetime, timedelta, timezone
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from subreplay.hashing.producer_routing import SCHEME_ALIASES, SCHEME_NAMES, SCHEMES
+from subreplay.hashing.profiles import PROFILES
+from subreplay.semantics.policies import REGISTRY
 
 _UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -37,9 +39,26 @@ def parse_duration(value: Any, written: bool = False) -> int:
 
 
 CENTURY = 36_525 * _UNITS["d"]
+DURATION_PATTERN: Final = rf"^\s*{_DURATION.pattern}\s*$"
+DURATION_FORMAT: Final = "duration with a unit"
+"""The format of a duration in the JSON Schema of a run file."""
 Duration = Annotated[
-    int, BeforeValidator(lambda value, info: parse_duration(value, written=bool((info.context or {}).get("written"))))
+    int,
+    BeforeValidator(lambda value, info: parse_duration(value, written=bool((info.context or {}).get("written")))),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string", "pattern": DURATION_PATTERN}, {"const": 0}], "format": DURATION_FORMAT}
+    ),
 ]
+
+
+def format_duration(us: int) -> str:
+    """Write a duration in µs as a run file does, in the largest unit that divides it.
+
+    >>> format_duration(90_000_000)
+    '90s'
+    """
+    unit = max((unit for unit in _UNITS if us % _UNITS[unit] == 0), key=_UNITS.__getitem__) if us else "s"
+    return f"{us // _UNITS[unit]}{unit}"
 
 
 def parse_day(value: Any) -> Date:
@@ -57,7 +76,7 @@ def parse_day(value: Any) -> Date:
 
 # All instants of these days, and of those within any lookback or duration, fit into 64 bits of nanoseconds.
 FIRST_DAY, LAST_DAY = Date(1970, 1, 1), Date(2149, 12, 31)
-Day = Annotated[Date, BeforeValidator(parse_day)]
+Day = Annotated[Date, BeforeValidator(parse_day), WithJsonSchema({"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$"})]
 
 
 def parse_instant(value: Any) -> str:
@@ -79,7 +98,11 @@ def to_nanoseconds(instant: str) -> int:
     return since // timedelta(microseconds=1) * 1_000
 
 
-Moment = Annotated[str, BeforeValidator(parse_instant)]
+Moment = Annotated[
+    str,
+    BeforeValidator(parse_instant),
+    WithJsonSchema({"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}.*(Z|[+-]\d{2}:?\d{2})$"}),
+]
 
 
 def folder_path(value: str) -> str:
@@ -89,7 +112,7 @@ def folder_path(value: str) -> str:
     return value
 
 
-Folder = Annotated[str, AfterValidator(folder_path)]
+Folder = Annotated[str, AfterValidator(folder_path), WithJsonSchema({"type": "string", "pattern": r"\S"})]
 _NAME = r"[^.\s`;]+"  # an unquoted name of a catalog, a schema or a table
 
 
@@ -102,8 +125,13 @@ def quote_name(name: str) -> str:
     return ".".join(f"`{part}`" for part in name.split("."))
 
 
+def _match_parts(most: int) -> str:
+    """Return the regular expression of a name of at most so many parts."""
+    return rf"^{_NAME}(\.{_NAME}){{0,{most - 1}}}$"
+
+
 def _require_name(parts: int, like: str) -> AfterValidator:
-    name = re.compile(rf"{_NAME}(\.{_NAME}){{0,{parts - 1}}}")
+    name = re.compile(_match_parts(parts))
 
     def check(text: str) -> str:
         if not name.fullmatch(text):
@@ -123,10 +151,17 @@ def _require_scheme(name: str) -> str:
     return name
 
 
-HashingScheme = Annotated[str, AfterValidator(_require_scheme)]
+HashingScheme = Annotated[str, AfterValidator(_require_scheme), WithJsonSchema({"enum": [*SCHEME_NAMES]})]
 Name = Annotated[str, Field(min_length=1)]
-CatalogName = Annotated[str, _require_name(3, "catalog.schema.table")]
-SchemaName = Annotated[str, _require_name(2, "catalog.schema")]
+# An editor completes these; a wrong one is refused when the policy is built, with the nearest names.
+PolicyName = Annotated[str, WithJsonSchema({"enum": [*REGISTRY]})]
+ProfileName = Annotated[str, WithJsonSchema({"enum": [*PROFILES]})]
+CatalogName = Annotated[
+    str, _require_name(3, "catalog.schema.table"), WithJsonSchema({"type": "string", "pattern": _match_parts(3)})
+]
+SchemaName = Annotated[
+    str, _require_name(2, "catalog.schema"), WithJsonSchema({"type": "string", "pattern": _match_parts(2)})
+]
 INT_31 = 2**31 - 1
 INT_63 = 2**63 - 1
 

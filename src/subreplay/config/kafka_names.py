@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, WithJsonSchema
 
-from subreplay.config.fields import parse_duration
+from subreplay.config.fields import DURATION_FORMAT, DURATION_PATTERN, parse_duration
 from subreplay.errors import ConfigError
 from subreplay.semantics.policies import REGISTRY, list_option_names
 
@@ -24,7 +24,19 @@ def parse_millis(value: Any) -> int:
     return parse_duration(f"{value}ms" if str(value).strip().isdecimal() else value)
 
 
-Millis = Annotated[int, BeforeValidator(parse_millis)]
+Millis = Annotated[
+    int,
+    BeforeValidator(parse_millis),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": rf"{DURATION_PATTERN}|^\s*\d+\s*$"},
+                {"type": "number", "minimum": 0},
+            ],
+            "format": DURATION_FORMAT,
+        }
+    ),
+]
 
 
 def translate_policy_options(policy: str, options: Mapping[str, Any]) -> dict[str, Any]:

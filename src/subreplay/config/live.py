@@ -11,9 +11,9 @@ from datetime import date as Date
 from datetime import datetime, timedelta, timezone
 from typing import Annotated, Any, Final, NamedTuple
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-from subreplay.config.secrets import SecretLocation, parse_secret, show_location
+from subreplay.config.secrets import REFERENCE_SCHEMA, SecretLocation, parse_secret, show_location
 
 KAFKA: Final = "kafka-live"
 PULSAR: Final = "pulsar-live"
@@ -40,6 +40,7 @@ def _parse_option(value: Any) -> Any:
 Option = Annotated[
     str | Annotated[SecretLocation, PlainSerializer(show_location)],
     BeforeValidator(_parse_option),
+    WithJsonSchema({"anyOf": [{"type": ["string", "boolean"]}, REFERENCE_SCHEMA]}),
 ]
 """A text or the location of a secret, because connections need passwords."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from subreplay.config.dispatch import Service
-from subreplay.config.fields import Duration, HashingScheme, Model, parse_duration
+from subreplay.config.fields import Duration, HashingScheme, Model, PolicyName, parse_duration
 
 Count = Annotated[int, Field(ge=1, le=10_000)]
 Part = Annotated[float, Field(gt=0, le=1)]
@@ -71,7 +71,7 @@ class Plan(Model):
     service: Service | Literal["fitted"] | None = None
     factor: Annotated[float, Field(gt=0, le=1_000_000)] = 1.0
     consumers: Count = 4
-    policies: list[str] = Field(default_factory=list)
+    policies: list[PolicyName] = Field(default_factory=list)
     vary: Annotated[float, Field(ge=0, lt=1)] = 0.2
     ranges: PlanRanges = PlanRanges()
     sizing: PlanConsumers = PlanConsumers()

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, WithJsonSchema, model_validator
 
 from subreplay.audit.acts import Kind as ActKind
 from subreplay.audit.acts import Reset
@@ -33,6 +33,8 @@ from subreplay.config.fields import (
     Model,
     Moment,
     Name,
+    PolicyName,
+    ProfileName,
     SchemaName,
     parse_duration,
     to_nanoseconds,
@@ -65,8 +67,8 @@ class Subscription(Model):
 
     name: Name = "sub"
     topic: str | None = None
-    policy: str = "pulsar.key_shared.consistent_hash"
-    profile: str = LATEST_PROFILES["pulsar"]
+    policy: PolicyName = "pulsar.key_shared.consistent_hash"
+    profile: ProfileName = LATEST_PROFILES["pulsar"]
     options: dict[str, Any] = Field(default_factory=dict)
     isolation: Isolation | None = None
 
@@ -302,8 +304,11 @@ class Report(Model):
     hot_keys: Annotated[int, Field(ge=0, le=1000)] = 10
 
 
+_MEMORY: Final = r"^[1-9]\d{0,6}[kmgt]b?$"
+
+
 def _check_memory(given: str) -> str:
-    if not re.fullmatch(r"[1-9]\d{0,6}[kmgt]b?", given):
+    if not re.fullmatch(_MEMORY, given):
         raise ValueError("not a size of memory; write a whole number and one of k, m, g, t, e.g. 2g")
     return given
 
@@ -314,7 +319,9 @@ class Spark(Model):
     master: str = "local[*]"
     remote: str | None = None
     shuffle_partitions: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    driver_memory: Annotated[str, AfterValidator(_check_memory)] | None = None
+    driver_memory: (
+        Annotated[str, AfterValidator(_check_memory), WithJsonSchema({"type": "string", "pattern": _MEMORY})] | None
+    ) = None
     conf: dict[str, str] = Field(default_factory=dict)
 
 

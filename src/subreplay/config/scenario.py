@@ -5,10 +5,20 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from subreplay.config.dispatch import Dispatch
-from subreplay.config.fields import INT_31, Duration, HashingScheme, Model, Name, parse_duration
+from subreplay.config.fields import (
+    DURATION_PATTERN,
+    INT_31,
+    Duration,
+    HashingScheme,
+    Model,
+    Name,
+    PolicyName,
+    ProfileName,
+    parse_duration,
+)
 from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.config.kafka_names import INITIAL_DELAY, translate_policy_options
 from subreplay.config.kafka_names import OPTIONS as OPTIONS_OF_KAFKA
@@ -65,8 +75,12 @@ _BYTES: Final = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
                  "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}  # fmt: skip
 
 
+_SIZE: Final = rf"(\d+(?:\.\d+)?) *({'|'.join(_BYTES)})"
+_RETENTION: Final = rf"{DURATION_PATTERN}|^{_SIZE}$"
+
+
 def _parse_retention(text: str) -> Retention:
-    size = re.fullmatch(rf"(\d+(?:\.\d+)?) *({'|'.join(_BYTES)})", text)
+    size = re.fullmatch(_SIZE, text)
     if size:
         return Retention(size=round(float(size[1]) * _BYTES[size[2]]))
     return Retention(time=parse_duration(text, written=True) * 1_000)
@@ -85,14 +99,17 @@ class AnyScenario(Model):
     """A set-up to compare: a policy, a profile and a timeline of members (``recorded``: the recorded members)."""
 
     name: Name
-    policy: str
-    profile: str = LATEST_PROFILES["pulsar"]
+    policy: PolicyName
+    profile: ProfileName = LATEST_PROFILES["pulsar"]
     options: dict[str, Any] = Field(default_factory=dict)
     members: Members = "recorded"
     partitions: Annotated[int, Field(ge=1, le=100_000)] | None = None
     hashing: HashingScheme | None = None
     keyless: Keyless | None = None
-    retention: Annotated[str, AfterValidator(_check_retention)] | None = None
+    retention: (
+        Annotated[str, AfterValidator(_check_retention), WithJsonSchema({"type": "string", "pattern": _RETENTION})]
+        | None
+    ) = None
 
     @model_validator(mode="after")
     def _check_dispatch(self) -> AnyScenario:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from subreplay import failures
 from subreplay.errors import ConfigError, EnvironmentFailed
@@ -113,4 +113,17 @@ def show_location(secret: SecretLocation) -> str | dict[str, str]:
     return "(not shown)" if secret.kind == PLAIN else {secret.kind: secret.location}
 
 
-Secret = Annotated[SecretLocation, BeforeValidator(parse_secret), PlainSerializer(show_location)]
+REFERENCE_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {kind: {"type": "string"} for kind in KINDS} | {"databricks": {"type": "string", "pattern": "./."}},
+    "additionalProperties": False,
+    "minProperties": 1,
+    "maxProperties": 1,
+}
+"""The JSON Schema of a reference to a secret."""
+Secret = Annotated[
+    SecretLocation,
+    BeforeValidator(parse_secret),
+    PlainSerializer(show_location),
+    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, REFERENCE_SCHEMA]}),
+]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
 from subreplay.audit.terms import Isolation
-from subreplay.config.fields import INT_31, Duration, Model, Name
+from subreplay.config.fields import INT_31, Duration, Model, Name, PolicyName, ProfileName
 
 ALL: Final = "all"
 MOST: Final = 1_000
@@ -34,8 +34,8 @@ class SubscriptionEntry(Model, defer_build=False):
     name: Name = "*"
     topic: Name = "*"
     owner: str = ""
-    policy: str | None = None
-    profile: str | None = None
+    policy: PolicyName | None = None
+    profile: ProfileName | None = None
     options: dict[str, Any] | None = None
     isolation: Isolation | None = None
     liveness: Thresholds = Thresholds()
@@ -78,4 +78,9 @@ def _listed(given: Any) -> Any:
     return [{"name": entry} if isinstance(entry, str) else entry for entry in given]
 
 
-Subscriptions = Annotated[tuple[SubscriptionEntry, ...], Field(max_length=MOST), BeforeValidator(_listed)]
+_Entries = Annotated[list[Name | SubscriptionEntry], Field(min_length=1, max_length=MOST)]
+Subscriptions = Annotated[
+    tuple[SubscriptionEntry, ...],
+    Field(max_length=MOST),
+    BeforeValidator(_listed, json_schema_input_type=Literal["all"] | _Entries | None),
+]
