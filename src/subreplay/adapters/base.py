@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from subreplay.adapters.streams import SourceStream
 
 
+WHOLE_FILE: Final = "(file)"
+"""Stands for the column of a reason that is about a file, not about a value."""
+
+
 class Reason(NamedTuple):
     """The reason why a row breaks the contract: the column, its value, the rule and what to do."""
 
@@ -26,7 +30,8 @@ class Reason(NamedTuple):
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.column} = {self.value}: {self.rule} ({self.remedy})"
+        place = "" if self.column == WHOLE_FILE else f"{self.column} = {self.value}: "
+        return f"{place}{self.rule} ({self.remedy})"
 
 
 class RejectedRow(NamedTuple):
@@ -46,6 +51,13 @@ class RejectedRow(NamedTuple):
         """Build a rejected row from a row of table ``quarantine``."""
         reasons = tuple(Reason(**reason) for reason in row["reasons"])
         return cls(row["table"], row["file"], row["row"], row["raw"], reasons)
+
+
+def describe_first(path: Path, rejected: Iterable[RejectedRow]) -> str:
+    """Describe the first rejected row for a message that begins with ``path``; empty if there is none."""
+    for row in rejected:
+        return f" The first is {str(row).removeprefix(f'{path.name}, ')}"
+    return ""
 
 
 class FileCount(NamedTuple):

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from subreplay.adapters.base import Reason, RejectedRow
+from subreplay.adapters.base import WHOLE_FILE, Reason, RejectedRow
 from subreplay.errors import InputError
 from subreplay.failures import describe_os_error
 
@@ -175,4 +175,4 @@ def _build_batch(text: bytes, end: int, name: str, first: int) -> pa.RecordBatch
 
 
 def _reject_rest(name: str, line: int, rule: str, remedy: str) -> RejectedRow:
-    return RejectedRow("deliveries", name, line, "(the rest of the file)", (Reason("(file)", name, rule, remedy),))
+    return RejectedRow("deliveries", name, line, "(the rest of the file)", (Reason(WHOLE_FILE, name, rule, remedy),))

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from subreplay.adapters.base import FileCount, Options, RejectedRow
+from subreplay.adapters.base import FileCount, Options, RejectedRow, describe_first
 from subreplay.adapters.otlp.otlp_json import SPANS, ParsedLines
 from subreplay.adapters.otlp.span_counts import LineCounts, SpanCounts
 from subreplay.adapters.otlp.span_outcomes import SpanSelection
@@ -53,12 +53,12 @@ def build_no_spans_error(path: Path, lines: Mapping[str, LineCounts], rejected: 
     """Build the error for files without any span."""
     return InputError(f"{path}: the files contain no span of Kafka or Pulsar ({len(lines):,} files, "
                       f"{sum(c.lines for c in lines.values()):,} lines). Export OTLP JSON, one export per line."
-                      + _describe_first(rejected))  # fmt: skip
+                      + describe_first(path, rejected))  # fmt: skip
 
 
 def build_no_valid_span_error(path: Path, count: int, rejected: Iterable[RejectedRow]) -> InputError:
     """Build the error for files whose spans are all rejected."""
-    return InputError(f"{path}: none of {count:,} spans fits the contract.{_describe_first(rejected)}")
+    return InputError(f"{path}: none of {count:,} spans fits the contract.{describe_first(path, rejected)}")
 
 
 def add_other_spans(counts: Mapping[str, SpanCounts], lines: Mapping[str, LineCounts]) -> dict[str, SpanCounts]:
@@ -96,7 +96,3 @@ def _count_file(name: str, of: SpanCounts, lines: int) -> FileCount:
 def reject_rest(rest: RejectedRow) -> ParsedLines:
     """Represent the unreadable rest of a file as one rejected line."""
     return ParsedLines(SPANS.empty_table(), (rest,), LineCounts(lines=1, quarantined=1))
-
-
-def _describe_first(rejected: Iterable[RejectedRow]) -> str:
-    return next((f" The first is {one}" for one in rejected), "")

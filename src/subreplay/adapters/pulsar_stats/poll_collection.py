@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from subreplay.adapters.base import Reason, RejectedRow
+from subreplay.adapters.base import WHOLE_FILE, Reason, RejectedRow
 from subreplay.adapters.pulsar_stats.stats_answers import (
     DamagedFile,
     PolledSubscription,
@@ -67,7 +67,7 @@ def read_answers(path: Path, name: str, reader: PollReader) -> Iterator[StatsAns
                 content = hashlib.sha256(record.text.encode()).digest()
                 yield StatsAnswer(name, record.line, len(record.text), content, polls[0].at, polls)
     except DamagedFile as error:
-        reason = Reason("(file)", name, f"the file is truncated or damaged at this line: {error}", "copy it again")
+        reason = Reason(WHOLE_FILE, name, f"the file is truncated or damaged at this line: {error}", "copy it again")
         yield RejectedRow("membership", name, error.line, "(the rest of the file)", (reason,))
     except OSError as error:
         raise describe_os_error(error, path, "read") from error

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, cast, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.base import FileCount, Options, RejectedRow, list_subscriptions
+from subreplay.adapters.base import FileCount, Options, RejectedRow, describe_first, list_subscriptions
 from subreplay.adapters.canonical import split_topic
 from subreplay.adapters.format_detection import select_files
 from subreplay.adapters.pulsar_policies import InferredSelector, choose_selector, infer_policy, note_missing_priorities
@@ -139,7 +139,7 @@ def read_stats(
 def check_any_valid(path: Path, counts: Mapping[str, PollCounts], rejected: Iterable[RejectedRow]) -> None:
     """Check that any poll is valid. Raises ``InputError`` with the first rejected row."""
     if not any(count.valid for count in counts.values()):
-        first = next((f" The first is {one}" for one in rejected), "")
+        first = describe_first(path, rejected)
         raise InputError(
             f"{path}: none of the polls in {len(counts):,} files is a valid answer of topic statistics.{first}"
         )

@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from subreplay.adapters.base import Reason
+from subreplay.adapters.base import WHOLE_FILE, Reason
 from subreplay.adapters.canonical import split_topic
 from subreplay.adapters.time_parsing import TIME_FORMS, parse_time, parse_time_in_name
 from subreplay.rows.model.contracts import LARGEST, PARTITION, SLOT, shorten
@@ -165,7 +165,7 @@ class PollReader:
             return path.stat().st_mtime_ns
         if self.times == "name":
             if (at := parse_time_in_name(path.name)) is None:
-                raise RejectedAnswer("(file)", path.name, "the file name must contain the time of its poll",
+                raise RejectedAnswer(WHOLE_FILE, path.name, "the file name must contain the time of its poll",
                               "rename the file, as in stats-20261122T012508Z.json, or set option times")  # fmt: skip
             return at
         names = TIME_FIELDS if self.field is None else (self.field,)

@@ -76,7 +76,7 @@ def inspect(
             f"{location}: {describe_all_rejected(found.overview.rows, found.overview.why, found.candidate.found)}"
         )
     missing = ", ".join(found.answer.open)
-    terminal.print_line(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))
+    terminal.print_line(f"run file: {to}" + (f"; replace each ? in it: {missing}" if missing else ""))
     terminal.print_line(f"next: subreplay whatif --config {to}")
     code = 2 if missing else 0
     terminal.print_json(
@@ -117,7 +117,7 @@ def _inspect_together(locations: Sequence[str], to: Path, form: str | None) -> i
     inspection.write_run_file(to, looking.build_audit_run_file(found), messages, " ".join(locations), notes)
     missing = ", ".join(messages.answer.open)
     audited = any(each.found.table == "deliveries" for each in found.beside)
-    terminal.print_line(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))
+    terminal.print_line(f"run file: {to}" + (f"; replace each ? in it: {missing}" if missing else ""))
     terminal.print_line(f"next: subreplay {'audit' if audited else 'whatif'} --config {to}")
     code = 2 if missing else 0
     overview = messages.overview
