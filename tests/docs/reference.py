@@ -9,12 +9,10 @@ import inspect
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from typing import Any, Final
 
 import pyarrow as pa
 import typer
-import yaml
 
 from subreplay.audit.codes import EVERY, Code, Exemption, Rule
 from subreplay.audit.rules.registry import RULES
@@ -28,8 +26,8 @@ from subreplay.reports.assemble.incidents import INCIDENTS
 from subreplay.reports.assemble.result_tables import EPOCHS, RANGES, RUNS, _build_flat_schema
 from subreplay.reports.data import MoveView, ScenarioView
 from subreplay.rows.model import tables
+from subreplay.rows.model.table_descriptions import describe_column, describe_table, read_descriptions
 from subreplay.whatif.dispatch_replay import PREDICTED
-from tests.docs.pages import DOCS
 
 ADDED: Final = {"subscription": pa.string(), "topic": pa.string(), "date": pa.date32(), "attempt": pa.string()}
 """Columns that every result table has."""
@@ -203,20 +201,13 @@ SELECT code, consumer, count(*), min(at), max(waited) FROM violations WHERE verd
 """
 
 
-@cache
-def _meanings() -> Mapping[str, Any]:
-    found = yaml.safe_load((DOCS / "site" / "columns.yaml").read_text(encoding="utf-8"))
-    assert isinstance(found, dict)
-    return found
-
-
 def _tables(schemas: Mapping[str, pa.Schema], introduction: str) -> Iterator[str]:
     yield introduction
     yield "| table | one row is |\n|---|---|"
-    yield from (f"| [`{name}`](#{name}) | {_meanings()['tables'][name]['row']} |" for name in schemas)
+    yield from (f"| [`{name}`](#{name}) | {read_descriptions()['tables'][name]['row']} |" for name in schemas)
     for name, schema in schemas.items():
         yield f"\n## {name}\n"
-        yield f"One row is {_meanings()['tables'][name]['row']}.\n"
+        yield f"{describe_table(name)}\n"
         inputs = schemas is INPUTS
         yield f"| column | type |{' required |' if inputs else ''} meaning |\n|---|---|{'---|' if inputs else ''}---|"
         for column, kind in columns(name).items():
@@ -234,16 +225,16 @@ def columns(table: str) -> dict[str, pa.DataType]:
 
 def meaning(table: str, column: str) -> str:
     """What a column of a table means."""
-    found = _meanings()["tables"][table]["columns"].get(column, _meanings()["common"].get(column))
-    assert found is not None, f"docs/site/columns.yaml does not say what column {column} of table {table} means"
-    return str(found)
+    found = describe_column(table, column)
+    assert found is not None, f"table_descriptions.yaml does not say what column {column} of table {table} means"
+    return found
 
 
 def undefined_columns() -> list[str]:
-    """Columns that ``columns.yaml`` explains and no table has."""
+    """Columns that ``table_descriptions.yaml`` explains and no table has."""
     return [
         f"{table}.{column}"
-        for table, said in _meanings()["tables"].items()
+        for table, said in read_descriptions()["tables"].items()
         for column in said["columns"]
         if column not in columns(table)
     ]
