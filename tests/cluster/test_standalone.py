@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from subreplay.engine.local.engine import LocalEngine
 from tests.support.cluster import (
@@ -138,3 +139,26 @@ def test_spark_connect_has_the_cluster_judge(running: Cluster, expected: dict[st
         code, said = wait_for(start_audit(run, f"--out={tmp_path}/out"))
     assert code in VERDICTS, said
     assert rows_of(run, tmp_path / "out") == expected
+
+
+COUNTS = """
+import sys
+from subreplay.config.run import Spark
+from subreplay.engine.spark.engine import SparkEngine
+from subreplay.engine.spark.session import open_session
+import yaml
+
+session = open_session(Spark(**yaml.safe_load(sys.argv[1])))
+with SparkEngine(session) as engine:
+    print("cores", engine.cores, "tasks", engine.limit)
+session.stop()
+"""
+
+
+def test_a_session_on_a_cluster_counts_its_cores(running: Cluster) -> None:
+    settings = {name: value for name, value in SETTINGS.items() if name != "spark.sql.shuffle.partitions"}
+    spark = yaml.safe_dump({"master": running.address, "conf": settings})
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTS, spark], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.stdout == "cores 2 tasks 8\n", done.stderr[-3000:]

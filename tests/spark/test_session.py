@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from subreplay import __version__
 from subreplay.cli.main import main
 from subreplay.config.run import Spark
+from subreplay.engine.spark.engine import limit_tasks
 from subreplay.engine.spark.session import (
     CLASSES,
     _build_java_options,
@@ -206,3 +207,12 @@ def test_a_format_that_the_session_cannot_read_is_named(tmp_path: Path, capsys: 
     assert "cannot read avro" in " ".join(said.split())
     assert "Traceback" not in said
     assert not (tmp_path / "run.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("configured", "cores", "expected"),
+    [(200, 0, 200), (200, 16, 64), (200, 640, 1024), (48, 16, 48), (3, 0, 3)],
+    ids=["unknown cores", "a cluster", "a large cluster", "configured", "configured, unknown cores"],
+)
+def test_tasks_follow_the_cores_unless_their_number_is_configured(configured: int, cores: int, expected: int) -> None:
+    assert limit_tasks(configured, cores) == expected

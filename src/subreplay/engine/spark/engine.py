@@ -22,20 +22,24 @@ from subreplay.engine.interface import Batches, Dataset, Engine, NewRows, Output
 from subreplay.engine.spark import frame_tables, scans
 from subreplay.engine.spark.datasets import BlocksDataset, PackedDataset, SparkDataset, pack
 from subreplay.engine.spark.packing import FAILED, SORTED, BlockMerger, raise_first
-from subreplay.engine.spark.partitioning import distribute_round_robin
+from subreplay.engine.spark.partitioning import MAX_TASKS, distribute_round_robin
 from subreplay.engine.spark.schemas import arrow_schema
 from subreplay.engine.spark.session import (
+    DEFAULT_PARTITIONS,
     FrameCache,
     count_cores,
     count_partitions,
     require_package,
     restore_batch_sizes,
 )
+from subreplay.engine.spark.settings import read_setting
 from subreplay.engine.spark.tables import NewFrame, SparkTables, TemporaryFrames
 from subreplay.rows.sorted_blocks import Order
 
 _TASKS_PER_CORE: Final = 2
 """Tasks per core for rows with an unknown number of scopes."""
+_MAX_TASKS_PER_CORE: Final = 4
+"""Tasks per core for many topic partitions: they differ in size, and a task costs little."""
 
 
 class SparkEngine(Engine):
@@ -52,6 +56,7 @@ class SparkEngine(Engine):
         self.session = session
         self.version = session.version
         self.cores = _count_cores(session)
+        self.limit = limit_tasks(count_partitions(session), self.cores)
         self.cache = FrameCache()
         self._tables: list[SparkTables] = []
 
@@ -89,8 +94,8 @@ class SparkEngine(Engine):
             else:
                 mine = each.unpack() if isinstance(each, PackedDataset) else cast(SparkDataset, each)
                 parts.append(mine.pack_rows(order))
-                scopes += _TASKS_PER_CORE * self.cores or count_partitions(self.session)
-        tasks = max(1, min(count_partitions(self.session), scopes))
+                scopes += _TASKS_PER_CORE * self.cores or self.limit
+        tasks = max(1, min(self.limit, scopes))
 
         def source() -> DataFrame:
             blocks = reduce(DataFrame.unionAll, (part.select("output", *SORTED) for part in parts))
@@ -150,10 +155,25 @@ def _get_packed_form(output: Output) -> pa.Schema | Order:
     return output.columns if isinstance(output, NewRows) else output
 
 
+def limit_tasks(configured: int, cores: int) -> int:
+    """Return how many tasks at most share the topic partitions: the configured number, else a few for each core.
+
+    ``configured`` is the session's number of shuffle partitions. Spark's default (200) is nobody's choice.
+    """
+    if configured != DEFAULT_PARTITIONS or not cores:
+        return configured
+    return min(MAX_TASKS, _MAX_TASKS_PER_CORE * cores)
+
+
 def _count_cores(session: SparkSession) -> int:
-    """Count the cores of a session from its settings; 0 if they do not contain the number."""
-    master = str(session.conf.get("spark.master", "") or "")
+    """Count the cores that run a session's tasks; 0 if their number changes during the run."""
+    master = read_setting(session, "spark.master") or ""
     if master.startswith("local") and not master.startswith("local-cluster"):
         return count_cores(master)
-    values = [session.conf.get(f"spark.executor.{name}", None) for name in ("instances", "cores")]
-    return int(values[0]) * int(values[1]) if all(str(value).isdigit() for value in values) else 0  # type: ignore[arg-type]
+    values = [read_setting(session, f"spark.executor.{name}") or "" for name in ("instances", "cores")]
+    if all(value.isdigit() for value in values):
+        return int(values[0]) * int(values[1])
+    if read_setting(session, "spark.dynamicAllocation.enabled") == "true":
+        return 0
+    # a range has as many partitions as the executors have cores
+    return session.range(MAX_TASKS).select(F.spark_partition_id()).distinct().count()

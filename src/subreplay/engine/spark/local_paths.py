@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from subreplay.config.run import Location, Schema
+from subreplay.engine.spark.settings import read_setting
 
 _SCHEME: Final = re.compile(r"[a-zA-Z][\w+.-]*:")
 
@@ -23,8 +24,8 @@ def is_local(spark: SparkSession, root: Location) -> bool:
     """
     if isinstance(root, Schema) or _SCHEME.match(root) or is_remote() or _has_hadoop_settings():
         return False
-    elsewhere = spark.conf.get("spark.hadoop.fs.defaultFS", None) or spark.conf.get("fs.defaultFS", None)
-    return elsewhere is None and str(spark.conf.get("spark.master", "")).startswith("local")
+    elsewhere = read_setting(spark, "spark.hadoop.fs.defaultFS") or read_setting(spark, "fs.defaultFS")
+    return elsewhere is None and (read_setting(spark, "spark.master") or "").startswith("local")
 
 
 def _has_hadoop_settings() -> bool:

@@ -23,6 +23,7 @@ from subreplay.config.run import Location, Schema
 from subreplay.engine import delta_files
 from subreplay.engine.delta_files import NewFile
 from subreplay.engine.spark.schemas import spark_schema
+from subreplay.engine.spark.settings import read_setting
 from subreplay.errors import EnvironmentFailed
 
 _S3: Final = re.compile(r"(s3[an]?)://", re.IGNORECASE)
@@ -38,7 +39,7 @@ def is_needed(spark: SparkSession, root: Location) -> bool:
     """Return whether tables below ``root`` are in S3 and Spark has no configured log store for it."""
     if isinstance(root, Schema) or (found := _S3.match(root)) is None:
         return False
-    return spark.conf.get(f"spark.delta.logStore.{found[1].lower()}.impl", None) is None
+    return read_setting(spark, f"spark.delta.logStore.{found[1].lower()}.impl") is None
 
 
 def replace_rows(frame: DataFrame, columns: pa.Schema, path: str, name: str, where: Mapping[str, str]) -> None:
@@ -90,7 +91,7 @@ def read_storage_options(spark: SparkSession, path: str) -> dict[str, str]:
     def setting(name: str) -> str | None:
         for key in (f"fs.s3a.bucket.{bucket}.{name}", f"fs.s3a.{name}"):
             for prefix in ("spark.hadoop.", ""):
-                if (value := spark.conf.get(prefix + key, None)) is not None:
+                if (value := read_setting(spark, prefix + key)) is not None:
                     return value
         return None
 

@@ -22,6 +22,7 @@ from pyspark.sql.utils import is_remote
 
 from subreplay import __version__
 from subreplay.config.run import Spark
+from subreplay.engine.spark.settings import change_setting, read_setting
 from subreplay.errors import EnvironmentFailed
 from subreplay.failures import EXTRA
 
@@ -83,18 +84,18 @@ def open_session(options: Spark) -> SparkSession:
         session = builder.remote(options.remote).getOrCreate()
     else:
         session = _open_local(builder, options)
-    session.conf.set("spark.sql.session.timeZone", "UTC")
-    session.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", "true")  # errors include their cause in Java
-    shuffles, master = options.shuffle_partitions, str(session.conf.get("spark.master", ""))
+    change_setting(session, "spark.sql.session.timeZone", "UTC")
+    change_setting(session, "spark.sql.pyspark.jvmStacktrace.enabled", "true")  # errors include their cause in Java
+    shuffles, master = options.shuffle_partitions, read_setting(session, "spark.master") or ""
     if shuffles is None and master.startswith("local") and count_partitions(session) == DEFAULT_PARTITIONS:
         shuffles = 2 * count_cores(master)  # the user has set no other number
     if shuffles is not None:
-        session.conf.set("spark.sql.shuffle.partitions", str(shuffles))
+        change_setting(session, "spark.sql.shuffle.partitions", str(shuffles))
     # read times in ns, as pandas writes them, as numbers: Spark would refuse them
-    session.conf.set("spark.sql.legacy.parquet.nanosAsLong", "true")
+    change_setting(session, "spark.sql.legacy.parquet.nanosAsLong", "true")
     fit_batches(session)
     # the number of rows limits batches; counting the bytes of each row costs more than all rules
-    session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
+    change_setting(session, "spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
     return session
 
 
@@ -108,7 +109,7 @@ def require_package(session: SparkSession) -> None:
     Without it each task fails, and Spark retries tasks for half a minute. Raises ``EnvironmentFailed`` if the package
     is missing or has another version.
     """
-    local = not is_remote() and str(session.conf.get("spark.master", "")).startswith("local")
+    local = not is_remote() and (read_setting(session, "spark.master") or "").startswith("local")
     if local or session in _CHECKED:
         return
     (found,) = session.range(0, 1, 1, 1).mapInArrow(_report_version(_PACKAGE), "version string, lacks string").collect()
@@ -160,7 +161,7 @@ def find_active_session() -> SparkSession | None:
 
 def count_partitions(session: SparkSession) -> int:
     """Return the number of shuffle partitions of a session; Spark's default if the platform chooses the number."""
-    value = str(session.conf.get("spark.sql.shuffle.partitions"))
+    value = read_setting(session, "spark.sql.shuffle.partitions") or ""
     return int(value) if value.isdigit() else DEFAULT_PARTITIONS
 
 
@@ -188,20 +189,18 @@ def fit_batches(session: SparkSession) -> None:
     The platform's values remain if it does not allow a change.
     """
     for name, value in {_TO_PYTHON: BATCH_ROWS, _TO_READ: READ_ROWS}.items():
-        with suppress(PySparkException):
-            session.conf.set(name, str(value))
+        change_setting(session, name, str(value))
 
 
 @contextmanager
 def restore_batch_sizes(session: SparkSession) -> Iterator[None]:
     """Restore the batch sizes of the caller's session when the context ends."""
-    before = {name: session.conf.get(name, None) for name in (_TO_PYTHON, _TO_READ)}
+    before = {name: read_setting(session, name) for name in (_TO_PYTHON, _TO_READ)}
     try:
         yield
     finally:
         for name, value in before.items():
-            with suppress(PySparkException):
-                session.conf.unset(name) if value is None else session.conf.set(name, value)
+            change_setting(session, name, value)
 
 
 class FrameCache:
