@@ -22,6 +22,7 @@ from subreplay.cli.main import app
 from subreplay.config.run_file_keys import RunFileKey, read_default_file, read_keys
 from subreplay.config.run_file_schema import format_run_file_schema
 from subreplay.pipeline.dispatch import PREDICTED_AUDITED
+from subreplay.pipeline.run_times import RUN_TIMES
 from subreplay.reports.assemble.incidents import INCIDENTS
 from subreplay.reports.assemble.result_tables import EPOCHS, RANGES, RUNS, _build_flat_schema
 from subreplay.reports.data import MoveView, ScenarioView
@@ -47,7 +48,7 @@ RESULTS: Final[Mapping[str, pa.Schema]] = {
     "predicted": PREDICTED,
     "predicted_audited": PREDICTED_AUDITED,
     "quarantine": tables.QUARANTINE,
-    "runs": pa.schema([*RUNS, pa.field("keys_check", pa.string()), pa.field("keys_shown", pa.bool_())]),
+    "runs": pa.schema([*RUNS, pa.field("keys_check", pa.string()), pa.field("keys_shown", pa.bool_()), *RUN_TIMES]),
     "state": tables.STATE,
     "loads": tables.LOADS,
 }

@@ -20,7 +20,6 @@ from subreplay.engine.interface import Engine, TableSource
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.engine.spark.engine import SparkEngine
 from subreplay.pipeline import ingest, sources, story
-from subreplay.pipeline.attempts import ATTEMPT
 from subreplay.pipeline.inputs import read_inputs, scan_inputs
 from subreplay.reports.json_report import to_json
 from tests.adapters import test_sources as files
@@ -33,6 +32,7 @@ from tests.support.drawn import DAY, drawn
 from tests.support.history import START, STEP, SUBSCRIPTION, TOPIC, History, history
 from tests.support.quick_session import RunSession
 from tests.support.recordings import ROOT, Recording
+from tests.support.tables import OF_ONE_ENGINE, OF_ONE_RUN
 
 pytestmark = pytest.mark.spark
 
@@ -271,7 +271,7 @@ def outcome(engine: Engine, case: Case, folder: Path) -> Outcome:
 def rows_of(path: Path, folder: Path) -> list[str]:
     """The rows of a table, in order; which engine wrote them, in which attempt, and where, is left out."""
     rows = DeltaTable(path).to_pyarrow_table()
-    names = sorted({*rows.column_names} - {ATTEMPT, "versions"})
+    names = sorted({*rows.column_names} - OF_ONE_RUN - OF_ONE_ENGINE)
     return sorted(repr(row).replace(str(folder), "FOLDER") for row in rows.select(names).to_pylist())
 
 

@@ -19,10 +19,10 @@ from subreplay.engine.interface import Engine
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.errors import NoMatchingRows
 from subreplay.pipeline import story, subscriptions
-from subreplay.pipeline.attempts import ATTEMPT
 from subreplay.reports.json_report import to_json
 from subreplay.reports.write import write_overview
 from tests.support.history import History, history
+from tests.support.tables import OF_ONE_ENGINE, OF_ONE_RUN
 
 DAYS = ["2023-11-14", "2023-11-15"]
 """That of all rows, and the day after."""
@@ -78,7 +78,7 @@ def rows_of(folder: Path) -> dict[str, list[str]]:
     found = {}
     for path in sorted(folder.iterdir()):
         rows = DeltaTable(path).to_pyarrow_table()
-        names = sorted({*rows.column_names} - {ATTEMPT, "versions"})
+        names = sorted({*rows.column_names} - OF_ONE_RUN - OF_ONE_ENGINE)
         found[path.name] = sorted(map(repr, rows.select(names).to_pylist()))
     return found
 

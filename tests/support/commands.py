@@ -18,6 +18,7 @@ from subreplay.config.run import load
 from subreplay.engine.interface import Engine
 from subreplay.pipeline.attempts import ATTEMPT, RUNS, run_tables
 from tests.support.recordings import ROOT, ingested
+from tests.support.tables import OF_ONE_ENGINE, OF_ONE_RUN
 
 SOURCE = Path(__file__).parents[2] / "src"
 VERDICTS = (0, 1)
@@ -98,4 +99,4 @@ def whole_run(tables: Mapping[str, pa.Table], subscription: str) -> dict[str, li
 
 def _as_texts(rows: pa.Table) -> list[str]:
     """Rows in order, with their columns in order: of a new table the engine chooses where the partitions' are."""
-    return sorted(map(str, rows.select(sorted({*rows.column_names} - {ATTEMPT, "versions"})).to_pylist()))
+    return sorted(map(str, rows.select(sorted({*rows.column_names} - OF_ONE_RUN - OF_ONE_ENGINE)).to_pylist()))

@@ -8,6 +8,12 @@ import polars as pl
 from deltalake import DeltaTable
 
 from subreplay.pipeline.attempts import ATTEMPT, RUNS
+from subreplay.pipeline.run_times import RUN_TIMES
+
+OF_ONE_RUN = frozenset({ATTEMPT, *RUN_TIMES.names})
+"""The columns that differ between two runs of the same input."""
+OF_ONE_ENGINE = frozenset({"versions", "engine"})
+"""The columns that name the engine."""
 
 
 def table_of(out: Path, name: str) -> pl.DataFrame:
@@ -18,7 +24,7 @@ def table_of(out: Path, name: str) -> pl.DataFrame:
     if not name.endswith(RUNS):
         prefix = next((prefix for prefix in ("whatif_", "plan_") if name.startswith(prefix)), "")
         found = found.filter(pl.col(ATTEMPT).is_in(_rows(out, prefix + RUNS)[ATTEMPT].to_list()))
-    return found.drop(ATTEMPT)
+    return found.drop(OF_ONE_RUN & {*found.columns})
 
 
 def _rows(out: Path, name: str) -> pl.DataFrame:

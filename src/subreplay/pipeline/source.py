@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property, partial
 from typing import Any
 
@@ -27,6 +28,7 @@ from subreplay.pipeline.input_tables import Given
 from subreplay.pipeline.inputs import INGEST_TABLE, Inputs, TableScan, read_inputs, scan_inputs
 from subreplay.pipeline.numbered_messages import drop_copies
 from subreplay.pipeline.profiled import ProfiledTraffic
+from subreplay.pipeline.run_times import add_run_times
 from subreplay.pipeline.statistics import compute_statistics
 from subreplay.pipeline.table_values import find_stored_values
 from subreplay.rows import rejects
@@ -353,8 +355,9 @@ def write_profile(engine: Engine, config: RunConfig) -> list[dict[str, Any]]:
     return profiled.write_profile_table(engine, config, inputs.topic, blocks)
 
 
-def write_tables(source: Source, made: Mapping[str, pa.Table]) -> None:
-    """Write the result tables of the driver and table ``quarantine``, and table ``runs`` last."""
+def write_tables(source: Source, made: Mapping[str, pa.Table], started: datetime) -> None:
+    """Write the result tables of the driver and table ``quarantine``, and table ``runs`` of a run that ``started`` then
+    last."""
     for name in made:
         if name != "runs":
             source.put(made[name], name)
@@ -366,7 +369,7 @@ def write_tables(source: Source, made: Mapping[str, pa.Table]) -> None:
         source.tables.commit(new)
     else:
         source.put(QUARANTINE.empty_table(), "quarantine")
-    runs = key_secrets.add_key_columns(made["runs"], source.config)
+    runs = add_run_times(key_secrets.add_key_columns(made["runs"], source.config), started)
     source.tables.finish(runs, source.build_where(runs.schema))
 
 

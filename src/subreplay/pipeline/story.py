@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Dataset, Engine, Tables
@@ -14,6 +15,7 @@ from subreplay.pipeline.attempts import run_tables
 from subreplay.pipeline.dispatch import describe_replays, replay_dispatch
 from subreplay.pipeline.input_tables import Given
 from subreplay.pipeline.plan_questions import answer, build_finalists, build_plan_input
+from subreplay.pipeline.run_times import read_clock
 from subreplay.pipeline.source import Source, read_source, read_traffic, write_profile, write_tables
 from subreplay.pipeline.sums import sum_audit
 from subreplay.reports.assemble import report as assemble
@@ -56,6 +58,7 @@ def audit(
     Input tables may be passed as ``given``. Without ``tables``, results are written where the run configures it.
     ``shown_engine`` is the engine in the report, if a task of that engine runs this audit on another engine.
     """
+    started = read_clock()
     with progress("reading and checking the tables"):
         source = read_source(engine, config, tables or run_tables(engine, config), given)
     with progress("folding the membership into epochs"):
@@ -76,7 +79,7 @@ def audit(
     incidents = build_incidents(figures)
     report = assemble.build_report(run, figures, outcome, views, dispatch, incidents)
     with progress("writing the result tables"):
-        write_tables(source, build_result_tables(figures, run, outcome, views, incidents))
+        write_tables(source, build_result_tables(figures, run, outcome, views, incidents), started)
     return Result(outcome.verdict, report, source.tables.written)
 
 
@@ -91,10 +94,11 @@ def whatif(
 
     ``tables`` and ``given`` are those of ``audit``.
     """
+    started = read_clock()
     with progress("reading and checking the tables"):
         written = tables or run_tables(engine, config, "whatif_")
         source = read_traffic(engine, config, written, given, every_topic=True)
-    return _compare(source, progress)
+    return _compare(source, started, progress)
 
 
 def plan(
@@ -109,6 +113,7 @@ def plan(
 
     ``tables`` and ``given`` are those of ``audit``.
     """
+    started = read_clock()
     with progress("reading and checking the tables"):
         source = read_traffic(engine, config, tables or run_tables(engine, config, "plan_"), given)
     with progress("profiling the traffic"):
@@ -117,10 +122,10 @@ def plan(
         answers = tuple(answer(replays, question) for question in questions)
     shown = config.model_copy(update={"scenarios": build_finalists(config, answers)})
     source = replace(source, config=shown, stored_profile=source.profiled)
-    return _compare(source, progress, tuple(build_plan_view(found) for found in answers))
+    return _compare(source, started, progress, tuple(build_plan_view(found) for found in answers))
 
 
-def _compare(source: Source, progress: Progress, plans_made: tuple[PlanView, ...] = ()) -> Result:
+def _compare(source: Source, started: datetime, progress: Progress, plans_made: tuple[PlanView, ...] = ()) -> Result:
     """Compare the scenarios of a run side by side."""
     config = source.config
     with progress("replaying the traffic under the scenarios"):
@@ -132,7 +137,7 @@ def _compare(source: Source, progress: Progress, plans_made: tuple[PlanView, ...
     run = assemble.build_run_info(config, figures, "whatif", describe_engine(source.engine))
     report = assemble.build_report(run, figures, judged, views, dispatch, plans=plans_made)
     with progress("writing the result tables"):
-        write_tables(source, build_result_tables(figures, run, judged, views))
+        write_tables(source, build_result_tables(figures, run, judged, views), started)
     return Result(judged.verdict, report, source.tables.written)
 
 

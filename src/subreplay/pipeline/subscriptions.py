@@ -28,6 +28,7 @@ from subreplay.pipeline.earlier_runs import EarlierRuns, find_earlier_runs
 from subreplay.pipeline.found_subscriptions import SubscriptionRun, find_subscriptions
 from subreplay.pipeline.input_tables import Sources, Table
 from subreplay.pipeline.key_secrets import add_key_columns
+from subreplay.pipeline.run_times import RUN_TIMES
 from subreplay.pipeline.topic_audits import AUDITS, ROW, AuditTopics, InputRows, build_failed_row, build_finished_row
 from subreplay.reports.assemble import result_tables
 from subreplay.reports.overview_data import Overview, OverviewRow, build_overview
@@ -210,7 +211,8 @@ def _list_result_tables(config: RunConfig, earlier: EarlierRuns) -> dict[str, pa
 
 
 def _runs(config: RunConfig) -> pa.Schema:
-    return _add_run_columns(add_key_columns(result_tables.RUNS.empty_table(), config).schema)
+    runs = add_key_columns(result_tables.RUNS.empty_table(), config)
+    return _add_run_columns(pa.schema([*runs.schema, *RUN_TIMES]))
 
 
 def _add_run_columns(columns: pa.Schema) -> pa.Schema:

@@ -47,3 +47,4 @@ def test_a_run_names_its_engine_with_version_and_cores() -> None:
     run = assemble.build_run_info(RunConfig(), figures, "audit", EngineInfo("local", "0.9.0", 2))
     table = build_result_tables(figures, run, RunJudgement(Verdict.VALID), ())["runs"]
     assert json.loads(table["versions"][0].as_py()) == {"subreplay": __version__, "local": "0.9.0"}
+    assert table["engine"].to_pylist() == ["local"]

@@ -219,6 +219,11 @@ def _find_verdict(figures: Figures, row: Row) -> Verdict:
     return min(verdict, Verdict.UNKNOWN) if code in figures.inconclusive_rules else verdict
 
 
+def count_failing_findings(figures: Figures) -> int:
+    """Count the findings that make the verdict *invalid*."""
+    return sum(row["count"] for row in figures.findings if _find_verdict(figures, row) is Verdict.INVALID)
+
+
 def _is_contradictory(figures: Figures, row: Row, code: Code) -> bool:
     return row["code"] == code.name and RULES[code].uncertain and _find_verdict(figures, row) is Verdict.UNKNOWN
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from subreplay.reports.assemble.audit_verdict import RunJudgement, write_headline
+from subreplay.reports.assemble.audit_verdict import RunJudgement, count_failing_findings, write_headline
 from subreplay.reports.assemble.incidents import INCIDENTS, build_incident_table
 from subreplay.reports.assemble.ownership_moves import OwnershipMoves
 from subreplay.reports.assemble.report import build_input_counts
@@ -58,8 +58,10 @@ RUNS: Final = pa.schema(
             "doubts",
             "versions",
             "inputs",
+            "engine",
         )
     ]
+    + [pa.field(name, pa.int64()) for name in ("rows_read", "findings", "incidents")]
 )
 _KINDS: Final[dict[Any, pa.DataType]] = {
     str: pa.string(),
@@ -166,8 +168,9 @@ SCHEMAS: Final = {
 
 def _build_run_row(
     figures: Figures, run: RunInfo, judged: RunJudgement, incidents: tuple[IncidentView, ...]
-) -> dict[str, str]:
-    inputs = {i.table: [i.rows_in, i.valid, i.quarantined] for i in build_input_counts(figures)}
+) -> dict[str, str | int | None]:
+    counts = build_input_counts(figures)
+    audited = run.kind == "audit"
     return {
         "run_id": run.run_id,
         "kind": run.kind,
@@ -178,5 +181,9 @@ def _build_run_row(
         "headline": write_headline(run, judged, figures, incidents).headline,
         "doubts": json.dumps(judged.uncertainties),
         "versions": json.dumps(dict(run.versions) | ({run.engine.name: run.engine.version} if run.engine else {})),
-        "inputs": json.dumps(inputs),
+        "inputs": json.dumps({i.table: [i.rows_in, i.valid, i.quarantined] for i in counts}),
+        "engine": run.engine.name if run.engine else None,
+        "rows_read": sum(i.rows_in for i in counts),
+        "findings": count_failing_findings(figures) if audited else None,
+        "incidents": len(incidents) if audited else None,
     }
