@@ -80,9 +80,9 @@ class Dispatcher:
         return np.flatnonzero(np.cumsum(change)[:epochs] > 0)
 
     def joined(self, checkpoint: Arrays) -> Ints:
-        """When each session joined, of which the night before must have seen the first.
+        """Return when each session joined, and check it against the checkpoint of the day before.
 
-        Raises ``InputError`` where the membership of earlier days has changed since.
+        Raises ``InputError`` if the membership of earlier days has changed since.
         """
         joined = self.sessions.joined
         seen = checkpoint["joined"][:, 0] if checkpoint else joined[:0]

@@ -74,7 +74,7 @@ class Found(NamedTuple):
 
     @classmethod
     def together(cls, parts: Sequence[Found]) -> Found:
-        """What was found in parts of the rows, one after the other."""
+        """Concatenate what was found in consecutive parts of the rows."""
         codes, exemptions, proof, proven = zip(*parts, strict=True)
         return cls(np.concatenate(codes), np.concatenate(exemptions), np.hstack(proof), np.hstack(proven))
 

@@ -73,7 +73,7 @@ class AttemptReader:
 
 
 def make_letter_attempts(letters: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: dead letters -> ``ATTEMPTS`` that mark messages with a letter."""
+    """Return ``ATTEMPTS`` that mark the messages of dead letters. A step."""
     for batch in letters:
         none = {name: pa.repeat(0, batch.num_rows) for name in ("redelivery_count", "at", "seq")}
         rows = _make_rows(_read_origin(batch), none, (), _LETTER)
@@ -115,7 +115,7 @@ class MessageKeyReader:
 
 
 def join_keys_of_exhausted(named: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: sorted ``NAMED`` -> ``EXHAUSTED``."""
+    """Return ``EXHAUSTED`` of sorted ``NAMED``. A step."""
     for rows in read_whole_groups(named):
         missing, messages = rows.filter(rows["exhausted"]), rows.filter(pc.invert(rows["exhausted"]))
         messages = messages.append_column("row", pa.array(np.arange(len(messages))))
@@ -150,7 +150,7 @@ class LetterReader:
 
 
 def read_origins(letters: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: dead letters -> ``ORIGINS``."""
+    """Read the ``ORIGINS`` of dead letters. A step."""
     for batch in letters:
         rows = _read_origin(batch) | {"at": to_nanos(Columns("messages", batch), "publish_time")}
         yield pa.RecordBatch.from_arrays([rows[field.name].cast(field.type) for field in ORIGINS], schema=ORIGINS)

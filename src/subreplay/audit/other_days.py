@@ -201,9 +201,9 @@ def _select_of_other_days(
 
 
 def keep_wanted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """``LOG`` rows in order of their positions, with candidates of other days and ``OPEN_ROWS`` -> the log that the run
-    of a day judges: of other days the entries that it needs. A message of an earlier day is ``judged`` where it is
-    waiting."""
+    """Keep the rows that the run of a day judges: of other days, only the entries that it needs. The rows are ``LOG``
+    in order of position, with candidates of other days and ``OPEN_ROWS``. A message of an earlier day is ``judged`` if
+    it is waiting."""
     for _, parts in itertools.groupby(iterate_scopes(split_whole_entries(batches)), key=operator.itemgetter(0)):
         begun = False
         for _, rows in parts:

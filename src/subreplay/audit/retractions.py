@@ -69,7 +69,7 @@ COUNTED: Final = pa.schema(
 
 
 def select_findings_to_retract(violations: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: rows of table ``violations`` of ``CODES`` -> ``FINDINGS`` that fail and may be corrected."""
+    """Select the ``FINDINGS`` of ``CODES`` that fail and may be corrected from rows of table ``violations``. A step."""
     for batch in violations:
         rows = pa.Table.from_batches([batch])
         pieces = pc.list_value_length(rows["witness"])
@@ -85,7 +85,7 @@ def select_findings_to_retract(violations: Iterable[pa.RecordBatch]) -> Iterator
 
 
 def select_retracted_before(retracted: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: rows of table ``withdrawn`` of earlier runs -> ``FINDINGS``."""
+    """Select ``FINDINGS`` from rows of table ``withdrawn`` of earlier runs. A step."""
     for batch in retracted:
         rows = pa.Table.from_batches([batch]).select(RETRACTED_COLUMNS)
         yield from make_groups(

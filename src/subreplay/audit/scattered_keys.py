@@ -20,13 +20,13 @@ COUNTS: Final = pa.schema([("scattered", pa.int64()), ("keys", pa.int64())])
 
 
 def read_served_keys(judged: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: rows of table ``audited`` -> ``SERVED``."""
+    """Read ``SERVED`` from rows of table ``audited``. A step."""
     for rows in accumulate(_select_served(judged), _drop_duplicates):
         yield from make_groups(rows, SERVED, ["key"])
 
 
 def count_scattered(served: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: ``SERVED`` in order -> ``COUNTS``."""
+    """Count ``SERVED`` rows, in order, as ``COUNTS``. A step."""
     for rows in read_whole_groups(served):
         counted = count_scattered_keys(rows.append_column("delivered", pa.repeat(True, len(rows))))
         yield pa.RecordBatch.from_arrays([pa.array([count]) for count in counted], schema=COUNTS)

@@ -69,7 +69,7 @@ class OtherTimelines:
         self._has: dict[str, bool] = {}
 
     def has(self, policy: Policy) -> bool:
-        """Whether there are other selectors than that of a policy."""
+        """Return whether there are selectors other than that of a policy."""
         if format_selector(policy) not in self._has:
             self._has[format_selector(policy)] = next(list_other_selectors(policy), None) is not None
         return self._has[format_selector(policy)]
@@ -99,7 +99,8 @@ class OwnerFits:
         return not self._remaining
 
     def add(self, columns: Ints) -> None:
-        """Deliveries in order of time: hash, time, order, session, and whether each was to another than its owner."""
+        """Add deliveries in order of time: hash, time, order, session, and whether each went to a consumer that does
+        not own it."""
         self._parts.append(columns[:, : self._remaining].copy())
         self._remaining -= self._parts[-1].shape[1]
 

@@ -158,7 +158,8 @@ _FIRST_COLUMNS: Final = (
 
 
 def read_reported_keys(violations: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: KEY_TWO_PARTITIONS rows of table ``violations`` of earlier runs -> ``FIRSTS`` that mark reported keys."""
+    """Read ``FIRSTS`` that mark the keys that earlier runs reported, from KEY_TWO_PARTITIONS rows of table
+    ``violations``. A step."""
     for batch in violations:
         rows = pa.Table.from_batches([batch])
         yield from _make_firsts(rows, {"named": column(rows, "key"), "reported": pa.repeat(True, len(rows))})

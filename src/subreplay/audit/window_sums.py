@@ -41,7 +41,7 @@ class LoadWindows:
 
 
 def group_loads_by_window(loads: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: ``LOADS`` -> ``BY_WINDOW``."""
+    """Group ``LOADS`` as ``BY_WINDOW``. A step."""
     for batch in loads:
         yield from make_groups(pa.Table.from_batches([batch]), BY_WINDOW, ["window"])
 
@@ -62,7 +62,7 @@ class AssignmentWindows:
 
 
 def group_counts(counts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: ``sums.COUNTS`` -> ``COUNTS_IN_GROUPS``."""
+    """Group ``sums.COUNTS`` as ``COUNTS_IN_GROUPS``. A step."""
     for batch in counts:
         yield from make_groups(pa.Table.from_batches([batch]), COUNTS_IN_GROUPS, ["window", "consumer", "code"])
 
@@ -87,7 +87,7 @@ class CountWindows:
 
 
 def group_panes(panes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: ``sums.PANES`` -> ``PANES_IN_GROUPS``."""
+    """Group ``sums.PANES`` as ``PANES_IN_GROUPS``. A step."""
     for batch in panes:
         yield from make_groups(pa.Table.from_batches([batch]), PANES_IN_GROUPS, ["code", "consumer", "cause"])
 
@@ -106,7 +106,7 @@ class ViolationWindows:
 
 
 def group_by_rule(found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: rows of table ``violations`` -> ``BY_RULE``."""
+    """Group rows of table ``violations`` as ``BY_RULE``. A step."""
     for batch in found:
         yield from make_groups(pa.Table.from_batches([batch]), BY_RULE, ["code"])
 

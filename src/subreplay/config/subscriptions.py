@@ -41,7 +41,7 @@ class SubscriptionEntry(Model, defer_build=False):
     liveness: Thresholds = Thresholds()
 
     def matches(self, name: str, topic: str) -> bool:
-        """Whether a subscription of the tables is one of these."""
+        """Return whether a subscription of the tables is one of these."""
         return fnmatchcase(name, self.name) and fnmatchcase(topic, self.topic)
 
     @property
@@ -68,7 +68,7 @@ class SubscriptionEntry(Model, defer_build=False):
 
 
 def _listed(given: Any) -> Any:
-    """``all``, or a list in which a text is the pattern of a name."""
+    """Convert ``all`` to a list, and each text of a list to an entry with that pattern of names."""
     if given == ALL:
         return [{}]
     if given is None or isinstance(given, tuple):

@@ -91,7 +91,7 @@ def build_judge(source: Source) -> Judge:
 
 
 def _sessions(timelines: Mapping[Scope, Timeline]) -> dict[Scope, Sessions]:
-    """Who was connected when, of each dispatcher; those of the same events share it."""
+    """Return who was connected when, by dispatcher. Dispatchers with equal events share one object."""
     return dict(zip(timelines, compute_once_per_index(timelines.values(), Sessions.of), strict=True))
 
 

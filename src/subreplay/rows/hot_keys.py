@@ -20,7 +20,7 @@ COUNTED: Final = make_group_order(KEYS)
 
 
 def count_keys(messages: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: messages -> ``COUNTED``."""
+    """Count the keys of messages as ``COUNTED``. A step."""
     for rows in accumulate(_count_batch_keys(messages), _sum_counts):
         yield from make_groups(rows, COUNTED, ["key"])
 

@@ -51,17 +51,16 @@ BUCKETS: Final = 64  # of groups; a task has several
 
 
 def make_group_order(schema: pa.Schema, then: tuple[str, ...] = (), last: tuple[str, ...] = ()) -> Order:
-    """Rows of ``schema``, of any scope, with ``GROUP`` (``add_groups``): those of one group together, in order of
-    ``then`` and ``last``."""
+    """Make the order of rows of ``schema`` with ``GROUP`` (``add_groups``): by group, then by ``then`` and ``last``."""
     scope = [pa.field(_BUCKET[0], pa.string(), nullable=False), pa.field(_BUCKET[1], pa.int32(), nullable=False)]
     fields = [*scope, pa.field(GROUP, pa.int64(), nullable=False), *schema]
     return Order(pa.schema(fields), (GROUP, *then), last, _BUCKET)
 
 
 def add_groups(rows: pa.Table, by: Sequence[str]) -> pa.Table:
-    """Rows with the columns that ``make_group_order`` adds: rows alike in columns ``by``, which are whole numbers,
-    texts or bytes, are of one group. Groups of several values may have the same hash, if hardly ever: who is given a
-    group looks at the values once more (or adds them to ``last``)."""
+    """Add the columns of ``make_group_order``. Rows with equal values in columns ``by`` (whole numbers, texts or bytes)
+    get the same group. Rarely, different values have the same hash, so the reader of a group compares the values again,
+    or adds them to ``last``."""
     found = np.zeros(len(rows), np.uint64)
     for name in by:
         found = _mix_bits(found * np.uint64(0x9E3779B97F4A7C15) + _hash_values(rows, name).view(np.uint64))
@@ -81,7 +80,7 @@ def _hash_values(rows: pa.Table, name: str) -> Ints:
 
 
 def _mix_bits(values: np.ndarray) -> np.ndarray:
-    """Each 64 bits as others, all of which depend on all (the finalizer of SplitMix64, a bijection)."""
+    """Mix the bits of each 64-bit number, so that every result bit depends on all bits (the finalizer of SplitMix64)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed: np.ndarray = values ^ (values >> np.uint64(31))

@@ -40,7 +40,7 @@ def violates_two_active(h: History, d: Attempt) -> bool:
 
 
 def violates_out_of_order(h: History, d: Attempt) -> bool:
-    """A newer message of its key was delivered before, or received before by the same application.
+    """Return whether a newer message of its key was delivered before, or received before by the same application.
 
     It compares the first deliveries of the key since the key last went to another consumer.
     """
@@ -65,13 +65,13 @@ def violates_partition_order(h: History, d: Attempt) -> bool:
 
 
 def violates_redelivery_order(h: History, d: Attempt) -> bool:
-    """The latest delivery of its key was of a newer message."""
+    """Return whether the latest delivery of its key was of a newer message."""
     of_key = [e for e in h.list_deliveries_before(d) if e.message.key == d.message.key]
     return not d.first and d.message.key >= 0 and bool(of_key) and of_key[-1].message.ordinal > d.message.ordinal
 
 
 def violates_skip(h: History, d: Attempt) -> bool:
-    """A message before it was neither delivered to its consumer nor acknowledged by then.
+    """Return whether a message before it was neither delivered to its consumer nor acknowledged by then.
 
     The skipped message lies between two messages of the same consumer. Before the first message of a consumer, it is
     one that a former consumer did not acknowledge.
@@ -88,7 +88,7 @@ def violates_skip(h: History, d: Attempt) -> bool:
 
 
 def _has_left_behind(h: History, d: Attempt) -> bool:
-    """A former consumer left a message that was never acknowledged, although others were."""
+    """Return whether a former consumer left a message that was never acknowledged, although others were."""
     recorded = any(m.first_ack != NEVER for m in h.messages[: d.message.ordinal + 1])
     before = [m for m in h.messages[: d.message.ordinal] if _find_done_time(h, m) == NEVER]
     return recorded and any(e.left <= d.at for m in before for e in m.deliveries)
@@ -112,7 +112,7 @@ def violates_key_two_owners(h: History, d: Attempt) -> bool:
 
 
 def violates_before_predecessor_ack(h: History, d: Attempt) -> bool:
-    """In addition, it is newer than every delivered message of its key."""
+    """Return whether ``violates_key_two_owners`` holds, and it is newer than every delivered message of its key."""
     newest = all(
         e.message.ordinal < d.message.ordinal for e in h.list_deliveries_before(d) if e.message.key == d.message.key
     )
@@ -145,14 +145,14 @@ def violates_dup_delivery(_: History, d: Attempt) -> bool:
 
 
 def violates_dup_outstanding(_: History, d: Attempt) -> bool:
-    """An earlier delivery of it has not ended, and its redelivery count is not higher."""
+    """Return whether an earlier delivery of it has not ended, and its redelivery count is not higher."""
     owned = [e for e in d.earlier if e.at != UNKNOWN and e.owned]
     open_ = any(e.until > d.at for e in owned)
     return d.owned and not d.again and open_ and d.count <= max(e.count for e in owned)
 
 
 def violates_redelivered_unasked(_: History, d: Attempt) -> bool:
-    """An earlier delivery of it has not ended, and its redelivery count is higher."""
+    """Return whether an earlier delivery of it has not ended, and its redelivery count is higher."""
     owned = [e for e in d.earlier if e.at != UNKNOWN and e.owned]
     open_ = any(e.until > d.at for e in owned)
     return d.owned and not d.again and open_ and d.count > max(e.count for e in owned)
@@ -196,7 +196,7 @@ def violates_before_publication(h: History, d: Attempt) -> bool:
 
 
 def violates_over_permits(h: History, d: Attempt) -> bool:
-    """The queue and one more message were full: none of these earlier deliveries was received by then.
+    """Return whether the queue and one more message were full: none of these earlier deliveries was received by then.
 
     Chunks that are not the last of their message do not count.
     """

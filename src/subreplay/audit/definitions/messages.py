@@ -86,7 +86,7 @@ def _is_starved(h: History, m: Message) -> bool:
 
 
 def _is_passed(h: History, m: Message, owner: int) -> bool:
-    """A later message was dispatched when this one was due.
+    """Return whether a later message was dispatched when this one was due.
 
     The later message is of its slot, or of its owner while no other consumer blocked its slot (an unacknowledged
     message also blocks it). For independent keys, this was not just before the data end, or it was far behind in the
@@ -124,7 +124,7 @@ def _find_highest(h: History, deliveries: list[Attempt]) -> list[Attempt]:
 
 
 def _is_passed_by(h: History, m: Message, of_slot: list[Attempt], ripe: int) -> bool:
-    """The owner of its slot received a later message while the slot was free, before the slot was last blocked."""
+    """Return whether the slot's owner received a later message while the slot was free, before it was last blocked."""
     later = None
     for e in of_slot:
         selected = [o for o in h.list_deliveries_before(e) if o.owned and o.first and o.session == e.session]

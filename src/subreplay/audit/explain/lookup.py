@@ -110,7 +110,7 @@ def add_counts(counts: pa.Table) -> pa.Table:
 
 
 def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: count the rows of a task."""
+    """Count the rows of a task, as a step."""
     yield pa.RecordBatch.from_pydict({"rows": [sum(batch.num_rows for batch in batches)]}, NUMBER)
 
 

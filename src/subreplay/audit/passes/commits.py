@@ -24,8 +24,8 @@ from subreplay.rows.model.tables import COMMIT, COMMIT_REFUSED, FACTS
 
 
 def split_commits(some: ScopedRows) -> tuple[ScopedRows, ScopedRows]:
-    """``LOG`` rows without the commits among them, and these; those of earlier days, which were judged then, are left
-    out."""
+    """Split ``LOG`` rows into those that are not commits, and the commits of this day. Commits of earlier days were
+    judged then, and are dropped."""
     kind = numbers(some.rows, "kind")
     is_commit = kind >= COMMIT
     if not is_commit.any():
@@ -35,7 +35,7 @@ def split_commits(some: ScopedRows) -> tuple[ScopedRows, ScopedRows]:
 
 
 def make_commit_facts(context: Context, logs: Sequence[ScopeLog], some: ScopedRows) -> pa.Table:
-    """``FACTS`` of commits of some dispatchers, in order of position, with COMMIT_NOT_OWNER."""
+    """Make ``FACTS`` of the commits of some dispatchers, in order of position, with COMMIT_NOT_OWNER."""
     rows = some.rows
     n, at, seq = rows.num_rows, numbers(rows, "at"), numbers(rows, "seq", 0)
     position = [numbers(rows, name) for name in ("ledger", "entry", "batch_index")]

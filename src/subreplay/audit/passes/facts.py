@@ -1,4 +1,5 @@
-"""Facts: each delivery beside its message, its slot, its epoch, who should have got it and what the position tells.
+"""Combine each delivery with its message, slot, epoch and expected owner, and with what its position shows, as
+``FACTS``.
 
 Rules here: WRONG_OWNER, NOT_CONNECTED, MIXED_BATCH, DIVERGENT_ID, UNKNOWN_MESSAGE, ROUTING_MISMATCH, EARLY,
 CUM_ACK_MISUSE, and those of ``positions``.
@@ -69,7 +70,7 @@ INTERLEAVED: Final = 2
 
 
 def make_position_facts(context: Context, logs: Sequence[ScopeLog], some: ScopedRows) -> tuple[pa.Table, Ints]:
-    """``FACTS`` of whole entries of the logs of some dispatchers, and the number of the log of each."""
+    """Make ``FACTS`` of whole entries of several logs. Also return the number of the log of each row."""
     rows = some.rows
     is_delivery = numbers(rows, "kind") == 1
     messages = ScopedRows(rows.select(_OF_MESSAGES), some.bounds).filter(~is_delivery)
@@ -100,7 +101,7 @@ def make_position_facts(context: Context, logs: Sequence[ScopeLog], some: Scoped
 
 
 def _bounds(numbers: Ints, logs: int) -> Ints:
-    """Where rows of each log begin, and where the last end; ``numbers`` rise."""
+    """Return where the rows of each log begin, and where the last log ends. ``numbers`` must be sorted."""
     return np.searchsorted(numbers, np.arange(logs + 1))
 
 
@@ -108,9 +109,9 @@ def _bounds(numbers: Ints, logs: int) -> Ints:
 def _number_positions(
     ledger: Ints, entry: Ints, batch_index: Ints, is_delivery: Flags, log: Ints
 ) -> tuple[tuple[Ints, Ints, Ints, Ints, Ints], Ints]:  # pragma: no cover - compiled
-    """Positions of sorted rows of logs, counted from 0: that of each message and each delivery, the first message of
-    each position (-1: none), where its deliveries begin, and the entry (counted from 0) of each delivery; and the first
-    row of each position."""
+    """Number the positions of sorted log rows from 0. Return arrays: the position of each message; the position of each
+    delivery; the first message of each position (-1: none); where the deliveries of each position begin; the entry of
+    each delivery, numbered from 0. Also return the first row of each position."""
     n = len(ledger)
     deliveries = 0
     for i in range(n):
@@ -140,8 +141,8 @@ def _number_positions(
 
 @dataclass
 class _Batch:
-    """Whole entries of logs: messages, deliveries, and the positions that bind them (see ``_number_positions``);
-    ``log_of_…`` are the numbers of their logs, and the positions of log i begin at ``log_bounds[i]``."""
+    """Whole entries of logs: messages, deliveries, and the positions that connect them (see ``_number_positions``).
+    ``log_of_…`` are the numbers of their logs. The positions of log i begin at ``log_bounds[i]``."""
 
     context: Context
     logs: Sequence[ScopeLog]
@@ -164,7 +165,7 @@ class _Batch:
 
     @cached_property
     def slices(self) -> list[tuple[ScopeLog, slice, slice, slice]]:
-        """Each log, and where its messages, deliveries and positions are."""
+        """Each log with the slices of its messages, deliveries and positions."""
         n = len(self.logs)
         ends = _bounds(self.log_of_message, n), _bounds(self.log_of_delivery, n), self.log_bounds
         each = np.stack([np.stack([bounds[:-1], bounds[1:]]) for bounds in ends]).transpose(2, 0, 1).tolist()
@@ -175,7 +176,7 @@ class _Batch:
         return [log.dispatcher for log in self.logs]
 
     def of_logs(self, values: Iterable[int], numbers: Ints) -> Ints:
-        """A value of each log, beside rows that are of the logs of these ``numbers``."""
+        """Return one value per row: that of the log whose number the row has."""
         return np.array([*values], np.int64)[numbers]
 
     def facts(self) -> tuple[pa.Table, Ints]:
@@ -215,8 +216,8 @@ class _Batch:
         return pa.concat_tables([served, unserved]), np.append(of_log, self.log_of_position[waiting])
 
     def _drop_uncertain_owners(self, owners: Owners) -> Owners:
-        """As far as the rows tell: nobody knows who got what they contradict one another about; and who owned a
-        message when it was dispatched, or was connected then, a receipt does not tell."""
+        """Clear what the rows do not prove. If rows contradict one another, the consumer is unknown. A receipt shows
+        neither who owned a message at its dispatch nor who was connected then."""
         contradicted, by_receipt = self.once.contradicted > 0, flags(self.attempts, "by_receipt")
         if not contradicted.any() and not by_receipt.any():
             return owners
@@ -228,7 +229,7 @@ class _Batch:
         )
 
     def _judge_positions(self, message: Ints, at: Ints, owners: Owners) -> tuple[Ints, Ints]:
-        """The compiled pass, and the findings that need no more than one row."""
+        """Run the compiled pass, and add the findings that need only one row."""
         rows = self.attempts
         attempts = np.empty((redelivery.ATTEMPT, len(at)), np.int64)
         attempts[redelivery.AT], attempts[redelivery.ACKED] = at, numbers(rows, "acked_at")
@@ -305,7 +306,7 @@ class _Batch:
         return positions, attempts
 
     def _find_dead_letters(self, positions: Ints) -> Ints:
-        """When the dead letter of each position that was delivered was published."""
+        """Return when the dead letter of each delivered position was published."""
         published = np.full(positions.shape[1], NEVER)
         served = np.flatnonzero(positions[BEGIN] < positions[END])
         where = np.stack([numbers(self.attempts, name) for name in ("ledger", "entry", "batch_index")])
@@ -317,12 +318,12 @@ class _Batch:
         return published
 
     def _exempt_rejects(self, of_log: Ints, ledger: Ints, entry: Ints, at: Ints, consumer: pa.Array) -> Ints:
-        """What rows in quarantine could explain; ``of_log`` rises."""
+        """Return the exemptions that rows in quarantine could explain. ``of_log`` must be sorted."""
         partitions = [dispatcher.timeline.scope.partition for dispatcher in self.dispatchers]
         return rejected_exemptions(self.context.rejects, partitions, of_log, ledger, entry, at, consumer)
 
     def _find_delivery_codes(self, message: Ints, at: Ints, owners: Owners) -> Ints:
-        """Findings about each delivery by itself."""
+        """Return the findings about each delivery that need no other delivery."""
         codes = np.where(message < 0, Code.UNKNOWN_MESSAGE.bit, 0)
         codes[(message >= 0) & owners.wrong] |= Code.WRONG_OWNER.bit
         uncertain = (self.once.contradicted > 0) | flags(self.attempts, "by_receipt")
@@ -335,7 +336,7 @@ class _Batch:
         return codes | find_early(at, published, due, self.context.terms.tick, self.context.policy.profile)
 
     def _find_late_receipts(self, message: Ints, at: Ints, owners: Owners) -> Ints:
-        """Receipts of messages that were published after their consumer had left: these were not on their way to it."""
+        """Find receipts of messages that were published after their consumer left, so they were not in flight to it."""
         late = flags(self.attempts, "by_receipt") & (self.once.contradicted == 0) & (message >= 0)
         late = np.flatnonzero(late & (owners.session == UNKNOWN_CONSUMER))
         if not len(late):
@@ -352,7 +353,7 @@ class _Batch:
         return late[~connected]
 
     def _exempt_unknown_consumers(self, message: Ints, at: Ints, owners: Owners, exemptions: Ints) -> None:
-        """Where the membership lacks somebody: what went to the owner that there was if it was connected."""
+        """Exempt wrong owners if the recorded membership is incomplete, and the delivery fits the inferred membership."""
         known = np.array([dispatcher.other is not None for dispatcher in self.dispatchers], np.bool_)
         wrong = np.flatnonzero(owners.wrong & known[self.log_of_delivery])
         if not len(wrong):
@@ -369,7 +370,7 @@ class _Batch:
         )
 
     def _exempt_left_truncated(self, message: Ints, at: Ints, owners: Owners, codes: Ints, exemptions: Ints) -> None:
-        """What data that begin in mid-life, or that are a compacted copy, can explain."""
+        """Exempt what left-truncated data or a compacted copy can explain."""
         if self.context.terms.compacted:
             exemptions[codes & Code.UNKNOWN_MESSAGE.bit != 0] |= Exemption.COMPACTED.bit
         first_ledgers = self.of_logs((log.state.beginning.ledger for log in self.logs), self.log_of_delivery)
@@ -398,8 +399,8 @@ class _Batch:
             log.state.beginning = beginning.read(published)
 
     def _find_latest_acts(self, message: Ints, at: Ints, left: Ints) -> Ints:
-        """When the latest act before each delivery was that reaches its message. What was
-        delivered by a declared act has ended with it, whether or not its consumer ``left``."""
+        """Return the instant of the latest act that reached each delivery's message before it. A declared act ends the
+        earlier deliveries, whether or not their consumer ``left``."""
         latest = np.full(len(at), UNKNOWN)
         acting = [each for each in self.slices if each[0].state.acts]
         where = [numbers(self.attempts, name) for name in ("ledger", "entry", "batch_index")] if acting else []
@@ -418,7 +419,7 @@ class _Batch:
         return latest
 
     def _find_partly_acked(self, at: Ints, acked: Ints) -> Flags:
-        """Batched deliveries that came before the last message of their batch was acknowledged."""
+        """Find batched deliveries before the last message of their batch was acknowledged."""
         batched = numbers(self.attempts, "batch_index") >= 0
         if not batched.any():
             return batched
@@ -430,7 +431,8 @@ class _Batch:
         return batched & (at < complete[self.entries])
 
     def _find_lapse_times(self) -> Ints:
-        """From when on each position's absence is no fault: its time to live, or always where it proves nothing."""
+        """Return the instant from which the absence of each position is no fault: when its time to live ends, or always
+        if its absence proves nothing."""
         terms = self.context.terms
         lapses = np.full(len(self.messages), NEVER) if terms.ttl is None else self.published + terms.ttl
         drops = np.array(
@@ -443,7 +445,7 @@ class _Batch:
         return lapses
 
     def _find_skipped(self) -> NDArray[np.bool_]:
-        """Messages that a declared act skipped: it began behind them. Clocks may differ."""
+        """Find messages that a declared act skipped, because it moved the cursor past them. Clocks may differ."""
         skew = self.context.terms.clock_skew
         skipped = np.zeros(len(self.messages), np.bool_)
         for log, mine, _, _ in self.slices:
@@ -458,13 +460,14 @@ class _Batch:
         return skipped
 
     def _find_possibly_aborted(self) -> NDArray[np.bool_]:
-        """Positions of records of a Kafka group that were never delivered, up to an offset that holds no record: the
-        marker of their transaction, if they were aborted. What follows the last one is not known here: a marker, where
-        there are others.
+        """Find undelivered records of a Kafka group that may belong to an aborted transaction. Up to the transaction's
+        marker, an offset without a record, none of them was delivered. Records after the last one are unknown here; if
+        there are other markers, a marker is assumed to follow.
 
-        Where delivered records stand before the marker, transactions were interleaved, so there are two markers or
-        more. All of them were written before the first later record was delivered, since a read_committed consumer
-        waits for the end of the earliest open transaction, and while a transaction can be open."""
+        If delivered records come before the marker, transactions were interleaved, so there are at least two markers.
+        All of them were written before the first later record was delivered, because a read_committed consumer waits
+        for the end of the earliest open transaction, and within the longest time that a transaction can be open.
+        """
         bounds, entry = self.bounds, np.zeros(len(self.head), np.int64)
         unserved = (bounds[1:] == bounds[:-1]) & (self.head >= 0)
         isolation = self.context.terms.isolation
@@ -481,8 +484,8 @@ class _Batch:
         return found
 
     def _before_a_marker(self, unserved: Flags, entry: Ints, published: Ints, delivered: Ints) -> Flags:
-        """The same of one log: of each position, whether it was never delivered, its entry, when its message was
-        ``published`` and first ``delivered``."""
+        """Find the possibly aborted positions of one log. The arrays have one value per position: whether it is
+        ``unserved``, its entry, and when its message was ``published`` and first ``delivered``."""
         marker = np.append(np.diff(entry) > 1, False)
         marker[-1] = marker.any()
         ends = marker | ~unserved | np.append(~unserved[1:], True)  # the last of each run
@@ -493,7 +496,7 @@ class _Batch:
         return found
 
     def _count_markers_after(self, entry: Ints, marker: Flags, published: Ints, delivered: Ints) -> Ints:
-        """How many offsets without a record follow each position that could be the marker of its transaction."""
+        """Count the offsets without a record after each position that could be the marker of its transaction."""
         gaps = np.where(marker, np.maximum(np.diff(entry, append=entry[-1] + 2) - 1, 0), 0)
         before = np.concatenate([[0], np.cumsum(gaps)])
         delivered = np.append(delivered, NEVER)
@@ -504,7 +507,7 @@ class _Batch:
         return np.asarray(before[written] - before[:-1])
 
     def _find_message_codes(self) -> Ints:
-        """Findings about each position's message itself."""
+        """Return the findings about the message of each position."""
         codes = np.zeros(len(self.head), np.int64)
         self.stored_again = np.zeros(len(self.head), np.int64)
         if len(self.of_message) > np.count_nonzero(self.head >= 0):
@@ -523,7 +526,8 @@ class _Batch:
         return codes
 
     def _find_resent(self, positions: Ints) -> NDArray[np.bool_]:
-        """Positions whose message was stored before, when an unload kept its producer from hearing of it."""
+        """Find positions whose message was stored twice, because an unload kept the first confirmation from its
+        producer."""
         resent = np.zeros(len(self.head), np.bool_)
         if self.context.terms.deduplication:
             return resent
@@ -536,7 +540,7 @@ class _Batch:
         return resent
 
     def _make_publications(self) -> Ints:
-        """The messages as producers put them there (see ``publication``)."""
+        """Return the messages as rows of ``publication``, as their producers sent them."""
         rows = self.messages
         m = np.empty((publication.MESSAGE, rows.num_rows), np.int64)
         names = column(rows, "producer").fill_null("").dictionary_encode()
@@ -556,7 +560,8 @@ class _Batch:
         return m
 
     def _make_served(self, message: Ints, seq: Ints, owners: Owners, positions: Ints, a: Ints) -> pa.Table:
-        """Facts of the deliveries; an acknowledgement without one took part and is now left out."""
+        """Make the facts of the deliveries. Acknowledgements without a delivery took part in the pass, and are dropped
+        here."""
         at = a[redelivery.AT]
         table = self._make_table(
             self.attempts, self.log_of_delivery, self.of_delivery, message, positions, delivered=True,
@@ -574,15 +579,14 @@ class _Batch:
         return table if (at != UNKNOWN).all() else table.filter(pa.array(at != UNKNOWN))
 
     def _count_stored_again(self, positions: Ints) -> Ints:
-        """``stored_again`` of each delivery: counted at the first one of its message."""
+        """Return ``stored_again`` of each delivery: the number at the first delivery of a message, else 0."""
         found = np.zeros(self.attempts.num_rows, np.int64)
         served = np.flatnonzero(positions[FIRST] < positions[END])
         found[positions[FIRST, served]] = self.stored_again[served]
         return found
 
     def _make_unserved(self, waiting: Ints, positions: Ints) -> pa.Table:
-        """Facts of the messages that were never delivered; an acknowledgement they have all the same makes them
-        lost."""
+        """Make the facts of undelivered messages. One that is acknowledged although it was never delivered is lost."""
         message = self.head[waiting]
         acked = positions[FIRST_ACK, waiting]
         exemptions = np.where(self.part_of_chunks[message], Exemption.PART_OF_CHUNKS.bit, 0)
@@ -614,7 +618,8 @@ class _Batch:
     def _make_table(
         self, rows: pa.Table, of_log: Ints, position: Ints, message: Ints, positions: Ints, **columns: Any
     ) -> pa.Table:
-        """A ``FACTS`` table: what is known of messages, the rest as given; a single value stands for all rows."""
+        """Make a ``FACTS`` table from the columns of messages and the passed ``columns``. A single value fills all
+        rows."""
         scopes, n = [each.timeline.scope for each in self.dispatchers], len(message)
         columns |= {
             "topic": pa.array([scope.topic for scope in scopes]).take(pa.array(of_log)),
@@ -637,14 +642,14 @@ class _Batch:
         return pa.table([_make_column(columns[f.name], n, f.type) for f in FACTS], schema=FACTS)
 
     def _get_carried(self, name: str, message: Ints) -> Any:
-        """A column of messages by row; of an unknown message null, or 0 where the column has to have a value."""
+        """Return a column of messages for the rows. For an unknown message it is null, or 0 if the column is required."""
         if not FACTS.field(name).nullable:
             return _take_values(numbers(self.messages, name, 0), message, 0)
         return column(self.messages, name).take(pa.array(message, mask=message < 0))
 
 
 def _is_not_before(first: tuple[int, int, int], ledger: Ints, entry: Ints, batch_index: Ints) -> Flags:
-    """Whether positions are not before the ``first`` one."""
+    """Return whether each position is at or after ``first``."""
     inside: Flags = (entry > first[1]) | ((entry == first[1]) & (batch_index >= first[2]))
     later: Flags = (ledger > first[0]) | ((ledger == first[0]) & inside)
     return later
@@ -657,7 +662,7 @@ def _make_column(values: Any, rows: int, kind: pa.DataType) -> pa.Array:
 
 
 def _take_values(values: NDArray[Any], rows: Ints, missing: object) -> NDArray[Any]:
-    """``values[rows]``, and ``missing`` for row -1."""
+    """Return ``values[rows]``, with ``missing`` for row -1."""
     if not len(values):
         return np.full(len(rows), missing, values.dtype)
     taken = values[rows]
@@ -668,7 +673,7 @@ def _take_values(values: NDArray[Any], rows: Ints, missing: object) -> NDArray[A
 
 
 def _positions(columns: Ints, rows: Ints) -> pa.Array:
-    """Of three columns, the positions in ``rows`` as a struct column, null where there is none."""
+    """Build a struct column of the positions (three columns) at ``rows``. It is null where there is no position."""
     kind = FACTS.field("twin").type
     if not (columns[0] != UNKNOWN).any():
         return pa.nulls(len(rows), kind)

@@ -1,6 +1,6 @@
-"""One pass over a dispatcher's deliveries, in order of time, with a bounded state per key, slot and consumer.
+"""Judge the deliveries of a dispatcher in order of time, with a bounded state per key, slot and consumer.
 
-Rules: those of ``order``, ``holding`` and ``flow`` that look at several messages, TWO_ACTIVE of ``ownership``.
+Rules: those of ``order``, ``holding`` and ``flow`` that compare several messages, and TWO_ACTIVE of ``ownership``.
 """
 
 from __future__ import annotations
@@ -142,11 +142,11 @@ class DispatcherState:
         self.progress = checkpoint["scalars"][0].copy().view(PROGRESS).view(np.recarray)
 
     def checkpoint(self, open_keys: Ints, since: int) -> dict[str, Ints]:
-        """What the next night begins with: the state of all sessions but those that are over, and of the keys that are
-        open or were delivered from an instant on.
+        """Return the state that the next daily run begins with: that of all sessions that have not ended, and of the
+        keys that are open or were delivered since an instant.
 
-        Whatever ended by the horizon holds back nothing that comes after it, so of keys no holder is in it; a slot
-        still tells by its own how long a message waited that comes then.
+        What ended by the horizon blocks nothing that comes later, so no holder of a key is stored. The stored slot
+        shows how long a later message waited.
         """
         (key_ids, keys), (slot_ids, slots) = self.keys.known, self.slots.known
         kept = np.flatnonzero((keys[:, FIRST + AT] >= since) | np.isin(key_ids[:, 0], open_keys))
@@ -199,14 +199,15 @@ class DispatcherState:
 
 
 def recall_instants(state: DispatcherState, deliveries: Ints, codes: Ints, join_waits_for_all: bool) -> None:
-    """Read deliveries of earlier days, in order of time: what outlasted the night before holds on, until it ended."""
+    """Read deliveries of earlier days in order of time. Those that had not ended at the last horizon still block
+    others."""
     key_at, slot_at = state.keys.indices(deliveries[KEY]), state.slots.indices(deliveries[SLOT])
     state.watch = grow_heap(state.watch, deliveries.shape[1])
     _recall_deliveries(state.arrays, state.watch, key_at, slot_at, deliveries, codes, join_waits_for_all, state.horizon)
 
 
 def begin_instants(state: DispatcherState) -> None:
-    """What was recalled is complete; deliveries of the day follow."""
+    """Begin the day: the deliveries of earlier days have been recalled."""
     _begin_day(state.arrays, state.horizon)
 
 
@@ -336,13 +337,13 @@ def _find_free_time(
 
 @hot
 def _has_joined(members: Ints, session: int, at: int) -> Any:  # pragma: no cover - compiled
-    """Whether a session's turn has come by then; one that was rejected is passed at once."""
+    """Return whether a session has joined by then. A rejected session counts as joined at once."""
     return members[session, JOINED] <= at or members[session, JOINED] == NEVER
 
 
 @hot
 def _note_join(members: Ints, session: int, everything: Ints, highest: int) -> None:  # pragma: no cover - compiled
-    """What had been delivered, and what lasts longest of it, when a consumer joined; nothing if it was rejected."""
+    """Note what had been delivered when a consumer joined, and which of it lasts longest; nothing if it was rejected."""
     if members[session, JOINED] != NEVER:
         members[session, READ_AT_JOIN] = highest
         note_before_join(members, session, everything)

@@ -1,8 +1,8 @@
-"""What consumers were given, summed while their deliveries are judged: by window, and in all. And what was published.
+"""Sum the load of each consumer while its deliveries are judged: by window and over all time. Count publications, too.
 
-A task adds it up over its topic partitions, so that windows cost no second look at every delivery. Keys are counted
-within their topic partition, where order is promised; that takes about 64 bytes of memory for each key and consumer of
-a topic partition.
+A task sums over its topic partitions, so windows need no second pass over the deliveries. Keys are counted within their
+topic partition, where order is promised. That takes about 64 bytes of memory for each key and consumer of a topic
+partition.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ _EXTENT: Final = {"begin": "min", "end": "max"}
 
 
 class LoadCollector:
-    """What consumers were given, dispatcher by dispatcher and batch by batch; remembers when each last got each key.
-    The last of ``spans`` are the windows of the report. ``skew``: by how much clocks may differ (ns)."""
+    """Collects loads, dispatcher by dispatcher and batch by batch, and remembers when each consumer last received each
+    key. The last of ``spans`` are the windows of the report. ``skew``: how much clocks may differ (ns)."""
 
     def __init__(self, spans: tuple[Span, ...], skew: int) -> None:
         self._lags = LagCounts(skew)
@@ -89,13 +89,13 @@ class LoadCollector:
         self._sums = make_load_adder()
 
     def begin(self) -> int:
-        """Begin with another dispatcher, which gets a number."""
+        """Begin with the next dispatcher, and return its number."""
         self._dispatchers += 1
         return self._dispatchers
 
     def add(self, facts: pa.Table, codes: Ints, dispatcher: Ints) -> None:
-        """Add ``FACTS`` of dispatchers of these numbers, one after the other in order of time, all delivered or none,
-        and their findings. A message that was never delivered is without those that an exemption makes legal."""
+        """Add ``FACTS`` of the numbered dispatchers with their findings, in order of time: either all delivered, or
+        none. An undelivered message comes without findings that an exemption makes legal."""
         if not facts["delivered"][0].as_py():
             self._undelivered += facts.num_rows
             self._stored_again += int(ints(facts, "stored_again").sum())
@@ -114,18 +114,18 @@ class LoadCollector:
             self._add_waiting()
 
     def end(self, columns: Iterable[Mapping[str, Any]]) -> None:
-        """End with a dispatcher; ``columns`` of ``LOAD`` compare its selectors, and count what its acts had
+        """End with a dispatcher. ``columns`` of ``LOAD`` compare its selectors, and count what its acts caused to be
         redelivered."""
         for counted in columns:
             if len(next(iter(counted.values()), ())):
                 self._sums.add(_make_loads(NO_TIME, counted))
 
     def taken(self, most: int) -> Iterator[pa.Table]:
-        """The sums (``LOADS_OF_RUN``) of what was added, if they are more than ``most``."""
+        """Yield the sums (``LOADS_OF_RUN``) of what was added, if they have more than ``most`` rows."""
         yield from self._sums.taken(most)
 
     def together(self) -> pa.Table:
-        """The sums of all that was added and not taken."""
+        """Return the sums of everything that was added and not yet taken."""
         self._add_waiting()
         if self._undelivered:
             counted = {"undelivered": [self._undelivered], "stored_again": [self._stored_again]}
@@ -151,8 +151,8 @@ class LoadCollector:
             self._sums.add(_make_loads(self._report, {"pane": pane, "first": pane, "firsts": messages}))
 
     def _add_deliveries(self) -> Ints:
-        """Add up the waiting deliveries, and return when their messages were published, each once. Without a known
-        publication it is when it was first delivered: as far as the data show, it never waited."""
+        """Add up the waiting deliveries, and return when their messages were published, once each. If the publication
+        is unknown, the first delivery counts as publication: the data show no waiting."""
         facts = pa.concat_tables([facts for facts, _, _ in self._waiting]).combine_chunks()
         codes = np.concatenate([codes for _, codes, _ in self._waiting])
         dispatcher = np.concatenate([numbers for _, _, numbers in self._waiting])
@@ -186,7 +186,7 @@ class LoadCollector:
 
 
 def make_act_columns(at: Ints, first: list[str], counts: Ints, times: Ints) -> dict[str, Any]:
-    """Columns of ``LOAD`` of acts: their instants, partitions with first positions, counts, first and last
+    """Return columns of ``LOAD`` about acts: instants, partitions with first positions, counts, and the first and last
     redelivery."""
     columns = {"pane": at, "consumer": first, "lag": [ACT] * len(at)}
     columns |= {"messages": counts[:, 0], "redelivered": counts[:, 1]}
@@ -194,7 +194,7 @@ def make_act_columns(at: Ints, first: list[str], counts: Ints, times: Ints) -> d
 
 
 def _count_by_pane(at: Ints, slide: int) -> tuple[Ints, Ints]:
-    """Panes that start every ``slide`` ns, and how many instants are in each."""
+    """Return the panes, which start every ``slide`` ns, and the number of instants in each."""
     numbers = at // slide
     first = numbers.min()
     if numbers.max() - first < max(_LEAST_COUNTERS, 4 * len(at)):
@@ -206,8 +206,8 @@ def _count_by_pane(at: Ints, slide: int) -> tuple[Ints, Ints]:
 
 
 def _sum_by_group(group: Mapping[str, Ints], values: Mapping[str, np.ndarray], at: Ints, slide: int) -> dict[str, Ints]:
-    """Groups of deliveries in the order of their first rows, with their sums of ``values``, and when they ``begin`` and
-    ``end``. Panes and first windows start every ``slide`` ns."""
+    """Sum ``values`` by group of deliveries, in the order of the groups' first rows. Also return when each group begins
+    and ends. Panes and first windows start every ``slide`` ns."""
     code, groups = np.zeros(len(group["pane"]), np.int64), 1
     for name, part in group.items():
         part, kinds = _make_dense(part if name == "consumer" else (part - part.min()) // slide)
@@ -222,7 +222,8 @@ def _sum_by_group(group: Mapping[str, Ints], values: Mapping[str, np.ndarray], a
 
 
 def _make_dense(numbers: Ints, kinds: int | None = None) -> tuple[Ints, int]:
-    """Numbers from 0 below ``kinds``, by as few as there is room to count by, and how many these are."""
+    """Renumber values from 0 below ``kinds`` if an array of ``kinds`` counters would be too large. Also return the
+    number of kinds."""
     kinds = int(numbers.max()) + 1 if kinds is None else kinds
     if kinds <= max(_LEAST_COUNTERS, 4 * len(numbers)):
         return numbers, kinds
@@ -231,7 +232,7 @@ def _make_dense(numbers: Ints, kinds: int | None = None) -> tuple[Ints, int]:
 
 
 def make_load_adder() -> Accumulator:
-    """Adds up ``LOADS_OF_RUN``."""
+    """Make an accumulator of ``LOADS_OF_RUN``."""
     adding = Accumulator(_add_up_loads)
     adding.add(LOADS_OF_RUN.empty_table())
     return adding
@@ -246,7 +247,7 @@ def _add_up_loads(loads: pa.Table) -> pa.Table:
 
 
 def _count_totals(facts: pa.Table, codes: Ints, nth: Ints) -> dict[str, np.ndarray]:
-    """What is counted of all time only."""
+    """Return what is counted only over all time."""
     changing, index = flags(facts, "in_transition"), ints(facts, "batch_index")
     first = nth == 0
     known = codes & Code.UNKNOWN_MESSAGE.bit == 0  # whose owner can be told
@@ -263,7 +264,7 @@ def _count_totals(facts: pa.Table, codes: Ints, nth: Ints) -> dict[str, np.ndarr
 
 
 def _make_loads(span: Span, columns: Mapping[str, Any]) -> pa.Table:
-    """``LOADS_OF_RUN``; null or 0 where there is no column."""
+    """Make ``LOADS_OF_RUN``. Missing columns are null or 0."""
     n = len(next(iter(columns.values())))
     given = {"width": np.full(n, span.width), "slide": np.full(n, span.slide), **columns}
     arrays = [pa.array(given[f.name], f.type) if f.name in given else fill_column(f, None, n) for f in LOADS_OF_RUN]
@@ -274,8 +275,8 @@ def _make_loads(span: Span, columns: Mapping[str, Any]) -> pa.Table:
 def _find_first_windows(
     panes: Ints, row: Ints, span: int, pane: Ints, width: int, slide: int
 ) -> tuple[Ints, Ints]:  # pragma: no cover - compiled
-    """Of each delivery, the first window with its pane and none with an earlier one of its key and consumer, and 1
-    where it is the pane's first of them: a window counts a key where it sees it first."""
+    """Return for each delivery the first window that has its pane and no earlier pane of its key and consumer. Also
+    return 1 for the first delivery in a pane, else 0. So a window counts each key once."""
     n = len(row)
     first, new = np.empty(n, np.int64), np.zeros(n, np.int64)
     for i in range(n):
@@ -293,7 +294,7 @@ def _find_first_windows(
 def _add_up_by_code(
     code: Ints, groups: int, at: Ints, values: Ints
 ) -> tuple[Ints, Ints, Ints, Ints]:  # pragma: no cover - compiled
-    """The first row of each group, -1 where it has none, its earliest and its latest time, and its sum of each row of
+    """Return for each group its first row (-1: none), its earliest and latest time, and the sum of each row of
     ``values``."""
     first = np.full(groups, -1, np.int64)
     begin, end = np.full(groups, NEVER, np.int64), np.full(groups, UNKNOWN, np.int64)

@@ -91,15 +91,16 @@ def find_owners_at(
     names: pa.Array,
     instances: pa.Array,
 ) -> Owners:
-    """Expected owner against observed consumer.
+    """Compare the expected owner with the observed consumer of each delivery.
 
-    While a change is under way (asked for, not yet complete) the owner before it and the owner after it are both
-    right; outside such instants there is exactly one. A delivery that may be to several consumers of one name is to its
-    owner, if that is one of them. What was being written to the active consumer when another one took over still goes
-    to it (``PersistentDispatcherSingleActiveConsumer.readEntriesComplete`` looks before it sends).
+    While a change is under way (requested, not yet complete), the owner before it and the owner after it are both
+    right. Otherwise there is exactly one. If several consumers with equal names could have received a delivery, and one
+    of them is the owner, it counts as the owner's. Entries that were being written to the active consumer when another
+    one took over still go to the former (``PersistentDispatcherSingleActiveConsumer.readEntriesComplete`` checks before
+    it sends).
 
-    The members of a Kafka group that is not eager go on with a partition until they hear that it is another's, and have
-    given it up. Where callbacks do not tell when that was, the owner before is right, too, up to the rebalance timeout.
+    Members of a Kafka group that is not eager keep a partition until they learn that it has another owner and have
+    given it up. If callbacks do not record when that was, the former owner is also right, up to the rebalance timeout.
     """
     timeline, sessions = dispatcher.timeline, dispatcher.sessions
     served = sessions.number_consumers(names, instances)

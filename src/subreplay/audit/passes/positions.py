@@ -206,7 +206,7 @@ def _judge_skip(
 
 @hot
 def _note_left_behind(behind: Ints, p: Ints, i: int, a: Ints, m: Ints) -> None:  # pragma: no cover - compiled
-    """Note a message that is never acknowledged, if its consumer left before those of all noted ones."""
+    """Note a message that is never acknowledged, if its consumer left before those of all noted messages."""
     for j in range(p[FIRST, i], p[END, i]):
         if a[LEFT, j] < behind[_GONE]:
             behind[_GONE] = a[LEFT, j]

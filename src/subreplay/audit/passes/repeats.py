@@ -1,8 +1,8 @@
-"""Input rows that stand in a table more than once: what they say is judged once.
+"""Judge each event once although several input rows record it.
 
-Rows of one event that say the same, or of which one knows less, are one row that was exported twice. Where they
-contradict one another nobody can tell which is right: the event happened, the rest of it is unknown. A true second
-delivery of a message is another event: it has its own time, order or redelivery count.
+Rows of one event that agree, or of which one has fewer values, are one row that was exported twice. If they contradict
+one another, only the event itself is certain; the values that differ are unknown. A true second delivery of a message
+is another event: it has its own time, order or redelivery count.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _MEMBER: Final = ("partition", "consumer", "instance", "event", "at", "at_nanos"
 
 
 class UniqueDeliveries(NamedTuple):
-    """Deliveries, each once (``kept`` of all rows): beside each, how many further rows said the same, and how many said
-    otherwise."""
+    """Deliveries without repeated rows. For each: the number of further rows that agree with it, and of rows that
+    contradict it. ``kept`` marks them among all rows."""
 
     rows: pa.Table
     kept: Flags
@@ -34,8 +34,9 @@ class UniqueDeliveries(NamedTuple):
 
 
 def drop_repeated_deliveries(some: ScopedRows) -> UniqueDeliveries:
-    """Deliveries in the ``LOG`` shape, sorted by topic partition, position, time and order. Of those that rows
-    contradict, only that they happened is left. Acknowledgements without a delivery are left as they are."""
+    """Drop repeated deliveries from ``LOG`` rows that are sorted by topic partition, position, time and order. If rows
+    contradict one another, the values that differ become unknown. Acknowledgements without a delivery stay as they are.
+    """
     rows, again = some.rows, _find_repeated(some.rows)
     again[some.bounds[:-1][some.bounds[:-1] < len(again)]] = False
     nothing = np.zeros(rows.num_rows, np.int64)
@@ -63,7 +64,7 @@ def drop_repeated_deliveries(some: ScopedRows) -> UniqueDeliveries:
 
 
 def _find_repeated(rows: pa.Table) -> Flags:
-    """Whether each row is of the same event as the one before it."""
+    """Return whether each row records the same event as the row before it."""
     again = np.zeros(rows.num_rows, np.bool_)
     if rows.num_rows > 1:
         again[1:] = numbers(rows, "at")[1:] != UNKNOWN
@@ -74,12 +75,12 @@ def _find_repeated(rows: pa.Table) -> Flags:
 
 
 def _encode_words(rows: pa.Table, name: str) -> Ints:
-    """A number for each word of a column, ``UNKNOWN`` for none."""
+    """Number the values of a text column; ``UNKNOWN`` for null."""
     return ints(pa.table({name: column(rows, name).dictionary_encode().indices}), name)
 
 
 def _set_values(rows: pa.Table, name: str, indices: Ints, values: Ints) -> pa.Table:
-    """``rows`` with other values of a column at some indices, ``UNKNOWN`` for null."""
+    """Return ``rows`` with other values of a column at some indices; ``UNKNOWN`` becomes null."""
     field, every = rows.schema.field(name), ints(rows, name)
     every[indices] = values
     return rows.set_column(

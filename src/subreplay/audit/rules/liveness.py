@@ -204,7 +204,8 @@ def restore_watch(watch: Watch, sessions: Ints, units: Ints) -> None:
 
 
 def find_obligations(context: Context, dispatchers: Sequence[Dispatcher], some: ScopedRows, d: Ints) -> Obligations:
-    """What liveness asks of deliveries, whose columns are ``d``."""
+    """Return when each message was due, which owner should have received it, and since when. ``d`` are the columns of
+    deliveries."""
     rows, published = some.rows, ints(some.rows, "published")
     due = d[DUE] + np.where(d[DUE] > published, context.terms.tick, 0)
     due = np.where(published == UNKNOWN, NEVER, due)

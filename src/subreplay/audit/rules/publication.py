@@ -89,7 +89,7 @@ MESSAGE: Final = 9
 
 
 def places(producer: Ints, sequence: Ints) -> Ints:
-    """Where messages are remembered: as many places as there are recent messages; -1 for none."""
+    """Return the place at which each message is remembered, out of ``MEMORY`` places; -1: not remembered."""
     # ids of one producer follow one another; producers are kept apart
     return np.where(sequence < 0, -1, (sequence + 7919 * producer) & (MEMORY - 1))
 

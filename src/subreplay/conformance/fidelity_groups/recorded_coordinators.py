@@ -16,7 +16,7 @@ class RequestDrivenCoordinator(Coordinator):
         self.last: dict[int, int] = {}
 
     def find_last_heartbeat(self, process: MemberProcess) -> int:
-        """Its last request that counts."""
+        """Return its last request that counts as a heartbeat."""
         return self.last.get(process.index, process.joined_at)
 
     def goes_silent(self, process: MemberProcess) -> None:
@@ -49,7 +49,7 @@ class RequestDrivenClassic(RequestDrivenCoordinator, ClassicProtocol):
             self.receive([process.index])
 
     def _schedule_metadata_refresh(self) -> None:
-        """The leader looks when it did."""
+        """Do nothing: the recording contains when the leader refreshed its metadata."""
 
 
 class RequestDrivenServer(RequestDrivenCoordinator, ServerProtocol):
@@ -70,4 +70,4 @@ class RequestDrivenServer(RequestDrivenCoordinator, ServerProtocol):
             self.take_new_partitions(process)
 
     def _expect_heartbeat(self, process: MemberProcess) -> None:
-        """Heartbeats come when they did."""
+        """Do nothing: the recording contains the heartbeats."""

@@ -78,7 +78,7 @@ class RecordedMembers(GroupMembers):
         self.blocked: set[int] = set()
 
     def at(self, now: int) -> None:
-        """The clock."""
+        """Set the clock."""
         self.state.totals[0].now = now
 
     def is_busy(self, index: int) -> bool:
@@ -86,17 +86,17 @@ class RecordedMembers(GroupMembers):
         return True
 
     def request_turn(self, index: int, at: int) -> None:
-        """Its call is recorded."""
+        """Do nothing: the recording contains the member's calls."""
 
     def request_action(self, index: int, at: int) -> None:
-        """Its action is recorded."""
+        """Do nothing: the recording contains the member's actions."""
 
     def set_commits_blocked(self, index: int, blocked: bool) -> None:
-        """Whether the member's commits fail from now on."""
+        """Set whether the member's commits fail from now on."""
         (self.blocked.add if blocked else self.blocked.discard)(index)
 
     def polls(self, consumer: str, topic_partition: TopicPartition, count: int) -> None:
-        """A poll brings so many records of a partition, if the consumer has it."""
+        """Poll that many records of a partition, if the consumer owns it."""
         number = self.partitions.find_number(Scope(*topic_partition))
         reader = self.readers[number]
         if self._find_fetcher(number) != consumer:
@@ -119,7 +119,7 @@ class RecordedMembers(GroupMembers):
         return index not in self.blocked or kind not in ("sync", "async")
 
     def commits(self, row: ClientCommit) -> None:
-        """A commit counts."""
+        """Apply a recorded commit."""
         self.readers[self.partitions.find_number(Scope(row.topic, row.partition))].committed = row.offset
 
     @property
@@ -135,7 +135,7 @@ class RecordedMembers(GroupMembers):
         return None if owner == NONE else self.processes[owner].event.consumer
 
     def _record_move(self, which: NDArray[np.int64], owners: Owners) -> None:
-        """Partitions get other fetchers, who ask for the committed offsets."""
+        """Let the new owners of partitions fetch from the committed offsets."""
         super()._record_move(which, owners)
         for number, owner in zip(which.tolist(), owners.tolist(), strict=True):
             reader = self.readers[number]
@@ -159,4 +159,4 @@ class RecordedMembers(GroupMembers):
         return int(np.searchsorted(reader.end, min(max(before, self.now), at)))
 
     def _skip_uncommitted(self, which: NDArray[np.int64]) -> None:
-        """The position says it."""
+        """Do nothing: the recorded position already skips uncommitted records."""

@@ -68,7 +68,7 @@ class RangeTable:
 
     @classmethod
     def of(cls, ranges: Mapping[int, Iterable[Range]]) -> RangeTable:
-        """The table of disjoint inclusive ranges by owner.
+        """Build the table of disjoint inclusive ranges by owner.
 
         >>> RangeTable.of({0: [(5, 9)], 1: [(0, 4)]}).rows()
         [(0, 4, 1), (5, 9, 0)]
@@ -110,7 +110,7 @@ class RangeTable:
         return pick(np.where(inside, self.owners[at], NOBODY), hashes, self.groups)
 
     def diff(self, other: RangeTable) -> list[Move]:
-        """What changes hands from this table to ``other``, in slot order and as few moves as possible.
+        """Return what changes hands from this table to ``other``, in slot order and in as few moves as possible.
 
         >>> RangeTable.single(0, 0, 9).diff(RangeTable.of({0: [(5, 9)], 1: [(0, 4)]}))
         [Move(start=0, end=4, before=0, after=1)]
@@ -118,7 +118,7 @@ class RangeTable:
         return [Move(*row) for row in zip(*(column.tolist() for column in self.moves_to(other)), strict=True)]
 
     def moves_to(self, other: RangeTable) -> tuple[NDArray[np.int64], ...]:
-        """``diff`` as four columns: start, end, before, after. Linear in the number of ranges.
+        """Return ``diff`` as four columns: start, end, before, after. Linear in the number of ranges.
 
         Raises ValueError if the tables number their groups differently.
         """
@@ -143,7 +143,7 @@ class RangeTable:
         return Cuts(np.append(at, self.ends[-1:] + 1), np.append(owners, [NOBODY] * bool(len(self))))
 
     def gaps(self, space: Range) -> list[Range]:
-        """The inclusive ranges of ``space`` without an owner.
+        """Return the inclusive ranges of ``space`` without an owner.
 
         >>> RangeTable.single(0, 10, 19).gaps((0, 99))
         [(0, 9), (20, 99)]

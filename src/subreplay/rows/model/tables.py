@@ -338,7 +338,7 @@ JUDGED: Final = pa.schema(
 
 
 def nullable_parts(kind: pa.DataType) -> pa.DataType:
-    """A type whose parts may be null: Spark knows no row without a struct whose parts must be there."""
+    """Make the parts of a type nullable: Spark cannot write a null struct whose parts are required."""
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(part.name, nullable_parts(part.type)) for part in kind])
     return pa.list_(nullable_parts(kind.value_type)) if pa.types.is_list(kind) else kind

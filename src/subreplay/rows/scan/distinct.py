@@ -54,7 +54,7 @@ COUNTED: Final = pa.schema([("subscription", pa.string()), ("topic", pa.string()
 
 
 def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A step: rows with columns ``subscription`` and ``topic`` -> ``COUNTED`` of one task."""
+    """Count rows by their columns ``subscription`` and ``topic``, as ``COUNTED`` of one task. A step."""
     found = COUNTED.empty_table()
     for batch in batches:
         ones = batch.append_column("count", pa.repeat(1, batch.num_rows))
@@ -63,7 +63,7 @@ def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def add_counts(parts: Iterable[pa.Table]) -> pa.Table:
-    """``COUNTED`` of several tasks together."""
+    """Add ``COUNTED`` of several tasks."""
     by = COUNTED.names[:2]
     found = pa.concat_tables(parts).group_by(by, use_threads=False).aggregate([("count", "sum")])
     return found.rename_columns(COUNTED.names).sort_by([(name, "ascending") for name in by])

@@ -66,7 +66,7 @@ class ClassicProtocol(Coordinator):
         self.more_joined = False
 
     def finish(self) -> None:
-        """A round that has not ended has no effect."""
+        """Finish the simulation. A round that has not ended has no effect."""
 
     # joins and departures
 
