@@ -80,7 +80,7 @@ def _hash_values(rows: pa.Table, name: str) -> Ints:
 
 
 def _mix_bits(values: np.ndarray) -> np.ndarray:
-    """Mix the bits of each 64-bit number, so that every result bit depends on all bits (the finalizer of SplitMix64)."""
+    """Mix the bits of each number, so that every result bit depends on all 64 (the finalizer of SplitMix64)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed: np.ndarray = values ^ (values >> np.uint64(31))

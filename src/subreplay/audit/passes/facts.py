@@ -353,7 +353,7 @@ class _Batch:
         return late[~connected]
 
     def _exempt_unknown_consumers(self, message: Ints, at: Ints, owners: Owners, exemptions: Ints) -> None:
-        """Exempt wrong owners if the recorded membership is incomplete, and the delivery fits the inferred membership."""
+        """Exempt wrong owners if the recorded membership is incomplete and the delivery fits the inferred one."""
         known = np.array([dispatcher.other is not None for dispatcher in self.dispatchers], np.bool_)
         wrong = np.flatnonzero(owners.wrong & known[self.log_of_delivery])
         if not len(wrong):
@@ -642,7 +642,7 @@ class _Batch:
         return pa.table([_make_column(columns[f.name], n, f.type) for f in FACTS], schema=FACTS)
 
     def _get_carried(self, name: str, message: Ints) -> Any:
-        """Return a column of messages for the rows. For an unknown message it is null, or 0 if the column is required."""
+        """Return a column of messages. For an unknown message it is null, or 0 if the column is required."""
         if not FACTS.field(name).nullable:
             return _take_values(numbers(self.messages, name, 0), message, 0)
         return column(self.messages, name).take(pa.array(message, mask=message < 0))

@@ -343,7 +343,7 @@ def _has_joined(members: Ints, session: int, at: int) -> Any:  # pragma: no cove
 
 @hot
 def _note_join(members: Ints, session: int, everything: Ints, highest: int) -> None:  # pragma: no cover - compiled
-    """Note what had been delivered when a consumer joined, and which of it lasts longest; nothing if it was rejected."""
+    """Note what had been delivered when a consumer joined, and which of it lasts longest; nothing if rejected."""
     if members[session, JOINED] != NEVER:
         members[session, READ_AT_JOIN] = highest
         note_before_join(members, session, everything)
