@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date as Date
+from datetime import datetime, timezone
 from functools import reduce
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
@@ -26,17 +27,15 @@ from subreplay.engine.interface import NewRows, Runs
 from subreplay.errors import EnvironmentFailed, InputError
 from subreplay.failures import describe_os_error
 from subreplay.rows.model.columns import MOST_BYTES, ROWS
+from subreplay.rows.model.table_descriptions import comment_columns, describe_table
 
 _WRITER_VERSION: Final = 2
 """The latest version of Delta's writer protocol whose features this module implements."""
 RETRIES: Final = 30  # while other runs write other rows of the table
 _LONGEST_PAUSE: Final = 1.0  # seconds between two attempts
 _NO_PARTITION = ("", "__HIVE_DEFAULT_PARTITION__")  # both mean null as partition values
-CONFIGURATION: Final = {
-    # Runs find their rows by partition. Statistics of a column would cost as much as writing it.
-    "delta.dataSkippingNumIndexedCols": "0",
-    "delta.randomizeFilePrefixes": "true",  # names may be longer than a path can be, so paths do not contain them
-}
+_MEASURED: Final = ("partition", "code", "verdict", "consumer", "at", "moment", "start", "window_start")
+"""The columns by which people filter. Statistics of every column would cost as much as writing it."""
 
 
 _PARTITION_PREFIX: Final = "(own) "  # prefix of columns with the partition values of pending rows
@@ -46,13 +45,14 @@ class NewFile(NamedTuple):
     """A file in the folder of a table.
 
     ``name`` is relative to the table, ``size`` in bytes. ``values`` are the partition values of its rows that the run
-    does not set, such as the date (ISO).
+    does not set, such as the date (ISO). ``statistics`` are those of its columns, as a Delta log writes them.
     """
 
     name: str
     size: int
     rows: int
     values: Mapping[str, str | None]
+    statistics: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class NewFiles(NewRows):
                 {**self.where, **file.values},
                 now,
                 data_change=True,
-                stats=json.dumps({"numRecords": file.rows}),
+                stats=json.dumps({"numRecords": file.rows, **file.statistics}),
             )
             for file in self.files
         ]
@@ -186,13 +186,43 @@ class PartitionWriter:
             writer.close()
             path = f"{self.new.path}/{name}"
             varying_partitions = dict(zip(self.new.varying_partitions, values, strict=True))
-            self.files.append(NewFile(name, os.path.getsize(path), pq.read_metadata(path).num_rows, varying_partitions))
+            written = pq.read_metadata(path)
+            statistics = _read_statistics(written, _list_measured(self.new.schema.names))
+            self.files.append(NewFile(name, os.path.getsize(path), written.num_rows, varying_partitions, statistics))
 
     def remove(self) -> None:
         """Remove the written files."""
         for name, writer in self._open.values():
             writer.close()
             os.unlink(f"{self.new.path}/{name}")
+
+
+def _list_measured(columns: Sequence[str]) -> list[str]:
+    return [name for name in _MEASURED if name in columns]
+
+
+def _read_statistics(written: pq.FileMetaData, columns: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Read the smallest and largest value and the number of nulls of some columns from the footer of a file."""
+    found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
+    groups = [written.row_group(number) for number in range(written.num_row_groups)]
+    places = {written.schema.column(number).path: number for number in range(written.num_columns)}
+    for name in columns:
+        each = [group.column(places[name]).statistics for group in groups]
+        if not each or any(of_group is None or not of_group.has_null_count for of_group in each):
+            continue
+        found["nullCount"][name] = sum(of_group.null_count for of_group in each)
+        filled = [of_group for of_group in each if of_group.num_values]
+        if filled and all(of_group.has_min_max for of_group in filled):
+            found["minValues"][name] = _format_statistic(min(of_group.min for of_group in filled))
+            found["maxValues"][name] = _format_statistic(max(of_group.max for of_group in filled))
+    return found
+
+
+def _format_statistic(value: Any) -> Any:
+    """Write an instant with its microseconds: a reader that trusts a shortened maximum would miss rows."""
+    if isinstance(value, datetime):
+        return value.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return value
 
 
 def _match_partition(rows: pa.Table, partition: Mapping[str, str | None]) -> pa.ChunkedArray:
@@ -211,6 +241,16 @@ def list_partition_columns(where: Mapping[str, str], runs: Runs) -> list[str]:
         require_partition_values(run)
     of_runs = [*runs[0]] if runs else []
     return [*of_runs, *(column for column in where if column not in ("date", *of_runs)), "date"]
+
+
+def build_properties(columns: Sequence[str], partitions: Sequence[str]) -> dict[str, str]:
+    """Build the properties of a new table."""
+    measured = [name for name in _list_measured(columns) if name not in partitions]
+    statistics = {"delta.dataSkippingStatsColumns": ",".join(measured)}
+    return {
+        **(statistics if measured else {"delta.dataSkippingNumIndexedCols": "0"}),
+        "delta.randomizeFilePrefixes": "true",  # names may be longer than a path can be, so paths do not contain them
+    }
 
 
 def begin_write(
@@ -234,7 +274,7 @@ def begin_write(
     try:
         if access is None:
             os.makedirs(path, exist_ok=True)
-        _create_table(path, whole, partitions, access)
+        _create_table(path, name, comment_columns(name, whole), partitions, access)
         table = DeltaTable(path, storage_options=_storage_options(access))
         if table.protocol().min_writer_version > _WRITER_VERSION or table.metadata().partition_columns != partitions:
             raise _describe_layout_conflict(path)
@@ -243,7 +283,7 @@ def begin_write(
         if any(there[f.name] != f.type for f in mine if f.name in there):
             raise _describe_layout_conflict(path)
         if lacking:
-            table.alter.add_columns(list(DeltaSchema.from_arrow(pa.schema(lacking)).fields))
+            table.alter.add_columns(list(DeltaSchema.from_arrow(comment_columns(name, pa.schema(lacking))).fields))
             table = DeltaTable(path, storage_options=_storage_options(access))
         replaced = _list_files(table, where, runs)
         return NewFiles(name, columns, dict(where), path, mine, tuple(partitions), replaced, access, tuple(runs))
@@ -282,13 +322,21 @@ def _describe_layout_conflict(path: str) -> InputError:
     )
 
 
-def _create_table(path: str, schema: pa.Schema, partitions: Sequence[str], access: Mapping[str, str] | None) -> None:
+def _create_table(
+    path: str, name: str, schema: pa.Schema, partitions: Sequence[str], access: Mapping[str, str] | None
+) -> None:
     """Create an empty table if there is none. Another run may create it at the same moment."""
     options = _storage_options(access)
     if not DeltaTable.is_deltatable(path, options):
         with suppress(DeltaError):
             DeltaTable.create(
-                path, schema, "error", list(partitions), configuration=dict(CONFIGURATION), storage_options=options
+                path,
+                schema,
+                "error",
+                list(partitions),
+                description=describe_table(name),
+                configuration=dict(build_properties(schema.names, partitions)),
+                storage_options=options,
             )
 
 

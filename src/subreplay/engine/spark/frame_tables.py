@@ -21,13 +21,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.config.fields import quote_name
 from subreplay.config.run import Location, Schema
-from subreplay.engine.delta_files import CONFIGURATION as _DELTA_PROPERTIES
-from subreplay.engine.delta_files import list_partition_columns, require_partition_values
+from subreplay.engine.delta_files import build_properties, list_partition_columns, require_partition_values
 from subreplay.engine.interface import Runs
 from subreplay.engine.missing_files import find_missing_condition
 from subreplay.engine.spark.local_paths import is_local
 from subreplay.engine.spark.schemas import build_frame, spark_schema
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
+from subreplay.rows.model.table_descriptions import describe_column, describe_table
 
 ATTEMPTS: Final = 8
 """The maximum number of attempts to write a table while other runs change its layout."""
@@ -94,11 +94,13 @@ def require_schema(spark: SparkSession, schema: Schema, key: str) -> None:
         )
 
 
-def replace_rows(frame: DataFrame, root: Location, name: str, form: str, runs: Runs = (), **where: str) -> None:
+def replace_rows(
+    frame: DataFrame, root: Location, name: str, form: str, runs: Runs = (), described_as: str = "", **where: str
+) -> None:
     """Write ``frame`` to table ``name`` of ``root``, and replace exactly the rows whose columns equal ``where``.
 
     If there are ``runs``, only rows of these runs are replaced. All written rows get the values of ``where``, so none
-    is written elsewhere. A frame without a date gets a null date.
+    is written elsewhere. A frame without a date gets a null date. A new table gets the comments of ``described_as``.
 
     A new table is partitioned by the columns of ``runs``, those of ``where`` and the date. Delta replaces the rows in
     one transaction, and runs that differ in any of these columns do not conflict. Parquet replaces the partitions that
@@ -106,16 +108,19 @@ def replace_rows(frame: DataFrame, root: Location, name: str, form: str, runs: R
     writes the same rows.
     """
     path = _join_path(root, name)
-    frame = add_values(frame, where)
+    frame = _comment_columns(add_values(frame, where), described_as)
     partitions = list_partition_columns(where, runs)
     of_runs = [f"({' OR '.join(f'({build_condition(run)})' for run in runs)})"] if runs else []
     condition = " AND ".join([*([build_condition(where)] if where else []), *of_runs])
     writer = frame.write.format(form).mode("overwrite").partitionBy(*partitions)
     if isinstance(root, Schema):
-        _save_with_retries(partial(_replace_in_catalog, frame, quote_name(path), partitions, condition), path)
+        _save_with_retries(
+            partial(_replace_in_catalog, frame, quote_name(path), described_as, partitions, condition), path
+        )
     elif form == "delta":
         # a later version may add columns
-        writer = writer.options(**_DELTA_PROPERTIES).options(mergeSchema="true", replaceWhere=condition)
+        writer = writer.options(**build_properties(frame.columns, partitions))
+        writer = writer.options(mergeSchema="true", replaceWhere=condition)
         _save_with_retries(partial(writer.save, _resolve_path(frame.sparkSession, root, path)), path)
     else:
         writer.option("partitionOverwriteMode", "dynamic").save(path)
@@ -126,14 +131,27 @@ def build_condition(values: Mapping[str, str]) -> str:
     return " AND ".join(f"{column} = {quote_literal(value)}" for column, value in values.items())
 
 
-def _replace_in_catalog(frame: DataFrame, name: str, partitions: Sequence[str], condition: str) -> None:
+def _comment_columns(frame: DataFrame, table: str) -> DataFrame:
+    """Add the description of each column, which a new Delta table keeps as its comment."""
+    described = {name: text for name in frame.columns if (text := describe_column(table, name)) is not None}
+    return frame.select(
+        *(
+            F.col(f"`{name}`").alias(name, metadata={"comment": described[name]}) if name in described else f"`{name}`"
+            for name in frame.columns
+        )
+    )
+
+
+def _replace_in_catalog(frame: DataFrame, name: str, table: str, partitions: Sequence[str], condition: str) -> None:
     """Replace rows of a Delta table of a catalog. A missing table is created from the frame.
 
     That takes one commit. Creating an empty table and then writing to it would take two, and three times as long.
     """
     if not frame.sparkSession.catalog.tableExists(name):
         new = frame.writeTo(name).using("delta").partitionedBy(*map(F.col, partitions))
-        for key, value in _DELTA_PROPERTIES.items():
+        comment = describe_table(table)
+        properties = build_properties(frame.columns, partitions) | ({} if comment is None else {"comment": comment})
+        for key, value in properties.items():
             new = new.tableProperty(key, value)
         new.create()
     else:

@@ -70,7 +70,7 @@ class SparkTables(WrittenTables):
 
     def _replace(self, frame: DataFrame, columns: pa.Schema, name: str, where: Mapping[str, str], runs: Runs) -> None:
         if not (self.format == "delta" and s3_commits.is_needed(self.engine.session, self.root)):
-            frame_tables.replace_rows(frame, self.root, self.prefix + name, self.format, runs, **where)
+            frame_tables.replace_rows(frame, self.root, self.prefix + name, self.format, runs, name, **where)
             return
         for run in runs or ({},):  # one write per run: folder names in S3 are no partition values
             mine = frame.where(frame_tables.build_condition(run)).drop(*run) if run else frame

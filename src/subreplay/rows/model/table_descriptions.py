@@ -7,6 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import pyarrow as pa
 import yaml
 
 
@@ -28,6 +29,15 @@ def describe_table(table: str) -> str | None:
 def describe_column(table: str, column: str) -> str | None:
     """Describe a column; None for one that is not described. A table may describe a common column in its own way."""
     found = read_descriptions()
-    own = found["tables"].get(table, {}).get("columns", {})
-    described: str | None = own.get(column, found["common"].get(column))
+    if table not in found["tables"]:
+        return None
+    described: str | None = found["tables"][table]["columns"].get(column, found["common"].get(column))
     return described
+
+
+def comment_columns(table: str, schema: pa.Schema) -> pa.Schema:
+    """Add the description of each column as metadata ``comment``, where Delta and Spark keep it."""
+    described = ((column, describe_column(table, column.name)) for column in schema)
+    return pa.schema(
+        [column if text is None else column.with_metadata({"comment": text}) for column, text in described]
+    )
