@@ -1,4 +1,4 @@
-"""Tables explain themselves: each has a description, each column a comment, and files have statistics to skip them by."""
+"""Each table has a description, each column a comment, and files have statistics by which queries skip them."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from subreplay.cli.main import main
 from subreplay.config.run import Schema
 from subreplay.engine.spark import frame_tables
 from subreplay.errors import EnvironmentFailed
+from subreplay.rows.model.table_descriptions import describe_column, describe_table
 from tests.support.days import dates, drawn_out, save
 from tests.support.history import START, STEP, SUBSCRIPTION, history
 
@@ -109,6 +110,14 @@ def test_nights_go_on_from_one_another_and_explain_reads_them(
     shown = {row.attempt for row in spark.table("audits_of_ours.latest_audited").collect()}
     assert shown
     assert shown <= {row.attempt for row in runs.collect()}
+    assert [str(row.date) for row in spark.table("audits_of_ours.latest_runs").collect()] == [last]
+    last_run = spark.table("audits_of_ours.incidents").where(F.col("date") == F.lit(last).cast("date"))
+    ongoing = {row.title for row in last_run.where("ongoing AND verdict <> 'valid'").collect()}
+    assert {row.title for row in spark.table("audits_of_ours.open_incidents").collect()} == ongoing
+    for name in ("violations", "incidents", "runs", "audited"):
+        comments = {column.name: column.description for column in spark.catalog.listColumns(f"audits_of_ours.{name}")}
+        assert comments == {column: describe_column(name, column) for column in comments}
+        assert spark.catalog.getTable(f"audits_of_ours.{name}").description == describe_table(name)
     capsys.readouterr()
     message = frame_tables.read_table(spark, audits, "messages", "delta").orderBy("publish_time").first()
     told = f"{message.topic}:{message.ledger}:{message.entry}"

@@ -144,7 +144,8 @@ class Tables(ABC):
     def create_latest_views(self, names: Sequence[str], runs: str, column: str) -> None:  # noqa: B027 - folders have no views
         """Create a view ``latest_NAME`` of each table that has none, if a catalog stores the tables.
 
-        The view has the rows whose value of ``column`` table ``runs`` contains too.
+        The view has the rows whose value of ``column`` table ``runs`` contains too. Audits also get views
+        ``latest_runs`` and ``open_incidents``.
         """
 
     @property

@@ -161,13 +161,34 @@ def _replace_in_catalog(frame: DataFrame, name: str, table: str, partitions: Seq
 def make_view(spark: SparkSession, schema: Schema, name: str, runs: str, column: str) -> None:
     """Create view ``latest_NAME`` of a table if there is none: its rows whose value of ``column`` table ``runs``
     contains."""
-    view, table, those = (quote_name(f"{schema}.{each}") for each in (f"latest_{name}", name, runs))
+    table, those = (quote_name(f"{schema}.{each}") for each in (name, runs))
+    query = f"SELECT * FROM {table} WHERE {column} IN (SELECT {column} FROM {those})"
+    _create_view(spark, schema, f"latest_{name}", f"The rows of {name} that belong to whole runs.", query)
+
+
+_SAME_RUN: Final = "a.subscription = b.subscription AND a.topic = b.topic AND a.attempt = b.attempt"
+
+
+def make_run_views(spark: SparkSession, schema: Schema) -> None:
+    """Create views ``latest_runs`` and ``open_incidents`` if there are none."""
+    runs, incidents, latest = (quote_name(f"{schema}.{each}") for each in ("runs", "incidents", "latest_runs"))
+    newest = (
+        f"SELECT subscription, topic, max_by(attempt, struct(date, attempt)) AS attempt FROM {runs} "
+        "GROUP BY subscription, topic"
+    )
+    query = f"SELECT a.* FROM {runs} a LEFT SEMI JOIN ({newest}) b ON {_SAME_RUN}"
+    _create_view(spark, schema, "latest_runs", "The run of the latest date of each subscription and topic.", query)
+    still = "a.ongoing AND a.verdict <> 'valid'"
+    query = f"SELECT a.* FROM {incidents} a LEFT SEMI JOIN {latest} b ON {_SAME_RUN} WHERE {still}"
+    comment = "Incidents of the latest runs that still go on when the data end."
+    _create_view(spark, schema, "open_incidents", comment, query)
+
+
+def _create_view(spark: SparkSession, schema: Schema, name: str, comment: str, query: str) -> None:
+    view = quote_name(f"{schema}.{name}")
     with suppress(PySparkException):  # a user without the right to create views still has the tables
-        if spark.catalog.tableExists(view):
-            return
-        spark.sql(
-            f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM {table} WHERE {column} IN (SELECT {column} FROM {those})"
-        )
+        if not spark.catalog.tableExists(view):
+            spark.sql(f"CREATE OR REPLACE VIEW {view} COMMENT {quote_literal(comment)} AS {query}")
 
 
 def add_values(frame: DataFrame, where: Mapping[str, str]) -> DataFrame:

@@ -82,6 +82,8 @@ class SparkTables(WrittenTables):
             for name in names:
                 self._writes.append(self._pool.submit(frame_tables.make_view, self.engine.session, self.root,
                                                       self.prefix + name, self.prefix + runs, column))  # fmt: skip
+            if not self.prefix and "incidents" in names:
+                self._writes.append(self._pool.submit(frame_tables.make_run_views, self.engine.session, self.root))
             self.flush()
 
     def find(self, name: str) -> Dataset | None:
