@@ -21,7 +21,7 @@ import typer
 from subreplay import __version__, failures
 from subreplay.adapters import Options
 from subreplay.cli.command import Command, log, open_engine_for, run_command, terminal
-from subreplay.cli.commands import conformance, sources
+from subreplay.cli.commands import conformance, history, sources
 from subreplay.cli.commands.plan import plan_app
 from subreplay.cli.runs import (
     ConfigFile,
@@ -280,6 +280,7 @@ def report(
     return 0
 
 
+command()(history.history)
 command()(conformance.conformance)
 command()(conformance.fidelity)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from subreplay.reports.data import ReportData
+    from subreplay.reports.history_data import History
     from subreplay.reports.overview_data import Overview
     from subreplay.reports.write import ReportPaths
 
@@ -124,6 +125,20 @@ class Terminal:
         else:
             overview_text.render_overview(overview, self.out, full=self.full, most=self._count_free_lines(path))
         self.print_line(path)
+
+    def print_history(self, history: History, page: Path | None) -> None:
+        """Print the history of subscriptions, and the path of its page last if there is one."""
+        if self.as_json:
+            return
+        from subreplay.reports import history_text
+
+        path = "" if page is None else f"history: {page.resolve()}"
+        if self.quiet:
+            self.print_line(history_text.describe_history(history))
+        else:
+            history_text.render_history(history, self.out, full=self.full, most=self._count_free_lines(path))
+        if path:
+            self.print_line(path)
 
     def _count_free_lines(self, last: str) -> int:
         """Return how many lines a summary may have above the last one, which a terminal may have to wrap."""

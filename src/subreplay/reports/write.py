@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from subreplay.reports.data import ReportData
+from subreplay.reports.history_data import History
 from subreplay.reports.json_report import format_overview_json, to_json
 from subreplay.reports.overview_data import Overview, OverviewRow
 from subreplay.reports.text import to_text
@@ -60,6 +61,14 @@ def write_overview(data: Overview, reports: Iterable[tuple[OverviewRow, bytes, b
     _replace(out_dir / "overview.json", format_overview_json(data))
     _replace(path := out_dir / "overview.html", render_overview_page(data))
     return path
+
+
+def write_history(data: History, path: Path) -> None:
+    """Write the page of a history."""
+    from subreplay.reports.page.history import render_history_page
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _replace(path, render_history_page(data))
 
 
 def _replace(path: Path, text: str) -> None:

@@ -1,0 +1,74 @@
+"""Commands over the result tables of earlier runs: ``history``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from subreplay.cli.command import open_engine_for, terminal
+from subreplay.cli.runs import Engine, Full, NoColor, Quiet, Verbose, check_folder, load_run
+from subreplay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from subreplay.config.run import RunConfig
+
+ResultConfig = Annotated[
+    Path | None, typer.Option("--config", help="The run file whose output.tables are read. Or name --tables.")
+]
+ResultTables = Annotated[str | None, typer.Option("--tables", help="Folder of result tables, as output.tables.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+
+
+def history(
+    config_file: ResultConfig = None,
+    tables: ResultTables = None,
+    days: Annotated[int, typer.Option("--days", min=1, max=366, help="How many days, up to the latest run.")] = 30,
+    subscription: Annotated[str | None, typer.Option("--subscription", help="Only this subscription.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Also write a page to this file.")] = None,
+    engine: Engine = None,
+    full: Full = False,
+    no_color: NoColor = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> int:
+    """Show the verdict of each day, and which failures began and ended, from the result tables of daily runs."""
+    terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json, full=full, no_color=no_color)
+    run = load_result_tables(config_file, tables, engine)
+    with open_engine_for(run, meanwhile="subreplay.pipeline.history") as opened:
+        from subreplay.pipeline.history import read_history
+
+        with terminal.progress("reading the result tables"):
+            found = read_history(opened, run, days, subscription)
+    if out is not None:
+        from subreplay.reports.write import write_history
+
+        with terminal.progress("writing the page"):
+            write_history(found, out)
+    terminal.print_history(found, out)
+    terminal.print_json(
+        {
+            "command": "history",
+            "exit_code": 0,
+            **asdict(found),
+            "tables": str(run.output.tables),
+            "page": None if out is None else str(out.resolve()),
+        }
+    )
+    return 0
+
+
+def load_result_tables(config_file: Path | None, tables: str | None, engine: str | None) -> RunConfig:
+    """Return the run that names the result tables of earlier runs: a run file, or a run of one folder."""
+    if (config_file is None) == (tables is None):
+        raise ConfigError("pass either --config or --tables")
+    if config_file is not None:
+        return load_run(config_file, None, None, None, engine=engine)
+    from subreplay.config import run as config
+
+    assert tables is not None
+    check_folder("--tables", tables)
+    return config.parse({}, "--tables", **{"output.tables": tables, "engine": engine})

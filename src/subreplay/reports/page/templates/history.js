@@ -1,0 +1,4 @@
+(function () {
+  "use strict";
+  Array.prototype.forEach.call(document.querySelectorAll("table.sortable"), makeSortable);
+})();

@@ -1,0 +1,72 @@
+"""The history is read from the result tables of daily runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from subreplay.cli.main import main
+from subreplay.engine.local.engine import LocalEngine
+from subreplay.pipeline import subscriptions
+from tests.support.fault_days import daily, day, write_days
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[LocalEngine]:
+    with closing(LocalEngine(cores=1)) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, engine: LocalEngine) -> Path:
+    """The tables of three daily runs of two subscriptions, of which one has a fault on the second day."""
+    folder = tmp_path_factory.mktemp("history")
+    write_days(folder / "in", 3, [1])
+    for number in range(3):
+        subscriptions.audit(engine, daily(folder, number))
+    return folder
+
+
+def test_a_fault_that_begins_on_the_second_day_and_ends_on_the_third_is_shown_as_that(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["history", "--tables", f"{folder}/tables", "--days", "3", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    verdicts = {
+        each["subscription"]: [(one["date"], one["verdict"], one["findings"]) for one in each["days"]]
+        for each in found["subscriptions"]
+    }
+    assert verdicts == {
+        "billing": [(day(0), "valid", 0), (day(1), "invalid", 2), (day(2), "valid", 0)],
+        "mail": [(day(number), "valid", 0) for number in range(3)],
+    }
+    (episode,) = found["episodes"]
+    assert (episode["subscription"], episode["began"], episode["ended"]) == ("billing", day(1), day(2))
+    assert {*episode["codes"]} == {"KEY_TWO_OWNERS", "BEFORE_PREDECESSOR_ACK"}
+    assert episode["title"].startswith("1 of 4 messages was delivered while another consumer")
+
+
+def test_the_command_prints_what_began_and_ended_and_writes_a_page(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "pages/history.html"
+    assert main(["history", "--tables", f"{folder}/tables", "--subscription", "billing", "--out", str(page)]) == 0
+    text = capsys.readouterr().out
+    assert f"✓ ended {day(2)}, began {day(1)}  billing on orders: 1 of 4 messages" in text
+    assert "mail" not in text
+    assert f"history: {page}" in text
+    assert "billing" in page.read_text(encoding="utf-8")
+
+
+def test_tables_without_daily_runs_or_without_the_subscription_are_an_error_that_says_what_there_is(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["history", "--tables", f"{folder}/tables", "--subscription", "nobody"]) == 2
+    assert "There are runs of billing, mail." in capsys.readouterr().err
+    assert main(["history", "--tables", str(tmp_path)]) == 2
+    assert "there is no daily run" in capsys.readouterr().err
+    assert main(["history"]) == 2
