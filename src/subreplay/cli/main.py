@@ -20,6 +20,7 @@ import typer
 
 from subreplay import __version__, failures
 from subreplay.adapters import Options
+from subreplay.cli.after_audit import AfterAudit, DryRunAlerts
 from subreplay.cli.command import Command, log, open_engine_for, run_command, terminal
 from subreplay.cli.commands import conformance, history, sources
 from subreplay.cli.commands.plan import plan_app
@@ -89,6 +90,7 @@ def audit(
         int | None,
         typer.Option("--jobs", min=1, max=1024, help="Processes of the local engine; one a core by default."),
     ] = None,
+    dry_run_alerts: DryRunAlerts = False,
     full: Full = False,
     no_color: NoColor = False,
     quiet: Quiet = False,
@@ -98,20 +100,34 @@ def audit(
     """Check whether the subscription, or each of several, kept its delivery guarantees."""
     terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json, full=full, no_color=no_color)
     run = load_run(config_file, _day(date, day_before), tables, out_dir, engine=engine)
+    after = AfterAudit(run, dry_run_alerts)
     if run.subscriptions is not None:
-        return _audit_several(run, only or [], jobs)
+        return _audit_several(run, only or [], jobs, after)
     if only:
         raise ConfigError(f"{config_file}: --only selects some of `subscriptions`, which the run does not set")
-    return _run("audit", run, jobs)
+    return _audit_one(run, jobs, after)
 
 
-def _audit_several(run: RunConfig, only: Sequence[str], jobs: int | None) -> int:
+def _audit_one(run: RunConfig, jobs: int | None, after: AfterAudit) -> int:
+    log.open(Path(run.output.report))
+    with open_engine_for(run, meanwhile="subreplay.pipeline.story", jobs=jobs) as engine:
+        from subreplay.pipeline import story
+        from subreplay.pipeline.topic_audits import summarize_result
+
+        after.prepare(engine)
+        result = story.audit(engine, run, terminal.progress)
+        finish = partial(after.finish, lambda: [(summarize_result(result), result.report)])
+        return write_report("audit", run, result.verdict, result.report, finish)
+
+
+def _audit_several(run: RunConfig, only: Sequence[str], jobs: int | None, after: AfterAudit) -> int:
     log.open(Path(run.output.report))
     with open_engine_for(run, meanwhile="subreplay.pipeline.subscriptions", jobs=jobs) as engine:
         from subreplay.pipeline import subscriptions
 
+        after.prepare(engine)
         found = subscriptions.audit(engine, run, terminal.progress, only)
-        return write_overview(run, found.overview, found.reports())
+        return write_overview(run, found.overview, found.reports(), partial(after.finish, found.audits))
 
 
 def _day(date: str | None, day_before: str | None) -> str | None:

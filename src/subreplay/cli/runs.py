@@ -12,7 +12,7 @@ from subreplay.cli.command import EXIT_CODES, log, open_engine_for, terminal
 from subreplay.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from subreplay.config.run import RunConfig
     from subreplay.reports.data import ReportData
@@ -118,26 +118,42 @@ def check_folder(option: str, value: str) -> None:
         raise ConfigError(f"{option} {value!r}: {error}") from error
 
 
-def write_report(kind: str, run: RunConfig, verdict: Verdict, report: ReportData, **more: object) -> int:
-    """Write and print the report of a run and return the exit code; ``more`` is added to the JSON object."""
+def write_report(
+    kind: str, run: RunConfig, verdict: Verdict, report: ReportData, after: Callable[[], Mapping[str, object]] = dict,
+    **more: object,
+) -> int:  # fmt: skip
+    """Write and print the report of a run and return the exit code.
+
+    ``after`` runs when the report is written. What it returns, and ``more``, is added to the JSON object.
+    """
     from subreplay.reports.write import write_reports
 
     with terminal.progress("writing the report"):
         paths = write_reports(report, Path(run.output.report))
     terminal.print_report(report, paths)
+    found = after()
     code = EXIT_CODES[verdict]
     if terminal.as_json:
-        terminal.print_json(_summarize(kind, run, report, code, paths) | more)
+        terminal.print_json(_summarize(kind, run, report, code, paths) | more | {**found})
     return code
 
 
-def write_overview(run: RunConfig, overview: Overview, reports: Iterable[tuple[OverviewRow, bytes, bytes]]) -> int:
-    """Write the reports of several subscriptions and their overview, and show that; returns the exit code."""
+def write_overview(
+    run: RunConfig,
+    overview: Overview,
+    reports: Iterable[tuple[OverviewRow, bytes, bytes]],
+    after: Callable[[], Mapping[str, object]] = dict,
+) -> int:
+    """Write the reports of several subscriptions and their overview, and show that; returns the exit code.
+
+    ``after`` is that of ``write_report``.
+    """
     from subreplay.reports import write
 
     with terminal.progress("writing the reports"):
         path = write.write_overview(overview, reports, Path(run.output.report))
     terminal.print_overview(overview, path)
+    found = after()
     if terminal.as_json:
         rows = [asdict(row) for row in overview.rows]
         terminal.print_json(
@@ -148,6 +164,7 @@ def write_overview(run: RunConfig, overview: Overview, reports: Iterable[tuple[O
                 "tables": str(run.output.tables),
                 "overview": str(path.resolve()),
                 "log": str(log.path),
+                **found,
             }
         )
     return overview.exit_code

@@ -21,6 +21,7 @@ _REQUIREMENTS: Final = {
     **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
     "string_type": "must be a text",
+    "tuple_type": "must be a list: lines that begin with -",
     "list_type": "must be a list: lines that begin with -",
     "literal_error": "must be {expected}",
     "greater_than_equal": "must be at least {ge:g}",
@@ -59,6 +60,7 @@ def describe_error(
         return f"{OPTIONS[key]} {str(value)[:100]!r}: {requirement}"
     secret = path[:1] == ("keys",) and path[1:] != ("show",)
     secret |= path[:1] == ("traffic",) and ("options" in path or isinstance(value, dict))
+    secret |= path[:1] == ("alerts",) and path[-1] in ("url", "token", "password")
     silent = secret or (error["type"] == "value_error" and isinstance(value, dict))
     found = "" if silent else f" (found: {_format_value(value)})"
     return f"{where}: {key}: {requirement}{found}" if key else f"{where}: {requirement}"

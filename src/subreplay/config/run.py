@@ -22,6 +22,7 @@ from subreplay.audit.acts import Reset
 from subreplay.audit.routing import Routing, RoutingMode
 from subreplay.audit.terms import Isolation, Terms
 from subreplay.config import mistakes
+from subreplay.config.alerts import Alerts
 from subreplay.config.fields import (
     INT_31,
     INT_63,
@@ -271,6 +272,7 @@ class Output(Model):
         Discriminator(lambda given: "(schema)" if isinstance(given, (dict, Schema)) else "(folder)"),
     ] = "build/out"
     report: Folder = "build/report"
+    metrics: Folder | None = None
     audited: Literal["all", "findings"] = "all"
 
 
@@ -345,6 +347,7 @@ class RunConfig(Model, defer_build=False):
     plan: Plan = Plan()
     output: Output = Output()
     report: Report = Report()
+    alerts: Alerts = Alerts()
     engine: EngineName = "auto"
     spark: Spark = Spark()
 
@@ -395,7 +398,7 @@ class RunConfig(Model, defer_build=False):
 
         The settings of a plan are included through its finalists, which are scenarios.
         """
-        return self._digest({"output", "engine", "spark", "traffic", "keys", "plan", "subscriptions"})
+        return self._digest({"output", "engine", "spark", "traffic", "keys", "plan", "subscriptions", "alerts"})
 
     @property
     def judged(self) -> str:
@@ -416,6 +419,7 @@ class RunConfig(Model, defer_build=False):
             "report",
             "date",
             "subscriptions",
+            "alerts",
         }
         return self._digest({**dict.fromkeys(beside, True), "subscription": {"name", "topic"}, "topic": {"resets"}})
 

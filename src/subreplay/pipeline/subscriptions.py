@@ -31,6 +31,8 @@ from subreplay.pipeline.key_secrets import add_key_columns
 from subreplay.pipeline.run_times import RUN_TIMES
 from subreplay.pipeline.topic_audits import AUDITS, ROW, AuditTopics, InputRows, build_failed_row, build_finished_row
 from subreplay.reports.assemble import result_tables
+from subreplay.reports.data import ReportData
+from subreplay.reports.json_report import from_json
 from subreplay.reports.overview_data import Overview, OverviewRow, build_overview
 from subreplay.rows.chunks import BY_TOPIC, CHUNKS, TopicChunks
 from subreplay.rows.conditions import ALL, Condition, field
@@ -59,6 +61,12 @@ class Audits:
             row, report, page = (batch.column(name)[0].as_py() for name in AUDITS.names)
             if page is not None:
                 yield ROW.validate_json(row), report, page
+
+    def audits(self) -> Iterator[tuple[OverviewRow, ReportData | None]]:
+        """Yield each row with its report; None if the audit failed."""
+        for batch in self.rows.select(["row", "report"]).to_batches(max_chunksize=1):
+            row, report = (batch.column(name)[0].as_py() for name in ("row", "report"))
+            yield ROW.validate_json(row), None if report is None else from_json(report.decode())
 
 
 def audit(engine: Engine, config: RunConfig, progress: Progress = nullcontext, only: Sequence[str] = ()) -> Audits:

@@ -102,11 +102,15 @@ class AuditTopics:
 
 def build_finished_row(run: SubscriptionRun, result: story.Result) -> pa.RecordBatch:
     """Build the row of ``AUDITS`` of a subscription whose audit has a result."""
+    return _audit_row(summarize_result(result, run.owner), to_json(result.report), to_html(result.report))
+
+
+def summarize_result(result: story.Result, owner: str = "") -> OverviewRow:
+    """Build the row of the overview of a subscription whose audit has a result."""
     waited = result.tables["violations"].where(column("verdict") == "invalid").select(["waited"]).to_table()["waited"]
     longest = pc.max(waited).as_py()
     delay = None if longest is None else int(longest) * 1_000
-    row = build_overview_row(result.report, run.owner, EXIT[result.verdict], delay)
-    return _audit_row(row, to_json(result.report), to_html(result.report))
+    return build_overview_row(result.report, owner, EXIT[result.verdict], delay)
 
 
 def build_failed_row(run: SubscriptionRun, error: Exception) -> pa.RecordBatch:

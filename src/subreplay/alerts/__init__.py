@@ -1,0 +1,1 @@
+"""Alerts about what changed since the run before: their text, and how they are sent."""

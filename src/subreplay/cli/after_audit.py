@@ -1,0 +1,95 @@
+"""What follows the report of an audit: alerts about what changed since the run before."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from subreplay.cli.command import terminal
+
+if TYPE_CHECKING:
+    from subreplay.config.run import RunConfig
+    from subreplay.engine.interface import Engine
+    from subreplay.reports.assemble.run_changes import AuditedSubscription, PreviousRun
+    from subreplay.reports.data import ReportData
+    from subreplay.reports.overview_data import OverviewRow
+
+DryRunAlerts = Annotated[
+    bool, typer.Option("--dry-run-alerts", help="Print the alerts of `alerts` instead of sending them.")
+]
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class AfterAudit:
+    """The outputs of an audit beside its tables and report. The engine is needed for ``prepare`` only."""
+
+    run: RunConfig
+    dry_run: bool = False
+    _previous: Mapping[tuple[str, str], PreviousRun] = field(default_factory=dict)
+
+    def prepare(self, engine: Engine) -> None:
+        """Read what is known of the run before this one, and warn about secrets that cannot be read."""
+        if not self._sends_alerts:
+            return
+        if not self.dry_run:
+            from subreplay.alerts.delivery import check_secrets
+
+            for sentence in check_secrets(self.run.alerts):
+                self._warn(sentence)
+        from subreplay.pipeline.previous_runs import read_previous_runs
+
+        with terminal.progress("reading the run before this one"):
+            self._previous = read_previous_runs(engine, self.run)
+
+    @property
+    def _sends_alerts(self) -> bool:
+        return self.dry_run or bool(self.run.alerts.targets)
+
+    def finish(self, read_audits: Callable[[], Iterable[tuple[OverviewRow, ReportData | None]]]) -> dict[str, Any]:
+        """Send or print the alerts; returns what the JSON object of the command says about them."""
+        if not self._sends_alerts:
+            return {}
+        try:
+            return self._alert([*self._compare(read_audits())])
+        except Exception as error:  # the verdict and the exit code stay
+            sentence = f"internal error in subreplay, please report it: {type(error).__name__}: {error}"
+            self._warn(f"alert not sent: {sentence}")
+            return {"alerts": {"sent": 0, "failed": [sentence]}}
+
+    def _compare(self, audits: Iterable[tuple[OverviewRow, ReportData | None]]) -> Iterator[AuditedSubscription]:
+        from subreplay.reports.assemble.run_changes import AuditedSubscription, find_changes
+
+        for row, report in audits:
+            before = self._previous.get((row.subscription, row.topic))
+            yield AuditedSubscription(row, report, find_changes(row, report, before))
+
+    def _alert(self, audits: Iterable[AuditedSubscription]) -> dict[str, Any]:
+        from subreplay.alerts import delivery, messages
+
+        alerts = self.run.alerts
+        date = None if self.run.date is None else self.run.date.isoformat()
+        several = self.run.subscriptions is not None
+        built = messages.build_alerts(audits, alerts.changes, alerts.reports, date, several)
+        if self.dry_run:
+            for alert in built:
+                receivers = ", ".join(name for name, _ in delivery.select_targets(alerts, alert)) or "nobody"
+                terminal.print_line(f"alert to {receivers}:")
+                for line in alert.text.splitlines():
+                    terminal.print_line(f"  {line}".rstrip())
+            return {"alerts": [messages.to_webhook(alert) for alert in built]}
+        if not built:
+            return {"alerts": {"sent": 0, "failed": []}}
+        with terminal.progress("sending alerts"):
+            found = delivery.send_alerts(alerts, built)
+        for failure in found.failures:
+            self._warn(f"alert not sent: {failure}")
+        return {"alerts": {"sent": found.sent, "failed": [*found.failures]}}
+
+    def _warn(self, sentence: str) -> None:
+        _log.warning("%s", sentence)
+        terminal.warn(sentence)
