@@ -274,7 +274,7 @@ def broken_off(spoken, run_file, monkeypatch, here):
     return run
 
 
-def test_a_fault_of_ours_is_4_and_one_sentence_with_the_path_of_the_traceback(broken_off, here):
+def test_a_bug_exits_with_4_and_one_sentence_with_the_path_of_the_traceback(broken_off, here):
     code, _, err, log = broken_off(KeyError("batch_index"))
     assert code == 4
     assert err.splitlines()[1:] == [
@@ -285,7 +285,7 @@ def test_a_fault_of_ours_is_4_and_one_sentence_with_the_path_of_the_traceback(br
     assert log.endswith("KeyError: 'batch_index'\n\n")
 
 
-def test_a_failure_is_an_object_where_one_is_asked_for(broken_off, here):
+def test_a_failure_is_a_json_object_in_json_mode(broken_off, here):
     code, out, _, _ = broken_off(OSError(28, "No space left on device", "/data/part-0"), "--json")
     assert code == 4
     assert json.loads(out) == {
@@ -413,7 +413,7 @@ def test_colours_can_be_switched_off(capsys, monkeypatch, here, no_color, variab
     assert not colour.search(said.out + said.err)
 
 
-def test_an_object_for_programs_tells_verdict_counts_and_paths(spoken, finished, run_file, here):
+def test_json_output_contains_verdict_counts_and_paths(spoken, finished, run_file, here):
     stub = finished(Verdict.INVALID)
     stub.report = made_reports.report(3, 2, 3, 4, 10.0)
     code, out, _ = spoken("audit", "--config", run_file(), "--json")

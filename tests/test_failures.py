@@ -80,7 +80,7 @@ def test_an_error_of_the_system_is_of_the_name_or_of_the_environment(number, kin
 
 
 @pytest.mark.parametrize("error", [KeyError("batch_index"), ValueError("zip()"), ModuleNotFoundError("x", name="x")])
-def test_what_nothing_explains_is_a_fault_of_ours(error):
+def test_an_unexplained_error_counts_as_a_bug(error):
     assert explain_failure(error) is None
 
 
@@ -88,7 +88,7 @@ def test_memory():
     assert "memory ran out" in str(explain_failure(MemoryError()))
 
 
-def test_an_output_that_does_not_take_a_letter_is_the_environment_s_and_half_a_letter_a_fault_of_ours():
+def test_an_unencodable_output_is_an_environment_error_and_half_a_character_is_a_bug():
     def failing(text, encoding):
         with pytest.raises(UnicodeEncodeError) as error:
             text.encode(encoding)

@@ -71,7 +71,7 @@ def test_a_name_is_neither_markup_nor_steers_the_terminal(some_rows, tmp_path, c
     assert "also recorded: [/red]\\x1b[31m on t\\x0d; name it in a run of its own" in capsys.readouterr().out
 
 
-def test_ingest_tells_a_program_its_counts_and_paths(some_rows, tmp_path, capsys):
+def test_json_output_of_ingest_contains_counts_and_paths(some_rows, tmp_path, capsys):
     assert main.main(["ingest", ".", "--to", str(tmp_path / "to"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["files"] == [{"file": "m.jsonl", "rows_in": 1_512, "quarantined": 12, "others": 0, "valid": 1_500}]
@@ -113,7 +113,7 @@ def test_ingest_hands_options_to_the_adapter(nothing_written, tmp_path, capsys):
     assert (run.traffic.deliveries.sampled, run.traffic.deliveries.path) == (False, f"{tmp_path}/to/deliveries")
 
 
-def test_the_run_file_says_what_its_source_does_not_tell(nothing_written, tmp_path):
+def test_the_run_file_says_what_its_source_does_not_contain(nothing_written, tmp_path):
     main.main(["ingest", SPANS, "--from", "otlp-spans", "--subscription", "otel4", "--to", str(tmp_path / "to")])
     lines = (tmp_path / "to" / "audit.yaml").read_text().splitlines()
     comment = " ".join(line.removeprefix("# ").strip() for line in lines if line.startswith("#"))

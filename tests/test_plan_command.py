@@ -26,7 +26,7 @@ def test_a_question_needs_messages(question: str, capsys: pytest.CaptureFixture[
         (["--utilisation", "0"], "plan.sizing.utilisation"),
     ],
 )
-def test_a_wrong_option_is_told_by_its_key(
+def test_a_wrong_option_is_reported_by_its_key(
     options: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "run.yaml").write_text("traffic: {path: nowhere}\n")
@@ -34,11 +34,13 @@ def test_a_wrong_option_is_told_by_its_key(
     assert told in capsys.readouterr().err
 
 
-def test_an_unknown_key_of_section_plan_is_told_with_a_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_key_of_section_plan_is_reported_with_a_hint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "run.yaml").write_text("plan: {consumer: 3}\n")
     assert main(["plan", "policy", "--config", str(tmp_path / "run.yaml")]) == 2
     assert "consumers" in capsys.readouterr().err
 
 
-def test_an_unknown_question_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_question_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "weather"]) == 2

@@ -34,7 +34,7 @@ class Gone(Exception):
 Gone.__module__ = "py4j.protocol"
 
 
-def test_an_error_that_nobody_can_read_any_more_is_told_all_the_same(capsys):
+def test_an_error_sets_the_exit_code_even_if_its_output_is_closed(capsys):
     assert command._report_failure(Gone()) == 4
     assert "Spark failed: Gone" in capsys.readouterr().err
 
@@ -69,7 +69,7 @@ def test_the_other_commands_work_without_spark():
 
 
 @pytest.mark.parametrize(("words", "found"), [("subreplay pl", "plan"), ("subreplay plan roll", "rollout")])
-def test_a_shell_is_told_how_a_command_goes_on(monkeypatch, capsys, words, found):
+def test_shell_completion_lists_the_continuations_of_a_command(monkeypatch, capsys, words, found):
     asked = {"_SUBREPLAY_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     for name, value in asked.items():
         monkeypatch.setenv(name, value)

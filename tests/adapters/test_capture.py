@@ -174,7 +174,7 @@ def test_an_acknowledgement_without_a_receipt_is_a_delivery_known_by_it_alone() 
     ]  # fmt: skip
 
 
-def test_the_receipts_of_a_ledger_tell_the_topic_of_a_message_id() -> None:
+def test_the_receipts_of_a_ledger_contain_the_topic_of_a_message_id() -> None:
     lone = {"topic": None, "partition": 3}
     events = [received(0, 1, topic=f"{TOPIC}-partition-3", partition=3), about("acknowledge", 1, 1, **lone)]
     assert deliveries(events, "topic", "partition", "acked_at") == [(TOPIC, 3, 1)]
@@ -232,7 +232,7 @@ def test_a_kafka_consumer_joins_and_leaves_its_partitions() -> None:
     ]  # fmt: skip
 
 
-def test_a_message_is_told_once_and_its_batch_by_the_first_of_it() -> None:
+def test_a_message_is_recorded_once_and_its_batch_with_its_first_message() -> None:
     seen = [
         received(0, 7, batch_index=1, key=b"b"), received(1, 7, batch_index=0, key=b"a"),
         received(2, 7, batch_index=1, key=b"b"),
@@ -301,7 +301,7 @@ def test_what_consumers_recorded_is_read_from_their_folder(tmp_path: Path) -> No
     assert all(found.tables[name].schema.equals(schema) for name, schema in INPUTS.items())
 
 
-def test_a_folder_without_capture_files_and_other_files_are_told(tmp_path: Path) -> None:
+def test_a_folder_without_capture_files_and_other_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no capture file"):
         read(tmp_path)
     pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
@@ -361,7 +361,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     "name", ["4.0.8/s7_shared_rq_nack_close", "4.0.8/s5_failover_partitioned", "3.2.3/s8_exclusive_cumulative"]
 )
-def test_what_real_clients_did_is_told_again(name: str) -> None:
+def test_captured_events_of_real_clients_are_read_back(name: str) -> None:
     """The clients' own notes of a recording, as events in their order: every receipt, acknowledgement and refusal."""
     add_key_columns = lines(RECORDINGS / name / "deliveries.jsonl.gz")
     calls: list[tuple[int, int, str, dict[str, Any]]] = []

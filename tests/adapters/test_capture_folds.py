@@ -83,7 +83,7 @@ def files(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
 
 @examples(40)
 @given(files(), st.integers(1, 3), st.integers(1, 9), st.integers(1, 12))
-def test_streams_tell_what_all_events_at_once_tell(
+def test_streams_yield_the_same_rows_as_all_events_at_once(
     files: list[list[dict[str, Any]]], tasks: int, rows: int, at_once: int
 ) -> None:
     with tempfile.TemporaryDirectory() as name:

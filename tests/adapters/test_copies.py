@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from subreplay.rows.scan.copies import split_copies
-from subreplay.rows.scan.counts import counted, summed
+from subreplay.rows.scan.counts import count_rows, summarize_counts
 from subreplay.rows.scan.log_rows import make_log_rows
 from subreplay.rows.sorted_blocks import BY_POSITION, external_merge, shuffle_blocks
 
@@ -24,7 +24,9 @@ def batch(entries: list[int], keys: list[bytes | None]) -> pa.RecordBatch:
 
 def test_more_messages_than_entries_are_noticed() -> None:
     def flags(entries: list[int]) -> tuple[bool, bool]:
-        (row,) = summed("messages", [counted("messages", batch(entries, [None] * len(entries)), None)]).to_pylist()
+        (row,) = summarize_counts(
+            "messages", [count_rows("messages", batch(entries, [None] * len(entries)), None)]
+        ).to_pylist()
         return row["crowded"], row["constant"]
 
     assert flags([1, 2, 3]) == (False, False)

@@ -157,7 +157,7 @@ def test_a_folder_of_several_kinds_is_read_by_kind(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["pulsar-broker-log", "pulsar-stats", "otlp-spans", "kafka-group"])
-def test_each_adapter_tells_which_other_one_a_file_is_for(tmp_path, name):
+def test_each_adapter_names_the_adapter_that_reads_a_file_instead(tmp_path, name):
     kinds = {
         "pulsar-broker-log": gzip.decompress((DATA / LOG).read_bytes())[:20_000],
         "pulsar-stats": json.dumps(poll(AT, consumer())).encode(),

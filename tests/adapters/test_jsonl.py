@@ -79,12 +79,12 @@ def test_a_wrong_value_goes_to_quarantine_naming_column_value_and_rule(tmp_path,
     assert reason in reasons(made)[0]
 
 
-def test_a_wrong_value_that_no_contract_has_words_for_is_to_be_corrected_at_its_source(tmp_path):
+def test_a_wrong_value_without_a_specific_remedy_is_to_be_corrected_at_its_source(tmp_path):
     made = story().publish(2, "c", entry="two").read(tmp_path)
     assert reasons(made)[0].endswith("(correct the value at its source and ingest again)")
 
 
-def test_a_rejected_row_tells_of_its_key_the_length_only_and_is_cut_with_its_length(tmp_path):
+def test_a_rejected_row_shows_only_the_length_of_its_key_and_is_cut_with_its_length(tmp_path):
     long = "persistent://public/default/" + "x" * 5_000
     made = story().publish(2, "secret", entry=-1, ordering_key="hidden").publish(3, "c", entry=-1, topic=long)
     made = made.line("messages", '{"key": "secret", ').line("messages", '"secret"').read(tmp_path)

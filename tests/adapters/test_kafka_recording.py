@@ -91,7 +91,7 @@ def test_deliveries_are_of_members_and_acknowledged_by_their_own_commits():
     assert all(d["acked_at"] > d["received_at"] for d in deliveries if d["outcome"] == "acked")
 
 
-def test_a_commit_whose_client_did_not_live_to_tell_is_taken_from_the_log():
+def test_a_commit_that_its_crashed_client_did_not_record_is_taken_from_the_log():
     at = 1_800_000_000_000_000_000
     poll = PolledRecord(consumer="c", topic="t", partition=0, offset=4, polled_at=at, processed_at=None, generation=1,
                 member_id="m")  # fmt: skip
@@ -178,7 +178,7 @@ def test_a_wrong_row_is_in_quarantine_with_its_reason_and_nothing_else_is(case, 
     assert counted.rows_in == counted.valid + count
 
 
-def test_a_rejected_row_does_not_tell_its_key(changed):
+def test_a_rejected_row_does_not_contain_its_key(changed):
     found = changed("records", set_first(key="a2V5LTk=", size=-1))
 
     assert "a2V5LTk=" not in found.rejected[0].raw

@@ -115,7 +115,7 @@ def test_what_is_put_around_lines_is_taken_off(name, tmp_path, plain):
 
 @pytest.mark.parametrize("name", layouts("2026-11-22T01:38:49,891+0000 [t] INFO  a.B - x"))
 @pytest.mark.parametrize("outer", [str, docker, PREFIXES["cri"].format], ids=["alone", "docker", "cri"])
-def test_layouts_of_json_tell_the_same(name, outer, tmp_path, plain):
+def test_all_layouts_of_json_yield_the_same_lines(name, outer, tmp_path, plain):
     lines = [json.dumps(shown[name]) if (shown := layouts(line)) else line for line in LINES]
     path = written(tmp_path / "x.log", map(outer, lines))
     assert detect_file_format(path) == "pulsar-broker-log"

@@ -62,7 +62,7 @@ def test_a_wrong_option_says_what_there_is(given, message):
     assert message in str(error.value)
 
 
-def test_what_is_asked_for_is_looked_up_where_names_are_known():
+def test_a_requested_name_is_looked_up_among_the_known_names():
     check_names_exist(Path("p"), Options(topic="t"), {"s"}, {"t"})
     check_names_exist(Path("p"), Options(topic="t"), {"s"}, set())
     with pytest.raises(InputError, match="p: the source contains no row of subscription 'x'; it has subscription 's'"):

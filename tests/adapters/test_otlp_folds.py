@@ -54,7 +54,7 @@ OPTIONS = st.sampled_from([Options(), Options(subscription="billing"), Options(t
 
 @examples(30)
 @given(FILES, OPTIONS, st.integers(1, 3), st.integers(1, 9), st.integers(1, 12))
-def test_streams_tell_what_all_spans_at_once_tell(
+def test_streams_yield_the_same_rows_as_all_spans_at_once(
     files: list[list[str]], options: Options, tasks: int, rows: int, at_once: int
 ) -> None:
     with (

@@ -49,7 +49,7 @@ def test_each_span_of_the_samples_is_a_delivery():
     assert found.deliveries.schema == DELIVERIES
 
 
-def test_the_kafka_agent_tells_every_offset_once():
+def test_the_kafka_agent_records_every_offset_once():
     found = spans(SAMPLES / "kafka_agent_default.jsonl.gz")
     assert [row["entry"] for row in rows(found)] == [*range(500)]
     assert {(row["topic"], row["partition"], row["ledger"], row["batch_index"]) for row in rows(found)} == {
@@ -60,7 +60,7 @@ def test_the_kafka_agent_tells_every_offset_once():
     }
 
 
-def test_the_agents_pulsar_spans_tell_batches_and_partitions():
+def test_pulsar_spans_of_the_agent_contain_batches_and_partitions():
     found = spans(SAMPLES / "pulsar_client_shared_2.jsonl.gz")
     with gzip.open(SAMPLES / "pulsar_client_shared_2.jsonl.gz", "rt") as file:
         ids = {id_ for id_ in file.read().split('"') if id_.startswith("3:")}
@@ -146,7 +146,7 @@ def test_a_consumer_without_an_id_is_its_process(read_lines, resource, consumer)
     assert (row["consumer"], row["instance"]) == (consumer, None)
 
 
-def test_processes_with_one_client_id_are_told_apart(read_lines):
+def test_processes_with_one_client_id_are_distinguished(read_lines):
     found = read_lines(line(kafka(1), instance="a"), line(kafka(2), instance="b"), line(pulsar(), instance="a"))
     assert {(row["consumer"], row["instance"]) for row in rows(found)} == {
         ("consumer-billing-1", "a"), ("consumer-billing-1", "b"), ("a", None),
@@ -223,7 +223,7 @@ def test_one_span_with_two_contents_is_rejected(read_lines):
     assert found.rejected[0].reasons[0].column == "span_id"
 
 
-def test_what_two_libraries_tell_is_one_delivery(read_lines):
+def test_spans_of_two_libraries_about_one_receipt_are_one_delivery(read_lines):
     """Pulsar's own tracing beside the agent's, which names no subscription with the default conventions."""
     agents = {"messaging.operation.name": "receive", "messaging.pulsar.acknowledgment.type": None}
     unnamed = agents | {"messaging.destination.subscription.name": None}
@@ -235,7 +235,7 @@ def test_what_two_libraries_tell_is_one_delivery(read_lines):
     assert {row["outcome"] for row in rows(found)} == {"acked"}
 
 
-def test_what_one_library_tells_alone_is_a_delivery(read_lines):
+def test_a_span_of_one_library_is_a_delivery(read_lines):
     """Pulsar's own span never ends where its message is never acknowledged; the agent's does."""
     agents = {"messaging.operation.name": "receive", "messaging.pulsar.acknowledgment.type": None}
     found = read_lines(
@@ -340,7 +340,7 @@ def test_options_choose_and_the_run_takes_spans_for_a_sample(tmp_path):
         read(tmp_path, Options(topic="order"))
 
 
-def test_the_subscription_that_is_told_is_that_of_spans_which_name_none():
+def test_spans_without_a_subscription_belong_to_the_configured_one():
     found = read_at_once("otlp-spans", SAMPLES, Options(subscription="otel4"))
     assert found.tables["deliveries"].num_rows == 160
     assert [count.others for count in found.counts] == [500, 0, 0]

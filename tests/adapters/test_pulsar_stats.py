@@ -99,7 +99,7 @@ def test_the_ranges_are_those_of_the_range_table(name):
     assert compared >= 14
 
 
-def test_sticky_ranges_are_those_that_the_consumers_asked_for():
+def test_sticky_ranges_are_those_that_the_consumers_requested():
     joins = [row for row in rows(polled("4.0.8-l03_key_shared_sticky")) if row["event"] == "join"]
     assert joins[0]["ranges"] == [{"start": 0, "end": 20_000}]
     assert {row["key_shared_mode"] for row in joins} == {"STICKY"}
@@ -166,7 +166,7 @@ def test_a_leave_is_between_two_polls(read_polls):
     assert found.longest == 2 * SECOND
 
 
-def test_who_is_in_the_last_poll_has_not_left(read_polls):
+def test_a_consumer_in_the_last_poll_has_not_left(read_polls):
     found = read_polls(poll(AT, consumer()))
     assert story(found) == [("join", "c1", -1)]
     assert rows(found, "sessions")[0]["gone_by"] is None
@@ -184,14 +184,14 @@ def test_a_reconnection_ends_the_session_before(read_polls):
     assert story(found) == [("join", "c1", -1), ("leave", "c1", 0.5), ("join", "c1", 0.5)]
 
 
-def test_namesakes_that_are_seen_at_once_are_two(read_polls):
+def test_two_consumers_with_equal_names_in_one_poll_are_two_members(read_polls):
     twin = consumer(since=AT - SECOND // 2, address="/10.0.0.2:6000")
     found = read_polls(poll(AT, consumer(), twin), poll(AT + SECOND, twin), by_address=True)
     assert story(found) == [("join", "c1", -1), ("join", "c1", -0.5), ("leave", "c1", 1)]
     assert rows(found)[-1]["instance"] == "10.0.0.1:5000"
 
 
-def test_an_instance_is_told_only_where_deliveries_know_it(read_polls):
+def test_an_instance_is_recorded_only_if_deliveries_contain_it(read_polls):
     assert rows(read_polls(poll(AT, consumer())))[0]["instance"] is None
 
 
@@ -226,7 +226,7 @@ def test_ranges_of_every_version_are_read(read_polls, given):
     assert row["ranges"] == [{"start": 1, "end": 99}, {"start": 200, "end": 65535}]
 
 
-def test_ranges_are_told_once_while_they_stay(read_polls):
+def test_unchanged_ranges_are_recorded_once(read_polls):
     ranges = [[1, 9]], [[1, 9]], [[1, 5]], [[1, 9]]
     polls = [poll(AT + i * SECOND, consumer(keyHashRangeArrays=each)) for i, each in enumerate(ranges)]
     found = [[(nanos(row, name) - AT) // SECOND for name in ("first_seen", "last_seen")]

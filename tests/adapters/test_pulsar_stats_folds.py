@@ -45,7 +45,7 @@ OPTIONS = st.sampled_from([Options(), Options(topic=TOPIC), Options(subscription
 
 @examples(60)
 @given(FILES, OPTIONS, st.integers(1, 3), st.integers(1, 9))
-def test_streams_tell_what_all_polls_at_once_tell(
+def test_streams_yield_the_same_rows_as_all_polls_at_once(
     files: list[list[str]], options: Options, tasks: int, rows: int
 ) -> None:
     with tempfile.TemporaryDirectory() as name:

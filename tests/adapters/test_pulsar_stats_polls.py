@@ -47,7 +47,7 @@ def test_printed_answers_are_read_one_after_the_other(tmp_path):
         ("orders-7.1795310700000.json.gz", "orders-7.1795310701000.json.gz"),
     ],
 )
-def test_a_files_name_may_tell_the_time(tmp_path, names):
+def test_a_file_name_may_contain_the_time(tmp_path, names):
     for name, text in zip(names, (json.dumps(answer(consumer()), indent=1), json.dumps(answer())), strict=True):
         (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
     assert story(read_stats(tmp_path, topic=TOPIC, times="name")) == [("join", "c1", -1), ("leave", "c1", 1)]
@@ -196,7 +196,7 @@ def test_rows_in_are_valid_or_quarantined(tmp_path):
     assert found.run == {"subscription": {"name": "billing", "topic": TOPIC, "policy": "pulsar.shared"}}
 
 
-def test_options_choose_and_tell_where_topic_and_time_are(tmp_path):
+def test_options_select_polls_and_say_where_topic_and_time_are(tmp_path):
     folder = tmp_path / "polls"
     folder.mkdir()
     read = partial(read_at_once, "pulsar-stats")
@@ -258,7 +258,7 @@ CH, AS = "pulsar.key_shared.consistent_hash", "pulsar.key_shared.auto_split"
 
 @pytest.mark.parametrize("profile", [each for each in RULES if each != "documented"])
 @pytest.mark.parametrize("joins", [["a"], ["a", "b", "c"], ["same", "same", "other"], [f"c{i}" for i in range(20)]])
-def test_the_ring_that_polls_show_tells_the_profile(tmp_path, profile, joins):
+def test_the_hash_ring_in_the_polls_determines_the_profile(tmp_path, profile, joins):
     shown = ring(CH, profile, joins)
     run, notes = run_of(tmp_path, shown)
     assert run["policy"] == CH
@@ -269,7 +269,7 @@ def test_the_ring_that_polls_show_tells_the_profile(tmp_path, profile, joins):
     assert any("polls show the hash ranges that" in note for note in notes)
 
 
-def test_a_ring_of_other_points_is_told_by_them(tmp_path):
+def test_a_hash_ring_with_another_number_of_points_is_recognised(tmp_path):
     run, _ = run_of(tmp_path, ring(CH, "pulsar-3.2", ["a", "b"], points=40))
     assert run == {"policy": CH, "profile": "pulsar-3.2", "options": {"points": 40}}
 
@@ -290,13 +290,13 @@ def test_one_range_for_each_consumer_is_auto_split(tmp_path, joins, gone):
 @pytest.mark.parametrize(
     "ranges", [[[[0, 65535]]], [[[0, 20_000]], [[40_001, 65_535]]], [[[0, 32_767]], [[32_768, 65_535]]]]
 )
-def test_ranges_that_consumers_may_have_asked_for_tell_no_selector(tmp_path, ranges):
+def test_ranges_that_consumers_may_have_requested_determine_no_selector(tmp_path, ranges):
     members = [consumer(f"c{i}", address=f"/10.0.0.1:{i}", keyHashRangeArrays=each) for i, each in enumerate(ranges)]
     run, _ = run_of(tmp_path, poll(AT, *members, kind="Key_Shared"))
     assert run == {"policy": CH, "profile": None, "options": None}
 
 
-def test_hashes_that_drain_are_told_with_who_blocks_them(tmp_path):
+def test_draining_hashes_are_reported_with_the_consumer_that_blocks_them(tmp_path):
     hashes = [{"hash": 7, "unackMsgs": 2, "blockedAttempts": 5}, {"hash": 9, "unackMsgs": 1, "blockedAttempts": 0}]
     lines = [
         poll(AT, consumer("c1", drainingHashes=hashes), consumer("c2", drainingHashes=[]), kind="Key_Shared"),

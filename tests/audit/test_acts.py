@@ -42,7 +42,7 @@ def test_everything_from_a_position_on_after_all_left_is_a_reset(policy):
     assert duplicates(policy, BACK + AGAIN) == (0, 4)
 
 
-def test_what_was_outstanding_comes_with_it():
+def test_outstanding_messages_are_redelivered_with_an_act():
     story = "+C1 a1>C1 a1! a2>C1 a2! a3>C1 a4>C1 a4! a5>C1 a5! -C1 +C1 a2>C1 a2! a3>C1 a3! a4>C1 a4! a5>C1 a5!"
     assert duplicates(SHARED, story) == (0, 3)
 
@@ -355,7 +355,7 @@ def seen_in(policy, tables):
     judge = replace(judge_of(make_policy(policy, "pulsar-4.2"), tables), spans=())
     rows = audit_by(judge, tables)
     sums = sums_by(judge, tables)
-    acts = {scope.partition: judge.acts(one.timeline) for scope, one in judge.dispatchers.items()}
+    acts = {scope.partition: judge.list_acts(one.timeline) for scope, one in judge.dispatchers.items()}
     seen = [(one.title, one.acknowledged, one.redelivered) for one in list_seen_acts(acts, counts_of_acts(sums))]
     fails = drop_exempt(rows["codes"].to_numpy(), rows["excuses"].to_numpy()) & judge.promised
     return seen, {code.name for code in Code if (fails & code.bit).any()}

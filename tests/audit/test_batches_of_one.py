@@ -20,7 +20,7 @@ def in_batches(table: pa.Table, *entries: int) -> pa.Table:
     )
 
 
-def test_a_delivery_of_no_batch_is_of_the_batch_of_one_that_the_messages_tell() -> None:
+def test_an_unbatched_delivery_belongs_to_the_batch_of_one_in_the_messages() -> None:
     told = TABLES | {"messages": in_batches(TABLES["messages"], 0, 2)}
     exact = told | {"deliveries": in_batches(TABLES["deliveries"], 0, 2)}
     found = findings_of(auto_split(), told)

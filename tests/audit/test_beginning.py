@@ -23,7 +23,7 @@ CLEAN = [name for name in recordings.ALL if "s1f" not in name]  # every batch of
 @pytest.mark.parametrize("messages", get_args(Messages))
 @pytest.mark.parametrize("joins", [True, False], ids=["joins kept", "joins cut"])
 @pytest.mark.parametrize("name", CLEAN)
-def test_a_recording_cut_at_its_beginning_keeps_every_promise(name: str, joins: bool, messages: Messages) -> None:
+def test_a_recording_without_its_beginning_breaks_no_guarantee(name: str, joins: bool, messages: Messages) -> None:
     for acks in (True, False):
         capture = Capture.load(name)
         cut(capture, some_moment(capture, Random(f"{name}/{messages}/{joins}")), messages, joins, acks)
@@ -66,7 +66,7 @@ def test_a_fault_well_inside_of_cut_data_is_found(
 LOG, SINCE = "a1 a2", "a2>C1 a2! ~20 -C1 +C2 a1>C2 a1!"
 
 
-def test_what_may_have_come_before_is_out_of_order_with_an_excuse() -> None:
+def test_a_message_that_may_have_been_delivered_earlier_is_out_of_order_but_exempt() -> None:
     """C1 was there long before the first recorded delivery; what it held comes again once it has left."""
     tables = history(LOG, f"+C1 ~50 {SINCE}")
     assert judge_of(auto_split(), tables).begins

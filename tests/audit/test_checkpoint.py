@@ -43,7 +43,7 @@ def handed_on(tables: History, lookback: int, words: KeyMasking | None = IN_THE_
     return found.arrays()
 
 
-def test_what_may_tell_keys_opens_under_the_secret_of_the_night_only() -> None:
+def test_state_that_may_reveal_keys_is_decrypted_only_with_the_secret_of_its_run() -> None:
     """The holder of a slot is kept with its key, so it is not arrays of identities alone."""
     story = history("a1 b2", "+C1:1000 a1>C1 b2>C1")
     assert set(handed_on(story, NEVER, None)) == {OPEN, BASIS}

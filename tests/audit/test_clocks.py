@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from subreplay.audit.clocks import LAGS, Clocks, ClockShift, count_failing, find_shifts, may_be_off, sizes
+from subreplay.audit.clocks import LAGS, Clocks, ClockShift, compute_size_bounds, count_failing, find_shifts, may_be_off
 from subreplay.audit.codes import Code, Exemption
 from subreplay.audit.passes.lags import LagCounts
 from subreplay.rows.model.columns import UNKNOWN
@@ -78,11 +78,11 @@ def test_two_clocks_are_two_shifts() -> None:
         pytest.param([2 * MS] * 50 + [9 * SECOND] * 950, id="stuck, after a few"),
     ],
 )
-def test_who_is_slow_is_late_by_something_else_each_time(late: list[int]) -> None:
+def test_the_delays_of_a_slow_consumer_vary(late: list[int]) -> None:
     assert found(C1, consumer("c2", late, late, late)) == []
 
 
-def test_few_deliveries_and_small_shifts_tell_nothing() -> None:
+def test_few_deliveries_or_small_shifts_prove_no_clock_offset() -> None:
     assert found(C1, consumer("c2", receipt=moved(-5 * SECOND, QUICK[:19]))) == []
     assert found(C1, consumer("c2", receipt=moved(-900 * MS))) == []
     assert found(C1, consumer("c2", receipt=moved(-900 * MS)), least=500 * MS) != []
@@ -118,7 +118,7 @@ def counted(split_lags: dict[str, dict[str, list[int]]], least: int) -> list[dic
         {"consumer": who, "lag": name, "size": int(size), "messages": 1}
         for who, of in split_lags.items()
         for name in LAGS
-        for size in np.searchsorted(sizes(least), of[name], "right")
+        for size in np.searchsorted(compute_size_bounds(least), of[name], "right")
     ]
 
 
@@ -141,7 +141,7 @@ def test_counts_of_lags_rule_no_clock_out_that_is_off(given: dict[str, dict[str,
 
 
 @pytest.mark.parametrize("late", [1 * MS, 400 * MS, -400 * MS, 20 * SECOND])
-def test_counts_of_lags_tell_that_no_clock_is_off(late: int) -> None:
+def test_counts_of_lags_show_that_no_clock_is_off(late: int) -> None:
     busy = [late + 7 * MS * n for n in range(1_000)]
     of = dict.fromkeys(LAGS, busy) | {"end": moved(20 * SECOND)}
     assert may_be_off(counted({"a": of, "b": of}, SECOND), SECOND) is (late == 20 * SECOND)
@@ -161,7 +161,7 @@ def test_lags_are_counted_while_deliveries_are_judged() -> None:
     }
     counts.add(pa.table(facts), np.array([0, 40, 0, 40]))
     counts.add(pa.table({name: values[:1] for name, values in facts.items()}), np.array([0]))
-    zero, late = np.searchsorted(sizes(SECOND), [1, 3 * SECOND], "right").tolist()
+    zero, late = np.searchsorted(compute_size_bounds(SECOND), [1, 3 * SECOND], "right").tolist()
     names = [f"c{n}" for n in range(41)]
     assert [tuple(row.values()) for row in counts.rows(names).to_pylist()] == [
         ("c0", "dispatch", zero, 2),
@@ -176,7 +176,7 @@ def test_lags_are_counted_while_deliveries_are_judged() -> None:
 STANDINGS = dict.fromkeys(Code, RuleStatus.PROMISED)
 
 
-def test_what_is_broken_either_way_is_no_matter_of_clocks() -> None:
+def test_a_finding_under_either_clock_is_not_explained_by_clocks() -> None:
     recorded = count_failing(
         [
             {"code": "KEY_ORDER", "excuse": Exemption.NONE, "count": 2},

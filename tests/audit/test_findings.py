@@ -68,7 +68,7 @@ class TestPartitions:
         some = "producers choose partitions differently: some hash keys by JavaStringHash, others by BoostHash"
         assert cause(unnamed, None, None) == some
 
-    def test_the_night_after_tells_only_what_is_new(self) -> None:
+    def test_the_next_daily_run_reports_only_new_findings(self) -> None:
         rows = [first(0, 1) | {"known": True}, first(1, 2, 9) | {"known": True}, first(2, 3, 99)]
         (found,) = find_keys_in_two_partitions(pa.Table.from_pylist(rows, schema=FIRST_MESSAGES))
         assert found.scope == Scope("t", 2)
@@ -82,14 +82,14 @@ class TestPartitions:
 
 
 class TestRanges:
-    def test_slots_nobody_asked_for_are_a_gap_from_when_it_opens(self) -> None:
+    def test_slots_that_no_consumer_requested_are_a_gap_from_the_instant_it_opens(self) -> None:
         found = [*find_range_findings(fold(STICKY, "+C1[0-9] +C2[10-65535] -C1"))]
         assert [(f.code, f.slot, f.epoch) for f in found] == [(Code.STICKY_GAP, 10, 1), (Code.STICKY_GAP, 0, 3)]
         assert "slots 10..65535 had no owner" in found[0].explanation
         assert found[1].explanation.endswith("until the end")
         assert found[1].cause.startswith("epoch 3: C1 left")
 
-    def test_slots_asked_for_twice_are_an_overlap(self) -> None:
+    def test_slots_that_two_consumers_requested_are_an_overlap(self) -> None:
         (found,) = find_range_findings(fold(STICKY, "+C1[0-65535] +C2[5-9]"))
         assert (found.code, found.consumer, found.slot) == (Code.STICKY_OVERLAP, "C2", 5)
         assert found.evidence == ("C1 serves 0..65535",)
@@ -121,7 +121,7 @@ def judged(exhausted: list[dict[str, Any]], letters: list[dict[str, Any]]) -> li
 
 
 class TestDeadLetters:
-    def test_what_was_given_up_is_on_the_dead_letter_topic(self) -> None:
+    def test_a_message_that_exceeded_its_redeliveries_is_on_the_dead_letter_topic(self) -> None:
         assert judged([given_up(7)], [letter(0, 7)]) == []
         assert judged([given_up(7)], []) == [(Code.DLQ_INCOMPLETE, 7, Exemption.NONE)]
         assert judged([given_up(7, count=4, nacked=False)], []) == [(Code.DLQ_INCOMPLETE, 7, Exemption.NONE)]

@@ -51,7 +51,7 @@ def test_recordings_are_valid_and_nothing_is_rejected(name):
         ("k28_rewind", {Ending.SOUGHT: 151}),
     ],
 )
-def test_k_again_1_every_record_that_comes_again_has_its_recorded_cause(name, again):
+def test_k_again_1_every_redelivered_record_has_its_recorded_cause(name, again):
     assert audit_of(name).causes == {GROUP_ENDING_CAUSES[ending]: count for ending, count in again.items()}
 
 
@@ -70,7 +70,7 @@ def test_k_again_1_every_record_that_comes_again_has_its_recorded_cause(name, ag
         ("C1!!1 /C1 =C2 {}", Ending.REVOKED, 0),
     ],
 )
-def test_k_again_1_why_it_was_not_committed_is_told_where_commits_tell_it(story, ending, why):
+def test_k_again_1_the_reason_for_a_missing_commit_is_shown_if_commits_contain_it(story, ending, why):
     last = "a3>C2" if story.startswith("C1!2") else "a2>C2"
     tables = history("a1 a2 a3", "+C1 +C2 =C1 a1>C1 a2>C1 a3>C1 " + story.format(last))
     judge = judge_of(RANGE, tables)
@@ -105,7 +105,7 @@ def test_k_commit_1_the_commit_of_a_consumer_that_was_too_slow_is_refused():
 
 @pytest.mark.long
 @pytest.mark.row("K-COMMIT-1")
-def test_k_commit_1_a_log_read_from_its_end_does_not_excuse_the_commit_of_another_one():
+def test_k_commit_1_reading_one_log_from_its_end_does_not_exempt_a_commit_of_another():
     it = read_tables(BY_NAME["k44_grow_latest"])
     rows = it.tables["deliveries"].to_pylist()
     members = sorted({row["consumer"] for row in rows})
@@ -123,7 +123,7 @@ def test_k_commit_2_commits_go_back_where_the_application_sought_back():
 
 
 @pytest.mark.row("K-COMMIT-2")
-def test_k_commit_2_a_copy_of_the_commits_alone_tells_not_whether_the_application_sought_back():
+def test_k_commit_2_commits_alone_do_not_show_whether_the_application_sought_back():
     folder = BY_NAME["k28_rewind"]
     options = Options(coordinator_log=folder / "coordinator_log.jsonl.gz")
     it = read_at_once("kafka-group", folder / "consumer_offsets.jsonl.gz", options)
@@ -169,7 +169,7 @@ def test_k_latest_1_a_group_that_begins_at_the_earliest_record_reads_the_first_o
 
 
 @pytest.mark.row("K-OWNER-2")
-def test_k_owner_2_consumers_are_told_what_was_decided():
+def test_k_owner_2_consumers_receive_the_decided_assignment():
     it = read_tables(BY_NAME["k28_rewind"])
     rows = it.tables["membership"].to_pylist()
     one = next(row for row in rows if row["event"] == "assigned")
@@ -193,7 +193,7 @@ def _with(it, membership, others=MappingProxyType({})):
     return type(it)(it.tables | {"membership": membership} | dict(others), it.rejected, it.counts, it.run)
 
 
-def test_the_next_night_knows_what_was_committed_before():
+def test_the_next_daily_run_continues_with_earlier_commits():
     tables = history("a1 a2", "+C1 =C1 a1>C1 a2>C1 C1!2 ~3 C1!1")
     first, second = audit_nights(RANGE, tables, [(START + 106 * STEP) * 1_000, (START + 200 * STEP) * 1_000])
     assert not any(code & Code.COMMIT_BACK.bit for code in first["codes"].to_pylist())
@@ -204,7 +204,7 @@ def test_the_next_night_knows_what_was_committed_before():
 
 @pytest.mark.row("K-COMMIT-2")
 @pytest.mark.parametrize("batch_rows", [1, 1000])
-def test_k_commit_2_a_commit_that_goes_back_names_the_commit_before_it_and_who_made_it(batch_rows):
+def test_k_commit_2_a_commit_that_goes_back_names_the_earlier_commit_and_its_member(batch_rows):
     tables = history("a1 a2 a3 a4", "+C1 =C1 C1!2 C1!3 -C1 +C2 =C2 C2!1 C2!2 C2!1")
     judge = judge_of(RANGE, tables)
     rows = Explainer(judge, "s").explain_violations(audit_by(judge, tables, batch_rows).to_batches())

@@ -124,10 +124,10 @@ def test_every_finding_is_in_the_part_of_its_key_however_tasks_split_them(
     adding = IncidentParts(WIDTH)
     for start in range(0, len(rows), size):
         adding.add(count_parts(violations(*rows[start : start + size]), WIDTH))
-    split = adding.together()
+    split = adding.compute_sum()
     one = IncidentParts(WIDTH)
     one.add(whole)
-    assert split.equals(one.together())
+    assert split.equals(one.compute_sum())
     keys = {make_part_key({**row, "actor": row["consumer"]}, 0, WIDTH): row["count"] for row in split.to_pylist()}
     for row in rows:
         window = row["moment"] * 1000 // WIDTH * WIDTH
@@ -135,15 +135,15 @@ def test_every_finding_is_in_the_part_of_its_key_however_tasks_split_them(
     assert set(keys.values()) <= {0}
 
 
-def test_too_many_parts_lose_details_in_the_same_way_however_they_are_split() -> None:
+def test_too_many_parts_lose_the_same_details_however_they_are_split() -> None:
     rows = [violation(n, consumer=f"c{n}", partition=n % 7) for n in range(MOST_PARTS + 10)]
     every = [count_parts(violations(*rows[start::5]), WIDTH) for start in range(5)]
     forward, backward = IncidentParts(WIDTH), IncidentParts(WIDTH)
     for one, other in zip(every, reversed(every), strict=True):
         forward.add(one)
         backward.add(other)
-    found = forward.together()
-    assert found.equals(backward.together())
+    found = forward.compute_sum()
+    assert found.equals(backward.compute_sum())
     assert len(found) <= MOST_PARTS
     assert sum(found["count"].to_pylist()) == len(rows)
     windows, dropped = LEVELS[found["level"][0].as_py()]

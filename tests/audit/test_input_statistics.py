@@ -18,7 +18,7 @@ from subreplay.rows.model.columns import UNKNOWN
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.tables import INPUTS
 from subreplay.rows.scan import counts
-from subreplay.rows.scan.members import members
+from subreplay.rows.scan.members import list_members
 from subreplay.semantics.timelines.membership import ServedInterval
 
 AT = datetime(2023, 11, 14, 12, tzinfo=timezone.utc)
@@ -54,16 +54,17 @@ def looked_at(
 ) -> InputStatistics:
     rows = {"messages": rows_of("messages", messages), "deliveries": rows_of("deliveries", deliveries)}
     summaries = {
-        name: counts.summed(name, [counts.counted(name, of, None)] if len(of) else []) for name, of in rows.items()
+        name: counts.summarize_counts(name, [counts.count_rows(name, of, None)] if len(of) else [])
+        for name, of in rows.items()
     }
-    folded = members(pa.Table.from_batches([rows_of("membership", events)]))
+    folded = list_members(pa.Table.from_batches([rows_of("membership", events)]))
     numbers = {"membership": pa.Table.from_pylist([{"valid": True, "count": len(events)}], NUMBERS)}
     return input_statistics(
         InputFacts("t", **facts), summaries, numbers, folded, None, ["messages", "membership", "deliveries"]
     )
 
 
-def test_extents_positions_and_who_was_served() -> None:
+def test_statistics_contain_extents_positions_and_consumers() -> None:
     messages = [message(), message(entry=1, publish_time=seconds(2)), message(partition=1, ledger=7, entry=4)]
     deliveries = [
         delivery(),
@@ -98,7 +99,7 @@ def test_tables_without_a_row_lack_what_rules_need() -> None:
     assert found.extent == {"first": 0, "last": 0, "messages": 0, "deliveries": 0}
 
 
-def test_a_membership_is_inferred_from_who_was_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_membership_is_inferred_from_the_deliveries(monkeypatch: pytest.MonkeyPatch) -> None:
     found = looked_at([message()], [delivery(), delivery(entry=1, delivered_at=seconds(2))], [], inferred=True)
     assert [(e.event, e.consumer, e.at.at) for e in found.events[Scope("t", 0)]] == [
         ("join", "c1", NS + S), ("leave", "c1", NS + 2 * S + 1)

@@ -73,7 +73,7 @@ def test_a_task_splits_judged_rows_into_findings_sums_and_state(log: pa.Table, t
     assert bool(len(found["state"])) == carries
 
 
-def test_a_task_writes_the_columns_that_it_is_asked_for(log: pa.Table) -> None:
+def test_a_task_writes_the_requested_columns(log: pa.Table) -> None:
     found = [
         batch
         for name, batch in JudgeRows(judge(), "s", None, ("entry", "codes"))(log.to_batches())
@@ -82,7 +82,7 @@ def test_a_task_writes_the_columns_that_it_is_asked_for(log: pa.Table) -> None:
     assert {tuple(batch.schema.names) for batch in found} == {("entry", "codes")}
 
 
-def test_findings_of_tasks_in_words_are_counted_as_all_at_once(log: pa.Table) -> None:
+def test_explained_findings_of_tasks_have_the_same_counts_as_all_at_once(log: pa.Table) -> None:
     mine = judge()
     rows = judged_log(replace(mine, findings_only=True), log).filter(pc.field("codes") != 0)
     words = FindingExplainer(Explainer(mine, "s"), COUNTING)
@@ -97,12 +97,12 @@ def test_findings_of_tasks_in_words_are_counted_as_all_at_once(log: pa.Table) ->
     assert at_once["counts"].equals(sums.count_by_window(published, mine.applicable, WIDTH))
     for name, adding in (("counts", sums.make_count_adder()), ("panes", sums.make_pane_adder())):
         adding.add(together[name])
-        assert rows_of(adding.together()) == rows_of(at_once[name])
+        assert rows_of(adding.compute_sum()) == rows_of(at_once[name])
     worst: Callable[[pa.Table], sums.Rows] = partial(sums.select_worst, per_window=2, width=4 * WIDTH, most=50)
     assert worst(together["first"]) == worst(at_once["first"]) == worst(expected)
 
 
-def test_findings_in_words_are_counted_alike() -> None:
+def test_explained_findings_have_the_same_counts() -> None:
     none = outputs(OtherFindingCounter(COUNTING)([]), explaining.OUTPUTS)
     assert not any(map(len, none.values()))
 

@@ -39,17 +39,17 @@ def plainly(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("held", [0, 5, 1000])
-def test_sums_are_the_same_however_few_rows_are_held(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_do_not_depend_on_the_number_of_buffered_rows(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "MOST_PENDING", held)
     draws = Random(held)
     parts = [[drawn(draws) for _ in range(draws.randint(0, 9))] for _ in range(20)]
     adding = make_load_adder()
     for part in parts:
         adding.add(pa.Table.from_struct_array(pa.array(part, LOAD)))
-    found = adding.together()
+    found = adding.compute_sum()
     assert found.schema == LOADS_OF_RUN
     assert sorted(found.to_pylist(), key=str) == plainly([row for part in parts for row in part])
 
 
 def test_of_nothing_comes_nothing() -> None:
-    assert make_load_adder().together().num_rows == 0
+    assert make_load_adder().compute_sum().num_rows == 0

@@ -24,7 +24,7 @@ class TestWhoWasServed:
         assert of(auto_split(), "a1 n1", f"{TWINS} a1>C@y n1>C@x") == []
         assert of(auto_split(), "a1 n1", f"{TWINS} a1>C@x n1>C@y") == ["WRONG_OWNER a1", "WRONG_OWNER n1"]
 
-    def test_who_does_not_tell_is_taken_to_be_the_owner(self) -> None:
+    def test_a_delivery_without_an_instance_counts_as_the_owners(self) -> None:
         assert of(auto_split(), "a1 n1", f"{TWINS} a1>C n1>C") == []
         assert of(auto_split(), "a1 n1", "+C +C a1>C@y n1>C@x") == []  # nor does the membership
 
@@ -50,11 +50,11 @@ class TestLeaves:
         assert of(auto_split(), "a1 n1", f"{TWINS} -C a1>C@y n1>C@y") == []
         assert of(auto_split(), "a1 n1", f"{TWINS} -C n1>C@x") == ["NOT_CONNECTED n1"]
 
-    def test_what_one_held_comes_again_when_it_left(self) -> None:
+    def test_outstanding_messages_of_one_of_two_equal_names_are_redelivered_when_it_left(self) -> None:
         assert of(SHARED, "a1", f"{TWINS} a1>C@x -C@x a1>C@y") == ["redelivered a1"]
         assert of(SHARED, "a1", f"{TWINS} a1>C@x -C@y a1>C@x") == ["DUP_OUTSTANDING a1", "redelivered a1"]
 
-    def test_where_nobody_tells_who_held_it_either_leave_explains_that_it_comes_again(self) -> None:
+    def test_without_instances_the_leave_of_either_consumer_explains_a_redelivery(self) -> None:
         assert of(SHARED, "a1", "+C@x +C@y a1>C -C@x a1>C") == ["redelivered a1"]
         assert of(SHARED, "a1", "+C@x +C@y a1>C -C@y a1>C") == ["redelivered a1"]
 
@@ -74,7 +74,7 @@ class TestRulesOfTwoConsumers:
         assert ("OVER_PERMITS a3" in of(SHARED, "a1 a2 a3", story)) is found
 
 
-def test_results_call_them_apart_where_all_deliveries_tell_their_instance() -> None:
+def test_results_number_equal_names_if_all_deliveries_contain_their_instance() -> None:
     def called(story: str) -> list[tuple[str, str]]:
         tables = history("a1 n1", story)
         rows = audit_by(judge_of(auto_split(), tables), tables).sort_by("at")

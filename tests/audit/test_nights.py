@@ -43,7 +43,7 @@ OF_MESSAGES = mask({Code.PRODUCER_ORDER, Code.DUP_PUBLISH, Code.DIVERGENT_ID, Co
     batch_rows=st.sampled_from([1, 3, 1000]),
     settles=st.sampled_from([0, DAY_END_MARGIN]),
 )
-def test_nights_equal_the_whole(
+def test_daily_runs_find_what_one_run_finds(
     kind: str, told: tuple[str, str], terms: Terms, steps: list[int], receipts: bool, batch_rows: int, settles: int
 ) -> None:
     log, story = told
@@ -59,7 +59,7 @@ def test_nights_equal_the_whole(
 
 
 @pytest.mark.parametrize("story", ["a1>C1 a1! a3>C1 a3! ~8 a2>C1 a2! a4>C1 a4!", "a1>C1 a1! a4>C1 a4! ~8 a2>C1 a2!"])
-def test_the_only_message_that_was_jumped_over_comes_and_the_skip_is_withdrawn(story: str) -> None:
+def test_the_delivery_of_the_only_skipped_message_retracts_the_skip(story: str) -> None:
     """In the second story another one, which never comes, was jumped over with it."""
     tables = history("a1 a2 a3 a4", f"+C1 {story}")
     nights = audit_nights(
@@ -80,7 +80,7 @@ def test_the_only_message_that_was_jumped_over_comes_and_the_skip_is_withdrawn(s
         ("+C1:1 (C1 +C2:0 a0>C1 a0! a0! ~4 a0! a0! -C1 a0>C2", [111]),
     ],
 )
-def test_a_close_that_is_under_way_at_midnight_is_known_to_the_night_before(
+def test_a_close_under_way_at_midnight_is_known_to_the_run_before_midnight(
     kind: str, story: str, steps: list[int]
 ) -> None:
     tables = published_just_in_time(history("a0", f"{story} ~12 +C8"))
@@ -88,7 +88,7 @@ def test_a_close_that_is_under_way_at_midnight_is_known_to_the_night_before(
     same(audit_nights(POLICIES[kind], tables, ends), audit(POLICIES[kind], tables))
 
 
-def test_what_ends_after_midnight_does_not_lengthen_the_day() -> None:
+def test_an_event_that_ends_after_midnight_does_not_lengthen_the_day() -> None:
     """The later of two messages is handed out first, at midnight; the other follows, a step later."""
     tables = history("n1 a1 a2", "+C1 n1>C1 a2>C1 a1>C1 ~500 n1! a1! a2!")
     midnight = sorted(tables["deliveries"]["delivered_at"].cast(pa.int64()).to_pylist())[1] * 1000
@@ -104,7 +104,7 @@ RECORDED = ["3.2.3/s1_key_shared_autosplit", "4.0.8/s1_key_shared_autosplit", "4
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_recording_cut_into_a_month_of_nights_equals_the_whole(name: str) -> None:
+def test_a_recording_cut_into_a_month_of_daily_runs_equals_one_run(name: str) -> None:
     recorded = recordings.ingested(recordings.ROOT / name)
     told = recorded.run["subscription"]
     policy = make_policy(told["policy"], told["profile"], **told.get("options", {}))

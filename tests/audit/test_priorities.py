@@ -20,7 +20,7 @@ TO_THE_SECOND = history("a1 a2", "+C1 +C2 a1>C2 a1! a2>C2 a2!")
 @pytest.mark.parametrize(
     ("lacking", "exemption"), [(set(), Exemption.NONE), ({Need.PRIORITIES}, Exemption.PRIORITIES_NOT_RECORDED)]
 )
-def test_who_is_active_is_unknown_where_priority_levels_are(lacking: set[Need], exemption: Exemption) -> None:
+def test_the_active_consumer_is_unknown_without_priority_levels(lacking: set[Need], exemption: Exemption) -> None:
     judge = replace(judge_of(make_policy("pulsar.failover", "pulsar-4.0"), TO_THE_SECOND), lacking=frozenset(lacking))
     rows = audit_by(judge, TO_THE_SECOND)
     wrong = [row for row in rows.to_pylist() if row["codes"] & Code.WRONG_OWNER.bit]
@@ -31,7 +31,7 @@ def test_who_is_active_is_unknown_where_priority_levels_are(lacking: set[Need], 
 @pytest.mark.parametrize(
     ("told", "ranked"), [({"type": "Failover"}, False), ({"type": "Failover", "priority": 0}, True), ({}, True)]
 )
-def test_a_run_over_failover_says_where_levels_are_not_told(told: dict[str, object], ranked: bool) -> None:
+def test_an_audit_of_failover_reports_missing_priority_levels(told: dict[str, object], ranked: bool) -> None:
     traffic, notes = note_missing_priorities(
         changed(TO_THE_SECOND, "membership", **{"priority": None} | told)["membership"]
     )

@@ -49,7 +49,7 @@ def test_each_is_called_otherwise_and_has_its_own_share(capture: Capture) -> Non
     assert (shown["twin"], shown["twin (2)"]) == (served[first], served[second] + served[third])
 
 
-def test_who_does_not_know_them_apart_keeps_them_together_and_finds_nothing(capture: Capture) -> None:
+def test_consumers_with_equal_names_and_no_instances_are_judged_together_without_findings(capture: Capture) -> None:
     for row in capture.deliveries:
         row["instance"] = None
     assert not found(capture).failing

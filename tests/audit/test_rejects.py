@@ -98,5 +98,5 @@ def test_what_a_rejected_row_could_be_did_not_surely_happen_before_the_data_begi
     assert found.tolist() == [r.bit | (every & ~earlier.bit) for r, earlier in pairs.items()] + [every]
 
 
-def test_where_nobody_joined_before_the_deliveries_nobody_is_a_stranger() -> None:
+def test_without_joins_before_the_deliveries_no_consumer_is_unknown() -> None:
     assert doubts(Code.NOT_CONNECTED, history("a1", "a1>C1 a1! +C1"), uncovered=True) == {Exemption.NOBODY_JOINED}

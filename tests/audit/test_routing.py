@@ -28,7 +28,7 @@ def check(routing, keys, producers, partitions):
 @pytest.mark.row("L-ROUTE-1")
 @pytest.mark.parametrize("mode", ["RoundRobinPartition", "SinglePartition"])
 @pytest.mark.parametrize("scheme", [JAVA_STRING_HASH, MURMUR3_32_HASH])
-def test_l_route_1_in_either_mode_a_key_decides_and_one_elsewhere_is_told(mode, scheme):
+def test_l_route_1_a_key_outside_its_partition_is_reported_in_either_mode(mode, scheme):
     partitions = sent(KEYS, scheme)
     right = partitions[7]
     partitions[7] = (right + 1) % 4

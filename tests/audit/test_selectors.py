@@ -115,7 +115,7 @@ def test_where_somebody_fits_nearly_all_he_is_named_and_where_many_are_astray_no
     assert fit(run, broker, astray=40) is None
 
 
-def test_what_was_published_while_one_consumer_was_alone_tells_no_selector() -> None:
+def test_messages_published_while_one_consumer_was_connected_do_not_distinguish_selectors() -> None:
     assert fit(make_policy(RING, "pulsar-3.2"), make_policy(RING, "pulsar-2.10"), story="+a") is None
 
 

@@ -62,7 +62,7 @@ def test_failing_findings_counted_by_part_add_up_to_those_of_all(
         adding = sums.make_pane_adder()
         for part in parts(found, cuts):
             adding.add(sums.count_panes(part, 5 * SECOND))
-    together, at_once = adding.together(), sums.count_panes(found, 5 * SECOND)
+    together, at_once = adding.compute_sum(), sums.count_panes(found, 5 * SECOND)
     of_all = sums.sum_violations(at_once, 10 * SECOND, 5 * SECOND)
     assert sums.sum_violations(together, 10 * SECOND, 5 * SECOND) == of_all
     assert sum(together["count"].to_pylist()) == sum(row["verdict"] != "valid" for row in rows)

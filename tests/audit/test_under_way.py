@@ -32,7 +32,7 @@ def test_what_was_being_sent_when_another_became_active_still_goes_to_the_one_be
     assert failing(FAILOVER, sooner(tables, 9_000)) == []
 
 
-def test_what_two_reads_of_the_messages_given_back_both_found_comes_twice() -> None:
+def test_a_nacked_message_that_two_concurrent_reads_found_is_delivered_twice() -> None:
     tables = history("a1", "+C +D a1>C a1? a1>D*1 a1>C*1")
     assert failing(SHARED, tables) == ["DUP_OUTSTANDING"]  # ten milliseconds later
     assert failing(SHARED, sooner(tables, 9_000)) == []

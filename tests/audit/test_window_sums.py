@@ -77,7 +77,7 @@ def test_many_findings_are_counted_by_window_as_by_the_driver(tmp_path: Path) ->
     every = [sums.make_count_adder() for _ in counts]
     for adding, each in zip(every, counts, strict=True):
         adding.add(each)
-    expected = pa.concat_tables([adding.together() for adding in every])
+    expected = pa.concat_tables([adding.compute_sum() for adding in every])
     of_panes = sums.make_pane_adder()
     of_panes.add(panes)
     with LocalEngine(1) as engine:
@@ -88,7 +88,7 @@ def test_many_findings_are_counted_by_window_as_by_the_driver(tmp_path: Path) ->
         assert sums.widen_counts(pa.concat_tables(coarser), 120) == sums.widen_counts(expected, 120)
         new = tables.begin_write("violations_by_window", window_sums.VIOLATIONS_BY_WINDOW, {"subscription": "s"})
         pipeline.write_violations_by_window(engine, [dealt(engine, panes)], SPAN, new)
-        assert plain(written(tables, new)) == plain(sums.sum_violations(of_panes.together(), *SPAN))
+        assert plain(written(tables, new)) == plain(sums.sum_violations(of_panes.compute_sum(), *SPAN))
 
 
 @pytest.mark.parametrize("most", [0, 1_000])

@@ -72,7 +72,7 @@ def test_loads(width: int, slide: int, few: int, monkeypatch: pytest.MonkeyPatch
     rows.sort(key=lambda row: (not row[0], row[1]))  # as they are judged
     for part in (rows[:30], rows[30:50], rows[50 : len(given)], rows[len(given) :]):
         counting.add(facts(part), codes(part), np.ones(len(part), np.int64))
-    mine = counting.together()
+    mine = counting.compute_sum()
     assert rows_of(sums.sum_loads(mine, Span(width, slide))) == expected
 
 

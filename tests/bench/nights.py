@@ -89,7 +89,7 @@ def _night(judge: Judge, log: pa.Table) -> pa.Table:
     """Judge a log; what is handed on, as the ``LOG`` rows that the next night begins with."""
     blocks = sorted(shuffle_blocks(log.to_batches(BATCH_ROWS), BY_POSITION), key=lambda block: block.first_key)
     facts = sorted_rows(judge.by_position(external_merge(blocks, BY_POSITION)), BY_TIME)
-    found = [b.column("checkpoint").drop_null() for b in judge.by_time(facts, judge.given())]
+    found = [b.column("checkpoint").drop_null() for b in judge.by_time(facts, judge.make_load_collector())]
     carried = pa.concat_arrays([some for some in found if len(some)])
     told = {"topic": SCOPE.topic, "partition": -1, "batch_index": 0, "seq": 0, "kind": CARRY, "ledger": UNKNOWN,
             "entry": 0, "at": 0}  # fmt: skip

@@ -69,7 +69,7 @@ def codes_of(judge: Judge, rows: list[list[pa.RecordBatch]]) -> Ints:
         chain.from_iterable(shuffle_blocks(some, BY_POSITION) for some in rows), key=lambda block: block.first_key
     )
     facts = sorted_rows(judge.by_position(external_merge(blocks, BY_POSITION)), BY_TIME)
-    judged = pa.Table.from_batches(judge.by_time(facts, judge.given()))
+    judged = pa.Table.from_batches(judge.by_time(facts, judge.make_load_collector()))
     return judged["codes"].to_numpy()
 
 

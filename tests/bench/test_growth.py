@@ -48,7 +48,7 @@ def test_twice_as_much_takes_no_thrice_the_time(work: Callable[[int], Callable[[
     pytest.fail(f"twice as much took {min(grown):.1f} times as long")
 
 
-def test_what_grows_with_the_square_is_told() -> None:
+def test_quadratic_growth_is_reported() -> None:
     """The check by itself: it fails where there is a reason."""
     with pytest.raises(pytest.fail.Exception, match="times as long"):
         test_twice_as_much_takes_no_thrice_the_time(lambda n: lambda: [[0] * n for _ in range(n)], 700)

@@ -37,7 +37,7 @@ def test_polled_and_consumed_messages_are_receipts_and_errors_are_not(tmp_path: 
     ]
 
 
-def test_a_commit_tells_the_offset_that_is_read_next(tmp_path: Path) -> None:
+def test_a_commit_contains_the_next_offset_to_read(tmp_path: Path) -> None:
     consumer, _ = consumer_of(tmp_path, KafkaMessage(41))
     message = consumer.poll()
     consumer.commit(message)
@@ -51,7 +51,7 @@ def test_a_commit_tells_the_offset_that_is_read_next(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_commit_of_everything_tells_offsets_only_where_the_client_does(tmp_path: Path) -> None:
+def test_a_commit_of_everything_contains_offsets_only_if_the_client_returns_them(tmp_path: Path) -> None:
     consumer, _ = consumer_of(tmp_path)
     consumer.commit()
     consumer.commit(asynchronous=False)
@@ -139,7 +139,7 @@ def test_leaving_a_with_block_closes(tmp_path: Path) -> None:
     assert [row["event"] for row in rows(tmp_path)] == ["start", "receive", "closing", "close"]
 
 
-def test_a_key_that_is_no_bytes_any_more_is_told(tmp_path: Path) -> None:
+def test_a_deserialized_key_is_reported(tmp_path: Path) -> None:
     consumer, _ = consumer_of(tmp_path, KafkaMessage(0, the_key="text"), KafkaMessage(1, the_key={"a": 1}))
     consumer.poll()
     consumer.poll()

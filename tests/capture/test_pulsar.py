@@ -36,7 +36,7 @@ def test_every_call_is_one_event_in_its_order(tmp_path: Path) -> None:
     assert [row["seq"] for row in rows(tmp_path)] == list(range(11))
 
 
-def test_a_receipt_tells_what_the_client_tells(tmp_path: Path) -> None:
+def test_a_receipt_records_what_the_client_reports(tmp_path: Path) -> None:
     message = PulsarMessage(MessageId(5, 7, 2, 3), "key", b"12345", "persistent://a/b/t-partition-3", 4, "order")
     consumer = capture.wrap(fakes.PulsarConsumer(deque([message])), tmp_path, subscription_type="Shared", name="mine")
     consumer.receive()
@@ -123,7 +123,7 @@ def test_the_made_up_name_of_a_consumer_of_several_topics_is_no_topic(tmp_path: 
     assert started == ["persistent://a/b/c", "persistent://a/b/d"]
 
 
-def test_what_cannot_be_recorded_is_told_when_it_is_wrapped(tmp_path: Path) -> None:
+def test_wrapping_a_client_that_cannot_be_recorded_fails(tmp_path: Path) -> None:
     class Asynchronous:
         async def receive(self) -> None: ...
         async def acknowledge(self, message: Any) -> None: ...

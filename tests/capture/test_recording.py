@@ -213,7 +213,7 @@ def test_the_former_name_of_the_list_of_files_warns(tmp_path: Path) -> None:
         capture.file_names  # noqa: B018
 
 
-def test_metadata_tell_whose_file_it_is(tmp_path: Path) -> None:
+def test_metadata_name_the_consumer_of_a_file(tmp_path: Path) -> None:
     capture.wrap(fakes.PulsarConsumer(), tmp_path, subscription_type="Shared").close()
     (path,) = capture.list_capture_files(tmp_path)
     told = json.loads(pq.read_schema(path).metadata[b"subreplay.capture"])

@@ -59,7 +59,7 @@ def test_a_password_is_named_and_not_shown() -> None:
         ("pulsar-live", {**PULSAR, "kafka.x": "y"}, "pulsar-live has no option 'kafka.x'; its options are service_url"),
     ],
 )
-def test_options_that_do_not_fit_are_told(source: str, options: dict[str, Any], why: str) -> None:
+def test_options_that_do_not_fit_are_reported(source: str, options: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError) as error:
         messages(source, **options)
     assert str(error.value).startswith("run.yaml: traffic.messages: ")

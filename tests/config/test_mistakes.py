@@ -54,7 +54,7 @@ def test_settings_of_kafka_have_its_names_and_ms_or_a_unit(tmp_path, told):
     assert found.dispatch.max_poll_interval == found.make_policy().session_timeout_us == 2_000_000
 
 
-def test_a_session_timeout_is_told_once_as_an_option_or_in_the_dispatch(tmp_path):
+def test_a_session_timeout_is_set_once_as_an_option_or_in_the_dispatch(tmp_path):
     found = run(tmp_path, KAFKA % "{session.timeout.ms: 7s, group.initial.rebalance.delay.ms: 0}").scenarios[0]
     twice = KAFKA[:-2] % "{session.timeout.ms: 7s}" + ", options: {session.timeout.ms: 8s}}]"
 
@@ -71,7 +71,7 @@ def test_a_session_timeout_is_told_once_as_an_option_or_in_the_dispatch(tmp_path
         ("session.timeout.ms: -1", "kafka.range: session.timeout.ms: a duration is from 0s"),
     ],
 )
-def test_options_of_assignors_are_told_by_kafkas_names(tmp_path, option, message):
+def test_options_of_assignors_have_kafkas_names(tmp_path, option, message):
     text = f"subscription: {{policy: kafka.range, profile: kafka-4.0, options: {{{option}}}}}"
     assert message in complaint(tmp_path, text)
 

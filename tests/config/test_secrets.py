@@ -58,7 +58,7 @@ def test_a_run_does_not_show_its_secret(given: object, references: dict[str, str
         assert HIDDEN not in told
 
 
-def test_a_secret_in_the_run_file_is_taken_and_told_from_the_default() -> None:
+def test_a_secret_in_the_run_file_is_used_instead_of_the_default() -> None:
     assert of(HIDDEN).keys.words == KeyMasking.from_secret(False, HIDDEN)
     assert of(HIDDEN).keys.readable
     assert not Keys().readable
@@ -119,7 +119,7 @@ def test_elsewhere_than_on_databricks_a_scope_cannot_be_read(monkeypatch: pytest
         of({"databricks": "keys/nightly"}).keys.words  # noqa: B018
 
 
-def test_a_command_tells_of_a_missing_secret_first_and_warns_of_a_readable_one(
+def test_a_command_reports_a_missing_secret_first_and_warns_of_a_readable_one(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = {"scenarios": [{"name": "x", "policy": "pulsar.failover", "members": [{"consumer": "c1"}]}]}

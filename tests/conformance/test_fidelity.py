@@ -119,7 +119,7 @@ def test_dead_letters_are_those_that_arrived_on_the_dead_letter_topic(folder):
 
 
 @named("s7b")
-def test_every_rejection_counts_and_comes_again(folder):
+def test_every_rejection_counts_and_leads_to_a_redelivery(folder):
     ((_, given, replayed),) = sides(folder)
     counts = Counter(replayed.redeliveries.tolist())
 
@@ -260,7 +260,7 @@ def test_a_folder_without_recordings_is_an_error(tmp_path):
         find_recordings([tmp_path])
 
 
-def test_the_version_is_told_by_the_scenario_the_folder_or_the_option(tmp_path, capsys):
+def test_the_version_comes_from_the_scenario_the_folder_or_the_option(tmp_path, capsys):
     folder = copied(next(f for f in ALL if f.name.startswith("s1f")), tmp_path / "nowhere" / "s1f")
     assert main(["fidelity", str(folder)]) == 0  # scenario.json says it
 

@@ -55,14 +55,14 @@ def test_records_go_to_the_consumers_they_went_to_and_commits_end_as_they_did(fo
     assert result(folder).passed
 
 
-def test_what_comes_again_has_its_recorded_cause():
+def test_redeliveries_have_their_recorded_cause():
     assert result(COOPERATIVE).redelivered == (6, 6, 6)
     assert Counter(cause for *_, cause in find_recorded_causes(read(COOPERATIVE))) == {"revoked": 6}
     assert result(SLOW).redelivered == (50, 50, 50)
     assert Counter(cause for *_, cause in find_recorded_causes(read(SLOW))) == {"lost": 50}
 
 
-def test_what_grew_before_a_group_that_reads_the_latest_had_it_is_never_given():
+def test_records_before_a_group_with_reset_latest_owned_the_partition_are_never_delivered():
     assert result(LATEST).undelivered == (62, 62, 62)
 
 
@@ -105,7 +105,7 @@ def test_the_command_prints_each_recording_and_leaves_with_0(capsys):
 
 
 @pytest.mark.long
-def test_the_command_leaves_with_1_where_others_were_given_the_records(tmp_path):
+def test_the_command_exits_with_1_if_the_prediction_names_other_consumers(tmp_path):
     shutil.copytree(SLOW, tmp_path / "r")
     path = tmp_path / "r/polls.jsonl.gz"
     rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]

@@ -61,7 +61,7 @@ def test_a_partition_that_moves_cooperatively_pauses_for_one_heartbeat_interval_
         assert long
 
 
-def test_what_comes_again_after_max_poll_interval_is_predicted():
+def test_redeliveries_after_max_poll_interval_are_predicted():
     recorded, again, both = predicted(SLOW).redelivered
 
     assert recorded == 50
@@ -79,7 +79,7 @@ def test_the_coordinators_of_the_recordings_decided_as_they_must(folder):
     assert predicted(folder).differing == 0
 
 
-def test_a_wrong_plan_is_told():
+def test_a_wrong_plan_is_reported():
     it = read(SLOW)
     first, *others = it.scenario.consumers
     wrong = it.scenario.model_copy(update={"consumers": (first, *others[1:])})
@@ -104,7 +104,7 @@ def test_under_the_consumer_protocol_it_is_derived_when_members_give_up_and_take
     assert find_median_error(found, "assigned") < 150
 
 
-def test_a_rebalance_that_is_told_a_heartbeat_later_is_off_by_as_much():
+def test_a_rebalance_that_members_learn_one_heartbeat_later_is_off_by_as_much():
     it = read(SLOW)
     later = tuple(
         row.model_copy(
@@ -118,7 +118,7 @@ def test_a_rebalance_that_is_told_a_heartbeat_later_is_off_by_as_much():
     assert find_median_error(derive_instants(replace(it, requests=later)), "told") > 900
 
 
-def test_a_plan_tells_how_long_the_work_on_each_record_takes():
+def test_a_plan_contains_the_service_time_of_each_record():
     work = build_service(read(SLOW).scenario.consumers[0], 3).times_ns
     polls = [row for row in read(SLOW).polls if row.consumer == "c1"][:3]
     begins = [polls[0].polled_at, *(row.processed_at for row in polls[:-1])]

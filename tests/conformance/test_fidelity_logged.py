@@ -170,7 +170,7 @@ Trigger new read after receiving flow control message with permits 1 after addin
 
 
 @pytest.mark.parametrize("compressed", [True, False])
-def test_a_log_tells_who_asked_for_how_many_messages(tmp_path, compressed):
+def test_a_broker_log_contains_the_permits_that_each_consumer_requested(tmp_path, compressed):
     """As 3.2 and as 4.x print an address; a connection may be gone by then (``!``)."""
     path = tmp_path / ("broker.log.gz" if compressed else "broker.log")
     path.write_bytes(gzip.compress(LINES.encode()) if compressed else LINES.encode())

@@ -28,7 +28,7 @@ def first_case(kind, version="4.0.8"):
         return json.loads(next(lines))
 
 
-def test_a_wrong_expectation_is_told_with_both_values():
+def test_a_wrong_expectation_is_reported_with_both_values():
     active, sent = first_case("failover"), first_case("dispatch_shared")
     active["events"][0]["active"] = 99
     sent["events"][2]["delivered"]["0"][0] = [7, 7]
@@ -139,7 +139,7 @@ def test_a_file_that_is_not_understood_is_an_error_and_the_others_are_judged(nam
     assert "300 passed, 0 failed" in shown.out
 
 
-def test_a_program_is_told_of_every_file(tmp_path, capsys):
+def test_json_output_contains_every_file(tmp_path, capsys):
     (tmp_path / "partitioner.jsonl.gz").write_bytes((GOLDEN / "kafka" / "partitioner.jsonl.gz").read_bytes())
     (tmp_path / "weather.jsonl").write_text("{}")
 

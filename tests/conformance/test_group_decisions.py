@@ -60,7 +60,7 @@ def swapped(table, number):
     return pa.Table.from_pylist(rows, table.schema)
 
 
-def test_a_coordinator_that_gives_partitions_to_the_wrong_member_is_told():
+def test_a_coordinator_that_assigns_partitions_to_the_wrong_member_is_reported():
     name = "k00_range_eager"
     tables = decoded(name) | {"classic_groups": swapped(decoded(name)["classic_groups"], 3)}
     found = list_differences(tables, *arguments(name))
@@ -70,7 +70,7 @@ def test_a_coordinator_that_gives_partitions_to_the_wrong_member_is_told():
     assert all(one.decided != one.due and one.topic_partition.topic == "orders" for one in found)
 
 
-def test_a_partition_that_nobody_was_given_is_told():
+def test_an_unassigned_partition_is_reported():
     name = "k00_range_eager"
     rows = decoded(name)["classic_groups"].to_pylist()
     member = next(row for row in rows if row["generation"] == 2)["members"][0]
@@ -82,7 +82,7 @@ def test_a_partition_that_nobody_was_given_is_told():
     assert (found.decided, found.due) == (None, member["member_id"])
 
 
-def test_a_wrong_target_of_an_epoch_is_told():
+def test_a_wrong_target_assignment_of_an_epoch_is_reported():
     name = "k04_modern_uniform"
     rows = decoded(name)["targets"].to_pylist()
     wrong = next(row for row in rows if len(row["assignment"] or ()) == 4)

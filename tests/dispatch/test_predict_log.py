@@ -75,7 +75,7 @@ def test_l_chunk_2_the_message_is_delivered_when_it_is_complete_and_one_acknowle
 
 
 @pytest.mark.row("L-CHUNK-2")
-def test_l_chunk_2_a_cumulative_acknowledgement_covers_all_chunks_and_what_lies_between_them():
+def test_l_chunk_2_a_cumulative_acknowledgement_covers_all_chunks_and_messages_between_them():
     """Of the second chunked message the last chunk never comes."""
     columns = chunks([0, 1, 0, 0], [0, 0, 1, 2], [3, 2, 3, 3])
     run = predict(EXCLUSIVE, "documented", "+a", "k k k k", build_consumer(cumulative=True), columns=columns, until=10)

@@ -137,7 +137,7 @@ def test_rejected_rows_are_counted_with_the_topic_that_they_name(
     assert len(scan_inputs(inputs, log=False).by_table["messages"]["quarantine"].to_table()) == rejected
 
 
-def test_of_wide_rows_few_are_held_at_a_time(local: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_wide_rows_are_in_memory_at_a_time(local: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns that are not asked for do not count; of a struct all that is in it does."""
     monkeypatch.setattr(scans, "MOST_BYTES", 80_000)
     payload = pa.array([random.Random(n).randbytes(1_000) for n in range(100)])

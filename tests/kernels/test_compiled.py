@@ -80,7 +80,7 @@ def test_threads_make_a_kernel_once():
     assert made == [twice]
 
 
-def test_why_a_kernel_cannot_be_made_is_told():
+def test_the_reason_for_a_failed_compilation_is_reported():
     def make(function):
         raise AttributeError("numba has changed")
 
@@ -88,7 +88,7 @@ def test_why_a_kernel_cannot_be_made_is_told():
         compile_lazily(twice, make)(1)
 
 
-def test_a_kernel_is_interpreted_where_numba_is_asked_to_compile_nothing(monkeypatch):
+def test_a_kernel_is_interpreted_if_numba_is_disabled(monkeypatch):
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
     assert compiled(twice).get_dispatcher() is twice
     assert operation(twice)(x=4) == 8

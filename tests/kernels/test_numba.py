@@ -52,7 +52,7 @@ def test_an_operation_is_compiled_once_for_whole_numbers_of_any_width():
     assert len(twice.signatures) == 1
 
 
-def test_a_part_is_compiled_once_whatever_constants_it_is_given():
+def test_a_part_is_compiled_once_for_all_constants():
     part = inlined(lambda number, flag: number + 1 if flag else number)
     both = operation(lambda number: part(number, True) + part(3, False) + part(4, True))
 
@@ -194,7 +194,7 @@ def test_an_array_by_reference_that_nobody_may_write_is_not_written():
     assert words[0] == 0
 
 
-def test_who_looks_for_a_fault_has_indexes_checked_by_reference_too(monkeypatch):
+def test_bounds_checks_for_debugging_include_functions_passed_by_reference(monkeypatch):
     monkeypatch.setattr(numba.config, "BOUNDSCHECK", 1)
     third = operation(lambda pair: pair.words[2])
 

@@ -68,7 +68,7 @@ def test_what_is_sealed_opens_under_the_same_secret_only() -> None:
     assert words.decrypt(words.encrypt(b"")) == b""
 
 
-def test_slots_are_told_where_many_keys_share_each() -> None:
+def test_slots_are_shown_if_many_keys_share_each() -> None:
     slots = np.array([5, 2**30, 5])
     hidden = KeyMasking.from_secret(False, "one").mask_slots(slots, (0, 2**31 - 1))
     assert hidden[0] == hidden[2] != hidden[1]

@@ -7,7 +7,7 @@ import pytest
 from subreplay.hashing.base64_text import encode_base64
 from subreplay.hashing.producer_routing import SCHEMES, choose_partitions
 from subreplay.rows.model import partitioners
-from subreplay.rows.model.partitioner_text import WARNING, contradicted, sentences, unexplained
+from subreplay.rows.model.partitioner_text import WARNING, build_statements, describe_contradiction, unexplained
 from subreplay.rows.model.partitioners import PLACEMENTS, KeyPlacements, count_placements, detect, merge_placements
 
 BEGIN = 1_795_168_800_000_000_000  # 2026-11-20 10:00:00 UTC
@@ -43,7 +43,7 @@ def test_every_scheme_is_recognised_by_where_its_messages_are(scheme):
     found = found_in(sent("p", scheme, 7))
     assert found.settled
     assert (found.parts[0].way.scheme, counts(found.parts[0])) == (scheme, [7])
-    (told,) = sentences(found, None, scheme)
+    (told,) = build_statements(found, None, scheme)
     assert told.value == scheme
     assert told.sentence.startswith(f"all 200 keyed messages are where {scheme} of 7 partitions puts their keys (")
 
@@ -56,7 +56,7 @@ def test_the_evidence_counts_what_the_systems_default_explains():
             == sent(None, "consistent", 6)["partition"].to_numpy()
         ).sum()
     )
-    (told,) = sentences(found, None, "murmur2")
+    (told,) = build_statements(found, None, "murmur2")
     assert told.sentence.endswith(f"; {murmur2} of 200 are where murmur2 does")
 
 
@@ -70,7 +70,7 @@ def test_l_route_3_producers_with_different_schemes_are_named():
         ("cpp",): "BoostHash",
     }
     assert (found.unexplained, found.unexplained_producers) == (200, ("router",))
-    (told,) = sentences(found, None, "JavaStringHash")
+    (told,) = build_statements(found, None, "JavaStringHash")
     assert told.value == WARNING
     assert told.sentence == (
         "producers hash keys differently, so equal keys go to different partitions: all 200 of cpp are where "
@@ -79,11 +79,11 @@ def test_l_route_3_producers_with_different_schemes_are_named():
     )
 
 
-def test_two_schemes_of_producers_without_a_name_are_told_apart():
+def test_two_schemes_of_producers_without_a_name_are_distinguished():
     found = found_in(sent(None, "murmur2", 12, messages=300), sent(None, "consistent_random", 12))
     assert [part.way.scheme for part in found.parts] == ["murmur2", "consistent_random"]
     assert sum(part.messages for part in found.parts) == found.keyed == 500
-    told = sentences(found, "murmur2", "murmur2")
+    told = build_statements(found, "murmur2", "murmur2")
     assert [one.value for one in told] == [WARNING]
     assert f"{found.parts[0].messages} of 500 keyed messages are where murmur2 of 12" in told[0].sentence
     assert f"; {found.parts[1].messages} others are where consistent_random of 12" in told[0].sentence
@@ -105,11 +105,11 @@ def test_a_router_that_remembers_a_partition_for_each_key_is_no_scheme(seed):
 
 def test_a_scheme_that_the_run_assumes_is_contradicted_where_nobody_uses_it():
     found = found_in(sent(None, "consistent_random", 6))
-    assert contradicted(found, "fnv1a_random") == (
+    assert describe_contradiction(found, "fnv1a_random") == (
         f"the run assumes fnv1a, but only {found.agreeing['fnv1a']} of 200 keyed messages are where it puts their "
         "keys; 200 are where consistent_random does"
     )
-    assert contradicted(found, "crc32") == ""
+    assert describe_contradiction(found, "crc32") == ""
 
 
 @pytest.mark.parametrize("producers", [("p", "p"), ("old", "new"), (None, None)])
@@ -119,7 +119,7 @@ def test_a_topic_that_grew_is_named_with_both_numbers_and_the_instant(producers,
     found = found_in(first, sent(producers[1], scheme, after, begin=200))
     assert found.settled
     assert [period.partitions for period in found.growth] == [before, after]
-    (told,) = sentences(found, None, scheme)
+    (told,) = build_statements(found, None, scheme)
     assert told.value == WARNING
     assert told.sentence.startswith(f"the number of partitions changed from {before} to {after} at 2026-11-20 10:03:2")
 
@@ -128,7 +128,7 @@ def test_a_producer_that_learns_later_that_the_topic_grew_is_named():
     found = found_in(sent("late", "murmur2", 6), sent("early", "murmur2", 12, begin=60))
     assert {part.producers: counts(part) for part in found.parts} == {("late",): [6], ("early",): [12]}
     assert not found.mixed
-    assert "changed from 6 to 12 at 2026-11-20 10:01:00" in sentences(found, None, "murmur2")[0].sentence
+    assert "changed from 6 to 12 at 2026-11-20 10:01:00" in build_statements(found, None, "murmur2")[0].sentence
 
 
 def test_a_topic_that_grew_twice_has_three_numbers():
@@ -154,7 +154,7 @@ def test_a_few_messages_elsewhere_do_not_hide_the_scheme():
 def test_too_few_keys_prove_nothing(keys):
     found = found_in(sent("p", "murmur2", 5, keys=keys))
     assert not found.parts
-    assert sentences(found, None, "murmur2") == ()
+    assert build_statements(found, None, "murmur2") == ()
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -205,16 +205,18 @@ def test_of_many_keys_the_same_few_are_looked_at_in_every_part(monkeypatch):
     assert not halves.every_key
     assert len(halves) == 16
     assert (halves.messages == whole.messages).all()
-    assert "messages of the examined keys" in sentences(detect(halves), None, "murmur2")[0].sentence
+    assert "messages of the examined keys" in build_statements(detect(halves), None, "murmur2")[0].sentence
 
 
 @pytest.mark.row("L-ROUTE-3")
 def test_l_route_3_java_string_hash_is_a_hazard_where_keys_of_several_producers_are_not_ascii():
     strange = [f"schlüssel-{number}".encode() for number in range(40)]
     two = found_in(sent("p", "JavaStringHash", 5), sent("q", "JavaStringHash", 5, keys=strange))
-    hazard = [told.sentence for told in sentences(two, "JavaStringHash", "JavaStringHash") if told.value == WARNING]
+    hazard = [
+        told.sentence for told in build_statements(two, "JavaStringHash", "JavaStringHash") if told.value == WARNING
+    ]
     assert hazard[0].startswith(
         "200 keyed messages have keys that are not ASCII, from 2 producers: under JavaStringHash"
     )
     alone = found_in(sent("q", "JavaStringHash", 5, keys=strange))
-    assert all(told.value != WARNING for told in sentences(alone, "JavaStringHash", "JavaStringHash"))
+    assert all(told.value != WARNING for told in build_statements(alone, "JavaStringHash", "JavaStringHash"))

@@ -15,13 +15,13 @@ def test_l_sub_1_it_starts_at_the_first_message_or_after_the_last():
 
 
 def test_l_sub_1_it_keeps_its_cursor_while_nobody_is_connected():
-    left = SubscriptionState("earliest").join("A", "Shared", end=7).acknowledged(3).leave("A")
+    left = SubscriptionState("earliest").join("A", "Shared", end=7).acknowledge_until(3).leave("A")
     assert left.consumers == ()
     assert left.join("B", "Shared", end=50).cursor == 3
 
 
 def test_l_sub_1_a_readers_cursor_is_gone_with_the_reader():
-    left = SubscriptionState("latest", durable=False).join("A", "Exclusive", end=7).acknowledged(9).leave("A")
+    left = SubscriptionState("latest", durable=False).join("A", "Exclusive", end=7).acknowledge_until(9).leave("A")
     assert left.join("A", "Exclusive", end=50).cursor == 50
 
 
@@ -46,11 +46,12 @@ def test_l_sub_1_conflicts_of_type_in_a_history_are_found():
 
 
 def test_l_sub_1_a_message_is_kept_until_every_subscription_acknowledged_it():
-    slow, fast = (SubscriptionState("earliest").join("A", "Shared", end=0).acknowledged(n) for n in (4, 9))
+    slow, fast = (SubscriptionState("earliest").join("A", "Shared", end=0).acknowledge_until(n) for n in (4, 9))
     assert find_first_kept([fast, slow], end=10) == 4
-    assert find_first_kept([fast, slow.acknowledged(12)], end=12) == 9
+    assert find_first_kept([fast, slow.acknowledge_until(12)], end=12) == 9
     assert find_first_kept([], end=10) == 10
 
 
 def test_l_sub_1_acknowledging_never_goes_back():
-    assert SubscriptionState("earliest").join("A", "Shared", end=9).acknowledged(5).acknowledged(2).cursor == 5
+    joined = SubscriptionState("earliest").join("A", "Shared", end=9)
+    assert joined.acknowledge_until(5).acknowledge_until(2).cursor == 5

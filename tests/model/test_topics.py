@@ -52,7 +52,7 @@ def test_l_topic_1_a_partition_is_a_number_at_the_end(text, partition):
         ("", "the topic's own name '' must not be blank"),
     ],
 )
-def test_l_topic_1_a_malformed_name_is_told_with_the_rule_broken(text, rule):
+def test_l_topic_1_a_malformed_name_is_reported_with_the_broken_rule(text, rule):
     with pytest.raises(InputError) as error:
         TopicName.parse(text)
     assert str(error.value).startswith(f"invalid topic name {text!r}: {rule}")

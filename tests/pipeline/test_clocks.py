@@ -22,7 +22,7 @@ def judged(folder: Path, tables: History, **output: str) -> Audited:
 
 
 @pytest.mark.parametrize("kept", ["all", "findings"])
-def test_what_a_clock_explains_is_unknown_and_the_clock_is_told(tmp_path: Path, kept: str) -> None:
+def test_findings_that_a_clock_offset_explains_are_unknown_and_the_clock_is_named(tmp_path: Path, kept: str) -> None:
     found = judged(tmp_path, off(RECORDING.tables, "c2", 5_000_000, OWN_LOG[1:]), audited=kept)
     assert (found.code, found.report["verdict"]) == (3, "unknown")
     (doubt,) = found.report["doubts"]

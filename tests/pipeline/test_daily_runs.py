@@ -77,7 +77,7 @@ def nightly(month: Path) -> Path:
     return out
 
 
-def test_nightly_runs_find_what_one_run_finds(month: Path, nightly: Path) -> None:
+def test_a_month_of_daily_runs_finds_what_one_run_finds(month: Path, nightly: Path) -> None:
     assert audit(month, month / "whole") in (0, 1)
     by_night, at_once = counts(nightly), counts(month / "whole")
     lasting = {code for code in by_night | at_once if code not in AS_OF_THE_END}
@@ -122,7 +122,7 @@ def out(of_first_night: Path, tmp_path: Path) -> Path:
     return shutil.copytree(of_first_night, tmp_path / "out")
 
 
-def test_a_message_that_waits_for_days_does_not_end_the_nightly_audit(waiting: Path, out: Path) -> None:
+def test_a_message_that_waits_for_days_does_not_stop_daily_audits(waiting: Path, out: Path) -> None:
     nights = dates(3)
     for i, date in enumerate(nights):
         assert not i or days.audit(waiting, out, date) in (0, 3)  # on the second of these days nothing happened
@@ -154,14 +154,14 @@ def test_audits_of_several_subscriptions_run_at_once_into_one_new_output(waiting
         assert {*table_of(tmp_path, table)["subscription"]} == {*names}
 
 
-def test_a_skipped_night_is_said_in_the_verdict(waiting: Path, out: Path) -> None:
+def test_the_verdict_reports_a_missing_day(waiting: Path, out: Path) -> None:
     first, _, last = dates(3)
     assert days.audit(waiting, out, last) == 0
     detail = json.loads((out / "report/report.json").read_text())["detail"]
     assert f"No day between {first} and {last} was audited" in detail
 
 
-def test_a_night_under_another_policy_than_the_one_it_goes_on_from_is_an_error(
+def test_a_daily_run_under_another_policy_than_the_earlier_run_is_an_error(
     waiting: Path, of_first_night: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other.yaml"
@@ -174,7 +174,7 @@ def test_a_night_under_another_policy_than_the_one_it_goes_on_from_is_an_error(
     assert "set another output.tables" in said
 
 
-def test_what_comes_after_all_is_withdrawn_by_name(tmp_path: Path) -> None:
+def test_the_finding_of_a_message_that_is_delivered_later_is_retracted_by_name(tmp_path: Path) -> None:
     """One active consumer is given the second message the day after the third: LOST and jumped over (SKIP) at first, in
     truth out of order."""
     story = history("a1 a2 a3", "+C1 a1>C1 a1! a3>C1 a3! ~60 a2>C1 a2!")
@@ -223,7 +223,7 @@ def of_second(rows: pa.Table, **given: int) -> pa.Table:
 
 @settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
 @given(told=histories(), hours=st.just(1))
-def test_nights_cut_anywhere_hold_every_table_to_their_dates_and_find_what_one_run_finds(
+def test_daily_runs_cut_at_any_time_write_only_their_dates_and_find_what_one_run_finds(
     tmp_path_factory: pytest.TempPathFactory, told: tuple[str, str], hours: int
 ) -> None:
     folder, (log, story) = tmp_path_factory.mktemp("cut"), told
@@ -245,7 +245,7 @@ def test_nights_cut_anywhere_hold_every_table_to_their_dates_and_find_what_one_r
 
 
 @pytest.mark.long
-def test_a_killed_night_run_again_leaves_the_same_tables(month: Path, nightly: Path) -> None:
+def test_a_killed_daily_run_that_is_repeated_writes_the_same_tables(month: Path, nightly: Path) -> None:
     names = ("audited", "violations", "assignments", "finding_counts", "runs")
     before = {name: contents(nightly, name) for name in names}
     run = [sys.executable, "-c", COMMAND, "audit", "--config", str(month / "audit.yaml"), "--out", str(nightly)]
@@ -281,7 +281,7 @@ def _versions(out: Path) -> Any:
     return sorted(path.name for path in (out / "tables").glob("*/_delta_log/*.json"))
 
 
-def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees_them() -> None:
+def test_a_key_in_two_partitions_and_a_gap_are_reported_by_the_first_run_that_sees_them() -> None:
     sticky = make_policy("pulsar.key_shared.sticky", "pulsar-4.0")
     dispatchers = {Scope("t", i): Dispatcher.of(fold(sticky, "+C1[0-65535] -C1 +C2[0-9]")) for i in range(2)}
     judge = Judge(sticky, dispatchers)
@@ -310,7 +310,7 @@ def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees
     assert told("k kk", ("k", 0), since=gap + 1) == [("k", 1)]
 
 
-def test_keys_in_two_partitions_are_all_told_however_many_there_are() -> None:
+def test_all_keys_in_two_partitions_are_reported() -> None:
     sticky = make_policy("pulsar.key_shared.sticky", "pulsar-4.0")
     judge = Judge(sticky, {Scope("t", i): Dispatcher.of(fold(sticky, "+C1[0-65535]")) for i in range(2)})
     lines = pa.Table.from_pylist(

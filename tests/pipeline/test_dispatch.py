@@ -52,7 +52,7 @@ def test_every_message_is_accounted_for(replayed):
     assert ended.height == ended.select("scenario", "ledger", "entry", "batch_index").n_unique() == 5000
 
 
-def test_the_stuck_consumer_is_who_the_others_wait_for(replayed):
+def test_the_other_consumers_wait_for_the_stuck_one(replayed):
     report, _ = replayed
     for view in report.dispatch[:2]:
         assert view.blocked_ns > 0

@@ -50,7 +50,7 @@ def test_duplicates_come_from_the_crash_and_the_rules_allow_them(replayed):
         assert [code.code for code in view.codes if code.status == "violated"] == []
 
 
-def test_pauses_are_told_by_partition_and_rebalance(replayed):
+def test_pauses_are_listed_by_partition_and_rebalance(replayed):
     report, _ = replayed
     eager, *_, static = report.dispatch
     assert all(row.place.startswith("partition ") for view in report.dispatch for row in view.blocked_hashes)

@@ -81,7 +81,7 @@ def explained(steady: Path, capsys: pytest.CaptureFixture[str]) -> Explained:
     return run
 
 
-def test_the_life_of_a_message_that_others_held_back(explained: Explained) -> None:
+def test_the_trace_of_a_blocked_message_names_the_messages_that_block_it(explained: Explained) -> None:
     code, said, _ = explained("--message", f"{TOPIC}:5:760")
     assert code == 0
     assert "5:760  blocked by 3 others, last by 5:" in said
@@ -89,7 +89,7 @@ def test_the_life_of_a_message_that_others_held_back(explained: Explained) -> No
     snapshot("explain_message.txt", said)
 
 
-def test_the_life_of_a_key_ends_with_the_deliveries_asked_for(explained: Explained) -> None:
+def test_the_trace_of_a_key_ends_with_the_requested_number_of_deliveries(explained: Explained) -> None:
     code, said, _ = explained("--key", "Order-8505596", "--last", "2")
     assert code == 0
     assert said.count(" delivered to ") == 2
@@ -157,7 +157,7 @@ def test_explain_with_another_secret_says_so(
     assert complaint in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_night_goes_on_from_the_one_before_under_the_same_secret_only(
+def test_a_daily_run_continues_only_under_the_same_secret(
     steady: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other.yaml"
@@ -210,7 +210,7 @@ def test_mixed_batches_are_the_one_true_catch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scenario", ["4.0.8/s1f_key_shared_default_batching", "3.2.3/s5_failover_partitioned"])
-def test_an_audit_that_keeps_findings_only_tells_the_same(
+def test_an_audit_that_stores_only_findings_reports_the_same(
     scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["ingest", str(ROOT / scenario), "--to", str(tmp_path / "in")]) == 0
@@ -240,7 +240,7 @@ def test_an_audit_that_keeps_findings_only_tells_the_same(
     assert lives[0][:1] + lives[0][2:] == lives[1][:1] + lives[1][2:]
 
 
-def test_a_moved_delivery_fails_the_run_with_its_witness(tmp_path: Path) -> None:
+def test_a_moved_delivery_fails_the_run_with_its_evidence(tmp_path: Path) -> None:
     recording = Recording.load("3.2.3/s5_failover_partitioned")
     code, evidence = recordings.move_a_delivery(recording, random.Random(5))
     assert (

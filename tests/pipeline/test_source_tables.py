@@ -121,7 +121,9 @@ def test_progress_alone_is_unknown_and_finds_nothing_lost(tmp_path: Path) -> Non
     assert "the data record acknowledgements but no deliveries" in found.report["headline"]
 
 
-def test_a_strangers_parquet_reaches_a_page_in_two_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_parquet_file_becomes_a_report_in_two_commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     source, run_file = strangers(tmp_path / "orders"), tmp_path / "run.yaml"
     assert main(["inspect", str(source), "--to", str(run_file)]) == 0
     said = capsys.readouterr().out
@@ -199,7 +201,7 @@ def test_without_keys_a_policy_by_keys_is_refused_with_the_reason(
         ({"path": "/nowhere"}, "/nowhere: no such file or folder in /. Correct the path."),
     ],
 )
-def test_a_source_that_does_not_fit_is_told_by_name(
+def test_a_source_that_does_not_fit_is_reported_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], messages: dict[str, Any], why: str
 ) -> None:
     given = {"path": str(strangers(tmp_path / "orders")), "format": "parquet"} | messages

@@ -74,7 +74,7 @@ def rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("rows")
-def test_the_life_of_a_message_that_others_held_back(audited: Audited) -> None:
+def test_the_trace_of_a_blocked_message_names_the_messages_that_block_it(audited: Audited) -> None:
     lines = audited.message(f"{TOPIC}:5:760")
     assert any("5:760  blocked by 3 others, last by 5:" in line for line in lines)
     snapshot("explain_message.txt", "\n".join([*lines, ""]))

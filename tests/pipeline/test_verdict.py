@@ -31,7 +31,7 @@ DAY = "2023-11-14"  # of histories, UTC
         ({"name": "nobody", "topic": None}, "no rows of subscription 'nobody'; it has subscription 'sub'"),
     ],
 )
-def test_a_name_that_the_tables_do_not_have_is_unknown_and_told_with_those_they_have(
+def test_a_name_that_the_tables_do_not_contain_is_unknown_and_reported_with_the_existing_ones(
     tmp_path: Path, asked: dict[str, str | None], why: str
 ) -> None:
     found = audited(tmp_path, KEPT, subscription=asked)
@@ -148,7 +148,7 @@ def test_a_row_without_its_subscription_or_date_is_rejected_and_not_overlooked(t
 # rows given twice, and what receipts tell
 
 
-def test_rows_given_twice_are_told_and_judged_once(tmp_path: Path) -> None:
+def test_repeated_rows_are_reported_and_judged_once(tmp_path: Path) -> None:
     twice = {name: pa.concat_tables([table, table]) for name, table in KEPT.items()}
     found = audited(tmp_path, twice)
     assert (found.code, found.report["verdict"]) == (0, "valid")

@@ -146,7 +146,7 @@ def test_p_ks_auto_1_the_largest_range_is_split_and_the_newcomer_takes_the_lower
 
 
 @pytest.mark.row("P-KS-AUTO-2")
-def test_p_ks_auto_2_a_leavers_range_merges_into_its_right_neighbours():
+def test_p_ks_auto_2_the_range_of_a_consumer_that_leaves_merges_into_its_right_neighbours():
     timeline = fold(AUTO_SPLIT, "+C1 +C2 +C3 +C4 -C4 -C1")
     assert shares(timeline, 5) == {"C3": [(0, 16383)], "C2": [(16384, 32767)], "C1": [(32768, 65535)]}
     assert shares(timeline, 6) == {"C3": [(0, 16383)], "C2": [(16384, 65535)]}
@@ -199,7 +199,7 @@ def test_p_ks_ch_2_in_4_x_the_first_comer_keeps_the_point_until_it_leaves():
 
 
 @pytest.mark.row("P-KS-ST-1")
-def test_p_ks_st_1_each_consumer_gets_the_ranges_it_brought():
+def test_p_ks_st_1_each_consumer_gets_the_ranges_that_it_requested():
     timeline = fold(STICKY, STICKY_PAIR)
     assert shares(timeline) == {
         "C1": [(0, 16383), (32768, 49151)],
@@ -230,7 +230,7 @@ def test_p_ks_st_2_such_a_consumer_is_rejected_as_if_it_had_never_connected(newc
 
 
 @pytest.mark.row("P-KS-ST-2")
-def test_p_ks_st_2_slots_nobody_asked_for_have_no_owner_and_are_listed():
+def test_p_ks_st_2_slots_that_no_consumer_requested_have_no_owner_and_are_listed():
     timeline = fold(STICKY, "+C1[0-99] +C2[200-65535]")
     assert timeline.table(2).gaps(STICKY.space) == [(100, 199)]
     assert owner(timeline, 150) is None
@@ -251,7 +251,7 @@ def test_auto_split_refuses_a_newcomer_when_every_range_is_one_slot():
     assert timeline.table(4).slots_per_owner() == {0: 1, 1: 1, 2: 1, 3: 1}
 
 
-def test_a_dead_consumer_gives_way_to_the_newcomer():
+def test_a_new_consumer_replaces_a_dead_one():
     for policy, words in ((EXCLUSIVE, "+A +B"), (STICKY, "+A[0-9] +B[5-20]")):
         first, second = fold(policy, words).consumers
         state = policy.join(policy.start(TOPIC), first)

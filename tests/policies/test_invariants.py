@@ -63,7 +63,7 @@ def test_every_hash_has_a_slot_inside_the_space(policy, hashes):
 @pytest.mark.parametrize("policy", KEEPING)
 @SHARED_BY_PROFILES
 @given(histories)
-def test_only_the_one_who_comes_or_goes_wins_or_loses_slots(policy, history):
+def test_only_the_consumer_that_joins_or_leaves_gains_or_loses_slots(policy, history):
     timeline = fold(policy, history)
     for epoch in timeline.epochs:
         for move in epoch.moves:

@@ -92,7 +92,7 @@ def test_p_kf_3_a_leavers_range_goes_to_the_less_busy_neighbour_on_either_side(b
 
 
 @pytest.mark.row("P-KF-3")
-def test_p_kf_3_of_equally_busy_neighbours_the_narrower_then_the_lower_inherits():
+def test_p_kf_3_the_narrower_then_the_lower_of_equally_busy_neighbours_inherits():
     narrower = fold(
         make_policy("pulsar.key_failover", "documented"), "+A +B +C -C"
     )  # A has a quarter, B the upper half

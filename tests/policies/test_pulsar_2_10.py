@@ -47,7 +47,7 @@ def test_p_old_2_a_topic_without_partitions_is_served_in_the_order_of_subscripti
 
 @pytest.mark.row("P-OLD-3")
 @pytest.mark.parametrize(("profile", "count"), [(PULSAR_2_10, 1), (PULSAR_3_2, 0)])
-def test_p_old_3_what_a_leaver_held_counts_as_redelivered(profile, count):
+def test_p_old_3_outstanding_messages_of_a_consumer_that_left_count_as_redelivered(profile, count):
     stage = Stage(SHARED, profile)
     stage.join("a"), stage.publish("k"), stage.join("b")
     assert stage.leave("a") == "b:0"

@@ -41,7 +41,7 @@ def test_the_next_command_of_the_process_is_not_cancelled():
         assert not cancelled[0].is_alive()
 
 
-def test_who_cannot_be_asked_is_not_waited_for():
+def test_an_engine_that_cannot_be_interrupted_is_not_waited_for():
     def cancel():
         raise ConnectionError
 

@@ -30,6 +30,6 @@ def test_the_options_of_the_subscription_are_kept_where_its_profile_is() -> None
     assert {one.options["points"] for one in run.scenarios} == {20}
 
 
-def test_an_unknown_preset_is_told_with_the_nearest_one() -> None:
+def test_an_unknown_preset_is_reported_with_the_nearest_one() -> None:
     with pytest.raises(ConfigError, match="did you mean scale-out"):
         apply_preset(parse({}, "here"), "scaleout", 4)

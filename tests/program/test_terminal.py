@@ -54,7 +54,7 @@ def test_what_comes_from_data_is_neither_markup_nor_an_escape_sequence(terminal,
     assert err == "[bold]\\x07\nsecond\n"
 
 
-def test_one_object_and_nothing_else_where_it_is_asked_for(terminal, capfd):
+def test_json_mode_prints_one_object_and_nothing_else(terminal, capfd):
     terminal.configure(as_json=True)
     terminal.print_line("a line")
     terminal.print_failure("no space is left", 4)

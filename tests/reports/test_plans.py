@@ -68,7 +68,7 @@ def test_every_question_has_an_answer_that_every_renderer_shows(
         assert f"{point.label}" in page
 
 
-def test_finalists_are_scenarios_that_are_replayed_in_time_where_a_service_model_is_given() -> None:
+def test_finalists_are_replayed_in_time_if_a_service_model_is_set() -> None:
     asked = given(PULSAR | {"plan": WORK})
     found = build_finalists(asked.config, [answer(asked, "consumers"), answer(asked, "rollout")])
     assert found

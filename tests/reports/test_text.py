@@ -201,7 +201,7 @@ def test_an_overview_of_many_subscriptions_has_a_line_each_and_counts_the_others
 # what a summary says
 
 
-def test_the_most_severe_incidents_are_told_and_the_others_counted() -> None:
+def test_the_most_severe_incidents_are_shown_and_the_others_counted() -> None:
     many = tuple(replace(one, number=i + 1) for i, one in enumerate(incidents() * 1_000))
     lines = plain(build_summary(replace(AUDIT, incidents=many), 120))
     assert [line[0] for line in lines if re.match(r"\d  ", line)] == ["1", "2", "3", "4", "5"]
@@ -273,7 +273,7 @@ def test_a_plan_of_an_earlier_report_is_described_by_its_figures() -> None:
 # layout
 
 
-def test_words_wrap_between_words_and_a_figure_stays_with_its_unit() -> None:
+def test_text_wraps_between_words_and_a_figure_stays_with_its_unit() -> None:
     assert plain(wrap_text("it waited for 8 min 12 s.", 20, indent=1, hang=2)) == [" it waited for", "   8 min 12 s."]
     assert plain(wrap_text("abcdefghij", 4)) == ["abcd", "efgh", "ij"]
     assert plain(wrap_text("one two three four", 9, most=2)) == ["one two", "three …"]

@@ -10,7 +10,7 @@ import pytest
 
 from subreplay.rows.model.stored_rows import Stored
 from subreplay.rows.scan import distinct
-from subreplay.rows.scan.distinct import STORED, Distinct, find_stored_days, stored
+from subreplay.rows.scan.distinct import STORED, Distinct, find_stored_days, merge_stored
 
 DAY = Date(2023, 11, 14)
 NEXT = DAY + timedelta(days=1)
@@ -43,11 +43,11 @@ def test_topics_have_the_days_of_their_rows(monkeypatch: pytest.MonkeyPatch) -> 
     )
     one, other = rows.to_batches(max_chunksize=3)
     tasks = pa.Table.from_batches([*find_stored_days([one]), *find_stored_days([other])], STORED)
-    assert stored("deliveries", tasks) == (
+    assert merge_stored("deliveries", tasks) == (
         Stored("deliveries", None, "t", DAY, DAY),
         Stored("deliveries", "r", "t", DAY, DAY),
         Stored("deliveries", "s", "t", DAY, NEXT),
     )
     messages = pa.Table.from_batches([*find_stored_days([one.select(["topic", "date"])])], STORED)
-    assert stored("messages", messages) == (Stored("messages", None, "t", DAY, NEXT),)
-    assert stored("messages", STORED.empty_table()) == ()
+    assert merge_stored("messages", messages) == (Stored("messages", None, "t", DAY, NEXT),)
+    assert merge_stored("messages", STORED.empty_table()) == ()

@@ -47,14 +47,18 @@ def test_every_row_is_valid_or_in_quarantine(table: str) -> None:
     assert sum(batch.num_rows for batch in found["quarantine"]) == int((~keeps).sum())
     if logged:
         assert found["log"] == [make_log_rows(table, mine)]
-        assert pa.Table.from_batches(found["counts"]) == counts.together(table, [counts.counted(table, whole, keeps)])
+        assert pa.Table.from_batches(found["counts"]) == counts.merge_counts(
+            table, [counts.count_rows(table, whole, keeps)]
+        )
     else:
         assert found["counts"][0].to_pylist() == [
             {"valid": False, "count": int((~keeps).sum())},
             {"valid": True, "count": int(keeps.sum())},
         ]
-    assert pa.Table.from_batches(found["rejects"]) == rejects.rejects(table, whole, keeps)
-    assert pa.Table.from_batches(found["reasons"]) == rejects.add_reasons(map(rejects.reasons, found["quarantine"]))
+    assert pa.Table.from_batches(found["rejects"]) == rejects.build_rejects(table, whole, keeps)
+    assert pa.Table.from_batches(found["reasons"]) == rejects.add_reasons(
+        map(rejects.build_reasons, found["quarantine"])
+    )
 
 
 def test_small_tables_are_added_up_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:

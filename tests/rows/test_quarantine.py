@@ -112,7 +112,7 @@ def test_rows_that_could_not_be_read_follow_with_their_own_reasons() -> None:
     assert second == unread | {"table": "deliveries"}
 
 
-def test_valid_rows_are_told_apart() -> None:
+def test_valid_rows_are_separated() -> None:
     assert find_valid_rows("membership", rows_of("membership", {}, {"partition": 3})) is None
     found = find_valid_rows(
         "messages", rows_of("messages", {}, {"date": Date(2023, 11, 15)}, {"rejected": {"file": "f"}})

@@ -19,7 +19,7 @@ NS = int(AT.timestamp()) * 1_000_000_000
 def of(table: str, *rows: dict[str, Any]) -> pa.Table:
     schema = pa.schema([field.with_nullable(True) for field in INPUTS[table]])
     batch = pa.RecordBatch.from_pylist([*rows], schema)
-    return rejects.rejects(table, batch, np.zeros(len(rows), np.bool_))
+    return rejects.build_rejects(table, batch, np.zeros(len(rows), np.bool_))
 
 
 def told(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:
@@ -29,7 +29,7 @@ def told(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:
 def test_what_cannot_be_read_may_be_anything_and_comes_first() -> None:
     rows = [{"partition": 1, "ledger": 3, "entry": 2}, {"partition": -7, "ledger": 3, "entry": 2},
             {"partition": 1, "ledger": 3, "entry": 2**40}]  # fmt: skip
-    found = rejects.added([of("deliveries", *rows), of("deliveries", *rows)])
+    found = rejects.merge_rejects([of("deliveries", *rows), of("deliveries", *rows)])
     assert told(found, "partition", "ledger", "entry") == [(None, 3, 2), (1, 3, None), (1, 3, 2)]
 
 
@@ -49,7 +49,7 @@ def test_of_too_many_only_topic_partitions_are_kept(monkeypatch: pytest.MonkeyPa
     many = of("deliveries", *({"partition": n % 2, "ledger": 1, "entry": n} for n in range(5)))
     few = of("deliveries", {"partition": 0, "ledger": 1, "entry": 0})
     assert told(many, "partition", "entry", "whole") == [(0, None, False), (1, None, False)]
-    assert rejects.added([few, many]) == many
+    assert rejects.merge_rejects([few, many]) == many
 
 
 def test_an_ingest_rejects_rows_of_the_tables_it_makes() -> None:
@@ -65,7 +65,9 @@ def test_reasons_are_counted_without_examples_of_keys() -> None:
 
     one = pa.RecordBatch.from_pylist([row("messages", ("entry", "b"), ("key", "secret"))], QUARANTINE)
     other = pa.RecordBatch.from_pylist([row("messages", ("entry", "a"))], QUARANTINE)
-    found = rejects.list_reasons([rejects.reasons(one), rejects.reasons(other), rejects.reasons(other, "ingest: ")])
+    found = rejects.list_reasons(
+        [rejects.build_reasons(one), rejects.build_reasons(other), rejects.build_reasons(other, "ingest: ")]
+    )
     assert [tuple(each.values()) for each in found] == [
         ("messages", "entry", "r", "m", 2, "a"),
         ("ingest: messages", "entry", "r", "m", 1, "a"),

@@ -143,7 +143,7 @@ def test_results_go_to_a_folder_where_one_is_named(
 
 
 @pytest.mark.spark
-def test_without_a_membership_who_was_served_was_there(frames: dict[str, DataFrame]) -> None:
+def test_without_a_membership_every_consumer_with_a_delivery_counts_as_connected(frames: dict[str, DataFrame]) -> None:
     told = {name: frame for name, frame in frames.items() if name != "membership"}
     with subreplay.audit(**told, **AUTO_SPLIT) as result:
         assert result.verdict is Verdict.UNKNOWN
@@ -192,7 +192,7 @@ def test_a_what_if_takes_messages_in_any_columns(spark: SparkSession, here: Path
         ("explain", {"message": "t:1:2", "deliveries": None}, ConfigError, "message needs messages and deliveries"),
     ],
 )  # fmt: skip
-def test_wrong_arguments_are_told_as_those_of_a_run_file(
+def test_wrong_arguments_are_reported_like_those_of_a_run_file(
     frames: dict[str, DataFrame], function: str, arguments: dict[str, Any], error: type[Exception], why: str
 ) -> None:
     with pytest.raises(error, match=why):

@@ -72,7 +72,7 @@ def test_runs_that_make_a_named_table_at_once_all_write_it(spark: SparkSession, 
     assert {row.topic: row["count"] for row in found} == {f"t{number}": number + 1 for number in range(6)}
 
 
-def test_files_where_a_named_table_has_to_be_made_are_told(
+def test_files_in_the_place_of_a_new_table_are_reported(
     spark: SparkSession, audits: Schema, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frame_tables, "ATTEMPTS", 1)
@@ -86,7 +86,7 @@ def test_files_where_a_named_table_has_to_be_made_are_told(
         )
 
 
-def test_nights_go_on_from_one_another_and_explain_reads_them(
+def test_daily_runs_continue_from_one_another_and_explain_reads_them(
     audits: Schema, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What the first day left open, the second one gets; input and output are tables of the catalog."""
@@ -127,7 +127,7 @@ def test_nights_go_on_from_one_another_and_explain_reads_them(
     assert f"no message of this key on {first} in spark_catalog.audits_of_ours.messages, " in capsys.readouterr().out
 
 
-def test_a_schema_that_is_not_there_is_told_before_anything_is_read(
+def test_a_missing_schema_is_reported_before_anything_is_read(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "run.yaml"

@@ -91,7 +91,7 @@ def test_a_partition_is_the_one_that_kafka_picks(spark: SparkSession, keys: Data
         (lambda: functions.kafka_partition("key", 0), "a topic has at least one partition, not 0"),
     ],
 )
-def test_wrong_arguments_are_told_before_anything_runs(spark: SparkSession, wrong: Any, why: str) -> None:
+def test_wrong_arguments_are_reported_before_anything_runs(spark: SparkSession, wrong: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         wrong()
 

@@ -78,7 +78,9 @@ def test_a_name_that_stands_for_null_is_refused(spark: SparkSession, tmp_path: P
 
 
 @writers
-def test_a_table_of_another_layout_is_left_alone_and_told(spark: SparkSession, tmp_path: Path, write: Any) -> None:
+def test_a_table_with_another_layout_is_reported_and_not_changed(
+    spark: SparkSession, tmp_path: Path, write: Any
+) -> None:
     earlier = spark.range(3).withColumns(
         {n: F.lit(v).cast("date" if n == "date" else "string") for n, v in RUN.items()}
     )
@@ -135,7 +137,7 @@ def test_of_two_runs_of_the_same_at_once_one_wins(spark: SparkSession, tmp_path:
     assert len(read(spark, tmp_path)) == 5
 
 
-def test_another_run_is_told_behind_what_spark_says_of_its_job() -> None:
+def test_a_conflict_with_another_run_is_found_in_sparks_error() -> None:
     def save() -> None:
         raise RuntimeError("[TASK_WRITE_FAILED] of a task: [DELTA_CONCURRENT_APPEND] another run")
 

@@ -77,7 +77,7 @@ class OfCluster:
 
 
 @pytest.mark.spark
-def test_executors_are_asked_for_the_package_once_in_a_session(spark: SparkSession) -> None:
+def test_executors_are_checked_for_the_package_once_in_a_session(spark: SparkSession) -> None:
     session = OfCluster(spark)
     for _ in range(2):
         require_package(session)  # type: ignore[arg-type]
@@ -179,7 +179,7 @@ def test_java_has_room_for_the_code_of_a_long_session() -> None:
     assert int(room[1]) >= 240
 
 
-def test_java_is_told_of_an_archive_of_classes_that_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_gets_the_archive_of_classes_if_it_exists(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     (tmp_path / "jars").mkdir()
     assert "Archive" not in _build_java_options()

@@ -195,10 +195,10 @@ def sums_by(judge: Judge, tables: dict[str, pa.Table], batch_rows: int = 1000) -
 
 def sums_of(judge: Judge, log: pa.Table, batch_rows: int = 1000) -> pa.Table:
     """The same of a sorted log."""
-    given = judge.given()
+    given = judge.make_load_collector()
     assert given is not None
     _judged(judge, log, batch_rows, given)
-    return given.together()
+    return given.compute_sum()
 
 
 def _judged(judge: Judge, log: pa.Table, batch_rows: int, given: LoadCollector | None) -> pa.Table:

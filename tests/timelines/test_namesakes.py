@@ -61,11 +61,11 @@ def labels(story: str, untold: tuple[str, ...] = ()) -> str:
         ("+c +c", "+c +c"),
     ],
 )
-def test_the_second_of_a_name_is_numbered_where_rows_tell_them_apart(story, shown):
+def test_the_second_consumer_of_a_name_is_numbered_if_rows_distinguish_them(story, shown):
     assert labels(story) == shown
 
 
-def test_names_under_which_deliveries_do_not_tell_their_instance_are_shown_together():
+def test_consumers_with_equal_names_are_shown_together_if_deliveries_lack_their_instance():
     assert labels("+c@x +c@y", untold=("c",)) == "+c +c"
     assert labels("+c@x +c@y", untold=("d",)) == "+c +c(2)"
 
@@ -81,7 +81,7 @@ def test_names_under_which_deliveries_do_not_tell_their_instance_are_shown_toget
         (("e", None), True),
     ],
 )
-def test_a_stranger_is_a_name_or_an_instance_of_it_that_never_joined(served, strange):
+def test_a_consumer_is_unknown_if_its_name_or_instance_never_joined(served, strange):
     joins = [("c", "x"), ("c", "y"), ("d", None), ("w", "w")]
     membership = [{"event": "join", "consumer": name, "instance": instance} for name, instance in joins]
     membership.append({"event": "leave", "consumer": "e", "instance": None})

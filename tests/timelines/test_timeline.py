@@ -30,7 +30,7 @@ def test_one_event_opens_one_epoch_and_closes_the_one_before():
     assert [epoch.since for epoch in timeline.epochs[1:]] == [Instant(7), Instant(17), Instant(27)]
 
 
-def test_an_epoch_tells_who_came_who_went_and_what_moved():
+def test_an_epoch_records_joins_leaves_and_moves():
     first, second, third = fold(AUTO_SPLIT, "+A +B -A").epochs[1:]
     assert (first.joined.name, second.joined.name, third.joined) == ("A", "B", None)
     assert [consumer.name for consumer in third.left] == ["A"]

@@ -50,14 +50,14 @@ def split_lags(judged: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Recor
             adding.add(selected.append_column("count", pa.array(known.astype(np.int64))))
             present = selected.append_column("lag", pa.array(lag)).filter(pa.array(known))
             yield from (("lags", each) for each in make_groups(present, LAG_ROWS, ("consumer", "kind")))
-    yield from (("counts", each) for each in adding.together().combine_chunks().to_batches())
+    yield from (("counts", each) for each in adding.compute_sum().combine_chunks().to_batches())
 
 
 def merge_counts(counts: pa.Table) -> Counts:
     """Add up the ``COUNTS`` of all tasks, by consumer and kind of lag."""
     adding = _make_counter()
     adding.add(counts)
-    rows = adding.together().to_pylist()
+    rows = adding.compute_sum().to_pylist()
     return {(row["consumer"], row["kind"]): row["count"] for row in rows}
 
 

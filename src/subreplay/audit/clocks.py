@@ -110,7 +110,7 @@ def _are_equally_late(end: Mapping[str, Any], receipt: Mapping[str, Any], shift:
     return abs(apart) * 2 < abs(shift)
 
 
-def sizes(least: int) -> Ints:
+def compute_size_bounds(least: int) -> Ints:
     """Return the bounds (ns) of the size classes of lags: lag ``l`` has size ``searchsorted(sizes, l, "right")``.
 
     Up to twice the ``least`` detectable shift, a class is a quarter of it wide; above that, a fourth of an octave.
@@ -122,12 +122,12 @@ def sizes(least: int) -> Ints:
 
 
 def may_be_off(counts: Iterable[Mapping[str, Any]], least: int) -> bool:
-    """Return whether ``find_shifts`` may find a clock that is off, from lags counted by ``sizes``.
+    """Return whether ``find_shifts`` may find a clock that is off, from lags counted by ``compute_size_bounds``.
 
     A row has the ``consumer``, the ``lag``, the number of a ``size`` and its number of ``messages``. Counts can be
     added up, unlike quantiles, so this is known before any delivery is read again.
     """
-    bounds = [UNKNOWN, *sizes(least).tolist(), NEVER]
+    bounds = [UNKNOWN, *compute_size_bounds(least).tolist(), NEVER]
     found: dict[tuple[str, str], Counter[int]] = {}
     for row in counts:
         found.setdefault((row["lag"], row["consumer"]), Counter())[row["size"]] += row["messages"]

@@ -134,7 +134,7 @@ class Context:
     words: KeyMasking = IN_THE_CLEAR
     end: int = UNKNOWN
 
-    def acts(self, timeline: Timeline) -> tuple[Act, ...]:
+    def list_acts(self, timeline: Timeline) -> tuple[Act, ...]:
         """Return the acts of operators and clients at a dispatcher; only the declared ones if its membership is not
         that of the broker."""
         known = not self.lacking & {Need.MEMBERSHIP, Need.EXACT_MEMBERSHIP}

@@ -68,12 +68,12 @@ class Found(NamedTuple):
     proven: Flags
 
     @classmethod
-    def nothing(cls, codes: Ints, exemptions: Ints) -> Found:
+    def make_empty(cls, codes: Ints, exemptions: Ints) -> Found:
         n = len(codes)
         return cls(codes, exemptions, np.zeros((3, n, BLOCKER_COUNT + 1), np.int64), np.zeros((3, n), np.bool_))
 
     @classmethod
-    def together(cls, parts: Sequence[Found]) -> Found:
+    def concatenate(cls, parts: Sequence[Found]) -> Found:
         """Concatenate what was found in consecutive parts of the rows."""
         codes, exemptions, proof, proven = zip(*parts, strict=True)
         return cls(np.concatenate(codes), np.concatenate(exemptions), np.hstack(proof), np.hstack(proven))

@@ -37,13 +37,13 @@ class FindingCounting:
     per_window: int
     most: int
 
-    def first(self, found: pa.Table) -> pa.Table:
+    def select_first(self, found: pa.Table) -> pa.Table:
         """Return the rows of table ``violations`` that a report may show."""
         return sums.select_first(found, self.per_window, self.width, self.most)
 
     def make_first_collector(self) -> Accumulator:
         """Return an accumulator that keeps the ``first`` rows of everything added to it."""
-        adding = Accumulator(self.first)
+        adding = Accumulator(self.select_first)
         adding.add(VIOLATIONS.empty_table())
         return adding
 
@@ -95,12 +95,12 @@ def _count_outputs(
         counts.add(counted)
         panes.add(sums.count_panes(rows, counting.span.slide))
         parts.add(incidents.count_parts(rows, counting.width))
-        first.add(counting.first(rows))
+        first.add(counting.select_first(rows))
         yield from _name_batches("violations", [rows.select(columns)])
-        yield from _name_batches("counts", counts.taken(MOST_COUNTS))
-        yield from _name_batches("panes", panes.taken(MOST_COUNTS))
+        yield from _name_batches("counts", counts.take_sums(MOST_COUNTS))
+        yield from _name_batches("panes", panes.take_sums(MOST_COUNTS))
     for name, adding in (("counts", counts), ("panes", panes), ("parts", parts), ("first", first)):
-        yield from _name_batches(name, [adding.together()])
+        yield from _name_batches(name, [adding.compute_sum()])
 
 
 def _name_batches(name: str, tables: Iterable[pa.Table]) -> Iterator[tuple[str, pa.RecordBatch]]:

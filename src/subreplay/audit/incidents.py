@@ -107,14 +107,14 @@ class IncidentParts:
     def add(self, parts: pa.Table) -> None:
         """Add parts of a task, or of some rows."""
         while self._level < (pc.max(parts["level"]).as_py() or 0):
-            self._reduce_detail(self._sums.together())
+            self._reduce_detail(self._sums.compute_sum())
         self._sums.add(self._coarsen(parts))
-        for grown in self._sums.taken(MOST_PARTS):
+        for grown in self._sums.take_sums(MOST_PARTS):
             self._reduce_detail(grown)
 
-    def together(self) -> pa.Table:
+    def compute_sum(self) -> pa.Table:
         """Return the sorted sum of all parts."""
-        while len(parts := self._sums.together()) > MOST_PARTS and self._level < len(LEVELS) - 1:
+        while len(parts := self._sums.compute_sum()) > MOST_PARTS and self._level < len(LEVELS) - 1:
             self._reduce_detail(parts)
         return sort_table(parts, "window", "first", *_KEYS[2:])
 

@@ -115,10 +115,10 @@ def input_statistics(
 ) -> InputStatistics:
     """Summarize the tables.
 
-    ``summaries`` are ``counts.summed`` of messages and deliveries, ``numbers`` (``intake.NUMBERS``) of the others;
-    several of these rows may be about the same. ``members`` and ``of_group`` are the valid membership in order
-    (``rows.scan.members``), each at most ``MOST_EVENTS`` rows (``check_event_count``). ``tables`` has the names of all
-    tables in the order of ``counts``.
+    ``summaries`` are ``counts.summarize_counts`` of messages and deliveries. ``numbers`` (``intake.NUMBERS``) are those
+    of the other tables; several of these rows may belong together. ``members`` and ``of_group`` are the valid
+    membership in order (``list_members``), each at most ``MOST_EVENTS`` rows (``check_event_count``). ``tables`` has
+    the names of all tables in the order of ``counts``.
     """
     stored, served = (_select_valid(summaries[name]) for name in ("messages", "deliveries"))
     delivered = served.filter(served["last"].is_valid())

@@ -50,7 +50,7 @@ from subreplay.semantics.timelines.timeline import Timeline
 EXAMPLES = 8  # findings of each rule that do not fail and are still kept, a dispatcher
 _UNDELIVERED = mask(frozenset({Code.LOST, Code.UNROUTABLE, Code.UNSEEN, Code.DROPPED}))
 _LOG, _INSTANTS = "log.", "instants."  # whose arrays are in a checkpoint
-_ACTS, _SEEKS = "acts", "seeks"  # what the first pass tells the second of acts, and of seeks
+_ACTS, _SEEKS = "acts", "seeks"  # what the first pass passes to the second: acts and seeks
 _ENTRY = ("topic", "partition", "ledger", "entry")
 
 
@@ -58,12 +58,12 @@ _ENTRY = ("topic", "partition", "ledger", "entry")
 class Judge(Context):
     """The context of the rules, and both passes over the log.
 
-    ``begins``: where the data begin in mid-life, from when on (ns) deliveries are recorded (see ``beginning``).
-    ``ledgers``: that of the first message of each topic partition, where the run reads all messages there are.
-    ``spans``: the windows, besides all time, whose loads are added up beside judging; None: none are.
-    ``findings_only``: of judged rows those without a finding are left out.
-    ``lookback``: how far back (ns) from its end the next night's log reaches, beside what is open.
-    ``basis``: what the judging rests on, in words; the next night's must be the same.
+    ``begins``: for left-truncated data, the instant (ns) from which deliveries are recorded (see ``beginning``).
+    ``ledgers``: the first ledger of each topic partition, if the run reads all messages.
+    ``spans``: the windows, besides all time, whose loads are summed while judging; None: none.
+    ``findings_only``: drop judged rows without a finding.
+    ``lookback``: how far back (ns) from its end the log of the next daily run reaches, besides open messages.
+    ``basis``: the settings that judging depends on, as text; those of the next daily run must be equal.
     ``dates``: the run spans several days, so that sentences show instants with their dates.
     """
 
@@ -95,7 +95,7 @@ class Judge(Context):
         last: _Log | None = None
         for rows in split_whole_entries(batches):
             scopes, some = split_scopes(rows)
-            logs = [_Log(scope, self.dispatcher(scope), Checkpoint(words=self.words)) for scope in scopes]
+            logs = [_Log(scope, self.get_dispatcher(scope), Checkpoint(words=self.words)) for scope in scopes]
             if last is not None and last.scope == scopes[0]:
                 logs[0] = last
             elif last is not None:
@@ -144,10 +144,10 @@ class Judge(Context):
     def _make_position_state(self, log: _Log) -> PositionState:
         arrays = _select_arrays(_LOG, log.checkpoint.arrays())
         begins = Beginning(self.begins.get(log.scope, UNKNOWN), ledger=self.ledgers.get(log.scope, UNKNOWN))
-        acts = self.acts(log.dispatcher.timeline)
+        acts = self.list_acts(log.dispatcher.timeline)
         return PositionState(log.dispatcher.joined(arrays), arrays, begins, acts)
 
-    def given(self) -> LoadCollector | None:
+    def make_load_collector(self) -> LoadCollector | None:
         """Return the collector of loads for the judging pass; None if no loads are collected."""
         return None if self.spans is None else LoadCollector(self.spans, self.terms.clock_skew)
 
@@ -167,7 +167,7 @@ class Judge(Context):
             if last is not None and not goes_on:
                 yield from self._end_of_time(last, given)
             timed = [last] if last is not None and goes_on else []
-            timed += [self._timed(scope, given) for scope in scopes[len(timed) :]]
+            timed += [self._begin_timed(scope, given) for scope in scopes[len(timed) :]]
             last = timed[-1]
             yield from self._judge_by_time(timed, some, given)
             for each in timed[:-1]:
@@ -175,8 +175,8 @@ class Judge(Context):
         if last is not None:
             yield from self._end_of_time(last, given)
 
-    def _timed(self, scope: Scope, given: LoadCollector | None) -> _Timed:
-        dispatcher = self.dispatcher(scope)
+    def _begin_timed(self, scope: Scope, given: LoadCollector | None) -> _Timed:
+        dispatcher = self.get_dispatcher(scope)
         timed = _Timed(scope, dispatcher, Checkpoint(words=self.words))
         timed.still = OpenPositions(self.horizon) if self.has_next_day else None
         if given is not None:
@@ -196,18 +196,18 @@ class Judge(Context):
             if each.state is None:
                 arrays = each.checkpoint.arrays()
                 each.state, shown = self._make_state(each.dispatcher, arrays), arrays.get(_ACTS)
-                acts = () if shown is None else self.acts(each.dispatcher.timeline)
+                acts = () if shown is None else self.list_acts(each.dispatcher.timeline)
                 each.explained = RedeliveryExplainer(acts, shown, arrays.get(_SEEKS))
-        some = _explained(mine.timed, some)
+        some = _drop_unexplained(mine.timed, some)
         found: list[tuple[pa.Table, Ints]] = []
         if self.is_group:
             some = self._without_commits(mine, some, found)
         before, delivered = flags(some.rows, "before"), flags(some.rows, "delivered")
         for number in np.unique(some.numbers[before]).tolist():
-            self._recall(mine.timed[number], some.of(number).filter(pa.array(before[some.part(number)])))
+            self._recall(mine.timed[number], some.of(number).filter(pa.array(before[some.get_slice(number)])))
         for number in np.unique(some.numbers[~before]).tolist():
             mine.timed[number].begin()
-        for rows in (_those(some, delivered & ~before), _those(some, ~delivered)):
+        for rows in (_select_rows(some, delivered & ~before), _select_rows(some, ~delivered)):
             if rows.rows.num_rows:
                 self._judge(mine, rows, given, found)
         if found:
@@ -228,7 +228,7 @@ class Judge(Context):
         np.bitwise_and(found.codes, self.applicable, out=found.codes)
         for number, each in enumerate(timed if self.has_next_day else ()):
             if each.still is not None:
-                each.still.add(rows.of(number), found.codes[rows.part(number)])
+                each.still.add(rows.of(number), found.codes[rows.get_slice(number)])
         shown = choose_examples([each.examples for each in timed], self.promised, rows.bounds, found)
         if given is not None:
             numbers = np.array([each.number for each in timed], np.int64)[rows.numbers]
@@ -262,7 +262,7 @@ class Judge(Context):
             judge_undelivered(self, each.dispatcher, state, some.of(number))
             for number, (each, state) in enumerate(zip(timed, states, strict=True))
         ]
-        return Found.together([of for of, _ in found]), np.concatenate([waits_for for _, waits_for in found])
+        return Found.concatenate([of for of, _ in found]), np.concatenate([waits_for for _, waits_for in found])
 
     def _without_commits(self, mine: _Together, some: ScopedRows, judged: list[tuple[pa.Table, Ints]]) -> ScopedRows:
         """Return the rows that are not commits; ``judged`` receives the commits with findings."""
@@ -282,7 +282,7 @@ class Judge(Context):
                 self._add_judged(mine, of, np.full(len(kept), number), those, shown, None, judged)
             parts.append(rows)
         together = ScopedRows(pa.concat_tables(parts).combine_chunks(), some.bounds)
-        return _those(together, ints(together.rows, "commit") == NONE)
+        return _select_rows(together, ints(together.rows, "commit") == NONE)
 
     def _recall(self, each: _Timed, rows: pa.Table) -> None:
         """Restore the state from deliveries of earlier days."""
@@ -312,7 +312,7 @@ class Judge(Context):
         watch = make_watch(self, dispatcher)
         return DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.horizon, end, arrays, watch)
 
-    def dispatcher(self, scope: Scope) -> Dispatcher:
+    def get_dispatcher(self, scope: Scope) -> Dispatcher:
         """Return the dispatcher of a scope; without a membership it has no consumers."""
         known = self.dispatchers.get(scope)
         return known or Dispatcher.of(Timeline.fold(self.policy, scope, ()))
@@ -397,7 +397,7 @@ class _Together:
         self.labels = Labels([each.dispatcher for each in timed])
 
 
-def _explained(timed: Sequence[_Timed], some: ScopedRows) -> ScopedRows:
+def _drop_unexplained(timed: Sequence[_Timed], some: ScopedRows) -> ScopedRows:
     """Remove exemptions that no act explains, and mark redeliveries after a consumer sought back."""
     acted = np.unique(some.numbers[ints(some.rows, "reset") != UNKNOWN]).tolist()
     acting = {number for number, each in enumerate(timed) if each.explained.has_seeks} | set(acted)
@@ -410,7 +410,7 @@ def _explained(timed: Sequence[_Timed], some: ScopedRows) -> ScopedRows:
     return ScopedRows(pa.concat_tables(parts).combine_chunks(), some.bounds)
 
 
-def _those(some: ScopedRows, kept: Flags) -> ScopedRows:
+def _select_rows(some: ScopedRows, kept: Flags) -> ScopedRows:
     """Return the selected rows; without a copy if all are selected."""
     return some if kept.all() else some.filter(kept)
 

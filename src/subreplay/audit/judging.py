@@ -47,18 +47,18 @@ class JudgeRows:
     columns: tuple[str, ...] = tuple(OUTPUTS["audited"].names)
 
     def __call__(self, log: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        given, judged = self.judge.given(), BatchGatherer()
+        given, judged = self.judge.make_load_collector(), BatchGatherer()
         for batch in run_both_passes(self.judge, log, self.folder, given):
             for rows in judged.add(batch):
-                yield from self._outputs(rows)
+                yield from self._split_outputs(rows)
             if given is not None:
-                yield from _name_batches("sums", given.taken(MOST_SUMS))
-        for rows in judged.rest():
-            yield from self._outputs(rows)
+                yield from _name_batches("sums", given.take_sums(MOST_SUMS))
+        for rows in judged.take_rest():
+            yield from self._split_outputs(rows)
         if given is not None:
-            yield from _name_batches("sums", [given.together()])
+            yield from _name_batches("sums", [given.compute_sum()])
 
-    def _outputs(self, judged: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def _split_outputs(self, judged: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:
         is_state = judged["checkpoint"].is_valid()
         if pc.any(is_state).as_py():
             yield from _name_batches("state", [make_state_rows(judged.filter(is_state))])

@@ -9,7 +9,7 @@ import numpy as np
 
 from subreplay.rows.model.columns import Ints
 
-BATCH_BITS: Final = 20  # messages of one batch that are told apart
+BATCH_BITS: Final = 20  # messages of one batch that are distinguished
 ENTRY_BITS: Final = 22  # entries of a ledger that have room; one that is larger takes more
 _SPAN: Final = 1 << (BATCH_BITS + ENTRY_BITS)
 _MIDDLE: Final = 1 << 62

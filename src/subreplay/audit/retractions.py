@@ -49,7 +49,7 @@ _FIELDS: Final = [
     pa.field("entry", pa.int64()),
     pa.field("batch_index", pa.int32()),
     pa.field("code", pa.string()),
-    pa.field("told", pa.date32()),  # on which day
+    pa.field("told", pa.date32()),  # the day of the run that reported it
     # the message that would correct it
     pa.field("sought_ledger", pa.int64()),
     pa.field("sought_entry", pa.int64()),
@@ -158,7 +158,7 @@ class Retractor:
                 written = _make_retracted(found)
                 counted.add(count_retracted(written))
                 yield from (("withdrawn", batch) for batch in written.select(self.columns).to_batches())
-        yield from (("counted", batch) for batch in counted.together().to_batches())
+        yield from (("counted", batch) for batch in counted.compute_sum().to_batches())
 
     def _correct_skips(self, findings: pa.Table, delivered: pa.Table) -> pa.Table:
         """Return the SKIP findings whose skipped message was delivered on this day to the same, continuously connected

@@ -29,7 +29,7 @@ class ScopedRows:
         """The number of the topic partition of each row."""
         return np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
 
-    def part(self, number: int) -> slice:
+    def get_slice(self, number: int) -> slice:
         """Return the positions of the rows of a topic partition."""
         return slice(int(self.bounds[number]), int(self.bounds[number + 1]))
 
@@ -40,9 +40,9 @@ class ScopedRows:
 
     def filter(self, kept: Flags) -> ScopedRows:
         """Return the selected rows, in one chunk."""
-        return ScopedRows(self.rows.filter(pa.array(kept)).combine_chunks(), self.bounds_of(kept))
+        return ScopedRows(self.rows.filter(pa.array(kept)).combine_chunks(), self.find_bounds(kept))
 
-    def bounds_of(self, kept: Flags) -> Ints:
+    def find_bounds(self, kept: Flags) -> Ints:
         """Return the bounds of the selected rows."""
         return np.append(0, np.cumsum(kept))[self.bounds]
 

@@ -134,7 +134,7 @@ def add_fits(fits: Sequence[OwnerFits], some: ScopedRows, codes: Ints) -> None:
     session = ints(some.rows, "session")
     clear = ~flags(some.rows, "in_transition") & (codes & _UNCLEAR == 0) & (session != UNKNOWN_CONSUMER)
     columns = (ints(some.rows, "hash"), ints(some.rows, "at"), ints(some.rows, "seq", 0), session, codes & _WRONG)
-    of_clear, bounds = np.stack(columns)[:, clear], some.bounds_of(clear)
+    of_clear, bounds = np.stack(columns)[:, clear], some.find_bounds(clear)
     for each, begin, end in zip(fits, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         each.add(of_clear[:, begin:end])
 

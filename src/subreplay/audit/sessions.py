@@ -24,7 +24,7 @@ from subreplay.semantics.timelines.timeline import Timeline
 
 FOREVER = Instant(int(np.iinfo(np.int64).max), 0)
 UNKNOWN_CONSUMER = -1
-# Names and instances by number: what is not told, and what no consumer of the dispatcher ever had.
+# Numbers of names and instances: one for "not recorded", one for those that no consumer of the dispatcher has.
 _NO_NUMBER, _NO_CONSUMER = -1, -2
 
 
@@ -96,7 +96,7 @@ class Sessions:
         that ended first, because its messages may have been redelivered since."""
         return _find(*served, at, seq, *self._by_name, self._consumers.instances, *self._bounds)
 
-    def connected_within(self, served: ConsumerNumbers, since: Ints, until: Ints) -> Flags:
+    def are_connected_within(self, served: ConsumerNumbers, since: Ints, until: Ints) -> Flags:
         """Return whether a possible consumer of each delivery was connected at any instant from ``since`` to
         ``until``."""
         found = np.zeros(len(since), np.bool_)

@@ -80,10 +80,10 @@ class CountWindows:
         for rows in read_whole_groups(counts):
             adding = sums.make_count_adder()
             adding.add(rows.select(sums.COUNTS.names))
-            found = sums.sort_counts(adding.together())
+            found = sums.sort_counts(adding.compute_sum())
             coarser.add(sums.assign_windows(found, self.width))
             yield from (("counts", batch) for batch in found.select(self.columns).to_batches())
-        yield from (("coarser", batch) for batch in coarser.together().to_batches())
+        yield from (("coarser", batch) for batch in coarser.compute_sum().to_batches())
 
 
 def group_panes(panes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -120,5 +120,5 @@ class FirstFindings:
     def __call__(self, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         first: Accumulator = self.counting.make_first_collector()
         for rows in gather_batches(found):
-            first.add(self.counting.first(rows.select(VIOLATIONS.names)))
-        yield from first.together().combine_chunks().to_batches()
+            first.add(self.counting.select_first(rows.select(VIOLATIONS.names)))
+        yield from first.compute_sum().combine_chunks().to_batches()

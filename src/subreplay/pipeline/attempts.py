@@ -108,14 +108,14 @@ class RunTables(Tables):
             runs = self.tables.find(RUNS)
             mine = ALL if self.subscription is None else field("subscription") == self.subscription
             self._finished_attempts = () if runs is None else _find_attempts(runs.where(mine))
-        return found.where(field(ATTEMPT).among(*self._finished_attempts))
+        return found.where(field(ATTEMPT).is_in(*self._finished_attempts))
 
 
 def _match_runs(runs: Runs) -> Condition:
     """Return the condition of rows that may belong to one of the runs."""
     if not runs:
         return ALL
-    return reduce(Condition.__and__, (field(name).among(*sorted({run[name] for run in runs})) for name in runs[0]))
+    return reduce(Condition.__and__, (field(name).is_in(*sorted({run[name] for run in runs})) for name in runs[0]))
 
 
 def _find_attempts(runs: Dataset) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from subreplay.pipeline.whatif import build_measured_plan
 from subreplay.pipeline.window_sums import Loads, add_up, select_first_findings, write_rows
 from subreplay.reports.figures import MAX_SHOWN_FINDINGS
 from subreplay.rows.model.columns import DAY, UNKNOWN, gather_batches
-from subreplay.rows.model.partitioner_text import WARNING, sentences
+from subreplay.rows.model.partitioner_text import WARNING, build_statements
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.tables import AUDITED, STATE, VIOLATIONS
 from subreplay.semantics.timelines.recorded_ownership import find_abandonment_time
@@ -100,7 +100,7 @@ def _build_terms(source: Source) -> Terms:
     terms, found = source.config.terms, source.partitioners
     if terms.routing is None or found is None:
         return terms
-    statements = sentences(found, terms.routing.scheme, terms.routing.scheme)
+    statements = build_statements(found, terms.routing.scheme, terms.routing.scheme)
     reason = next((one.sentence for one in statements if one.value == WARNING), "")
     return replace(terms, routing=replace(terms.routing, as_bytes=found.as_bytes, why=reason))
 
@@ -169,7 +169,7 @@ def explain(source: Source, judge: Judge, judged: JudgedRows) -> ExplainedFindin
     for each in (words["parts"], more["parts"]):
         parts.add(each.to_table())
     return ExplainedFindings(
-        (words["counts"], more["counts"]), (words["panes"], more["panes"]), first, parts.together()
+        (words["counts"], more["counts"]), (words["panes"], more["panes"]), first, parts.compute_sum()
     )
 
 
@@ -220,4 +220,4 @@ def _count_findings(applicable: int, width: int, rows: Iterable[pa.RecordBatch])
     counts = sums.make_count_adder()
     for some in gather_batches(rows):
         counts.add(sums.count_by_window(some, applicable, width))
-    yield from counts.together().combine_chunks().to_batches()
+    yield from counts.compute_sum().combine_chunks().to_batches()

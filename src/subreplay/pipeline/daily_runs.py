@@ -232,7 +232,7 @@ def build_log(
 def find_earlier_findings(tables: Tables, config: RunConfig, topic: str, *codes: Code) -> Dataset | None:
     """Find the rows of table ``violations`` with some codes that earlier runs wrote; None if there cannot be any."""
     found = find_earlier_rows(tables, "violations", config, topic)
-    return None if found is None else found.where(field("code").among(*(code.name for code in codes)))
+    return None if found is None else found.where(field("code").is_in(*(code.name for code in codes)))
 
 
 def find_earlier_rows(tables: Tables, name: str, config: RunConfig, topic: str) -> Dataset | None:

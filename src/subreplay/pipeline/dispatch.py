@@ -296,7 +296,7 @@ class _SelectedOutputs:
 
 def _add_up(adding: Accumulator, rows: pa.Table) -> pa.Table:
     adding.add(rows)
-    return adding.together()
+    return adding.compute_sum()
 
 
 def _build_judge(plan: ScenarioPlan, terms: Terms, section: Dispatch | None, words: KeyMasking, dates: bool) -> Judge:

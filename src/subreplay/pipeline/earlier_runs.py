@@ -38,7 +38,7 @@ def find_earlier_runs(tables: Tables, config: RunConfig) -> EarlierRuns:
         return EarlierRuns()
     before = column("date") < config.date
     wanted: dict[str, Condition] = {
-        "violations": before & column("code").among(*(code.name for code in _LATER)),
+        "violations": before & column("code").is_in(*(code.name for code in _LATER)),
         "withdrawn": before,
     }
     found = {name: rows.where(wanted[name]) for name in wanted if (rows := tables.find(name)) is not None}
@@ -46,11 +46,11 @@ def find_earlier_runs(tables: Tables, config: RunConfig) -> EarlierRuns:
     state = tables.find("state")
     dates = () if state is None else _find_latest_dates(state.where(before))
     if state is not None and dates:
-        mine = state.where(column("date").among(*dates)).select(STATE.names)
+        mine = state.where(column("date").is_in(*dates)).select(STATE.names)
         since = find_first_day(config, EarlierState(max(dates), mine))
         found["state"] = mine
         if (runs := tables.find("runs")) is not None:
-            found["runs"] = runs.where(column("date").among(*dates))
+            found["runs"] = runs.where(column("date").is_in(*dates))
     return EarlierRuns(found, since)
 
 

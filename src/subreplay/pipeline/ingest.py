@@ -58,7 +58,7 @@ def _find_distinct_topics(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
 
 def _write_topics(tables: Tables, name: str, columns: pa.Schema, rows: Dataset, topics: Sequence[str]) -> None:
     new = {str(number): tables.begin_write(name, columns, {"topic": topic}) for number, topic in enumerate(topics)}
-    rows.where(field("topic").among(*topics)).split(partial(_split_by_topic, tuple(topics), columns.names), new)
+    rows.where(field("topic").is_in(*topics)).split(partial(_split_by_topic, tuple(topics), columns.names), new)
     for each in new.values():
         tables.commit(each)
 

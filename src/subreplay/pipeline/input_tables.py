@@ -159,7 +159,7 @@ class Sources:
             )
         mine = column("table") == name
         if name == ("deliveries" if "deliveries" in read.tables else next(iter(read.tables))):
-            mine = mine | ~column("table").among(*INPUTS)
+            mine = mine | ~column("table").is_in(*INPUTS)
         whole = pa.schema([*(f.with_nullable(True) for f in INPUTS[name]), pa.field(REJECTED, tables.REJECTED)])
         unread = read.rejected.where(mine).map(UnreadRows(whole), whole)  # rows without values
         source_settings = read.summary.run.get("traffic", {}).get(name, {})

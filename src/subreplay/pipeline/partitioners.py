@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from subreplay.hashing.producer_routing import get_default_scheme, get_scheme
-from subreplay.rows.model.partitioner_text import WARNING, Statement, sentences
+from subreplay.rows.model.partitioner_text import WARNING, Statement, build_statements
 from subreplay.rows.model.partitioners import (
     PLACEMENTS,
     KeyPlacements,
@@ -56,7 +56,7 @@ def describe_producers(source: Source) -> tuple[Statement, ...]:
     default = get_default_scheme(source.config.subscription.policy)
     scheme = None if declared is None else declared.scheme or default
     if source.partitioners is not None:
-        return sentences(source.partitioners, scheme, default)
+        return build_statements(source.partitioners, scheme, default)
     if scheme is None or declared is None or source.partitioned or not source.extent["messages"]:
         return ()
     clients = get_scheme(scheme).clients

@@ -19,7 +19,7 @@ from subreplay.hashing.producer_routing import get_default_scheme
 from subreplay.hashing.profiles import LATEST_PROFILES, get_latest_profile
 from subreplay.pipeline import plans
 from subreplay.pipeline.source import Source
-from subreplay.rows.model.partitioner_text import sentences, unexplained
+from subreplay.rows.model.partitioner_text import build_statements, unexplained
 from subreplay.rows.model.partitioners import Partitioners
 from subreplay.semantics.policies import make_policy
 from subreplay.simulation.pulsar.service_model import Empirical
@@ -202,7 +202,7 @@ def _choose_routing(inputs: PlanInput) -> RecordedRouting:
         return RecordedRouting(assumed or default)
     parts = () if assumed else found.parts
     scheme = assumed or (parts[0].way.scheme if parts else default)
-    evidence = [one.sentence for one in sentences(found, assumed, default)]
+    evidence = [one.sentence for one in build_statements(found, assumed, default)]
     evidence += filter(None, [unexplained(found, scheme)])
     return RecordedRouting(scheme, parts, tuple(f"{line[0].upper()}{line[1:]}." for line in evidence))
 

@@ -65,4 +65,4 @@ def retract(
     )
     counted = make_retracted_counter()
     counted.add(made["counted"].to_table())
-    return group_retracted_by_rule(counted.together())
+    return group_retracted_by_rule(counted.compute_sum())

@@ -327,7 +327,7 @@ def count_reasons(look: TableScan, names: Sequence[str]) -> list[dict[str, Any]]
 def _collect_rejects(look: TableScan) -> RejectedRows:
     """Collect what the rejected rows could have been about."""
     parts = [*look.by_table.values(), *([look.ingest] if look.ingest else [])]
-    found = rejects.added(part["rejects"].to_table() for part in parts).to_pylist()
+    found = rejects.merge_rejects(part["rejects"].to_table() for part in parts).to_pylist()
     return RejectedRows(tuple(dict.fromkeys(_build_reject(row) for row in found)))
 
 

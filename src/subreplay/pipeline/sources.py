@@ -158,7 +158,7 @@ def _read_broker_log(engine: Engine, path: Path, options: Options) -> Read:
         unnamed[row["file"]] += row["count"]
     end = log.build_result(of, members_found, kinds, sizes, unnamed, seen, small["acts"])
     others = pa.concat_tables([build_quarantine(() if seen is None else seen.rejected), unknown])
-    once = parsed[REJECTED].where(~field("file").among(*of.duplicates)) if of.duplicates else parsed[REJECTED]
+    once = parsed[REJECTED].where(~field("file").is_in(*of.duplicates)) if of.duplicates else parsed[REJECTED]
     rejected = engine.concat([once, folded[REJECTED], engine.create_dataset(others)])
     rows = {"membership": len(end.membership), "deliveries": pc.sum(sizes["count"]).as_py() or 0}
     quarantined = sum(count.quarantined for count in end.counts)

@@ -20,7 +20,7 @@ from subreplay.pipeline.inputs import Inputs, TableScan
 from subreplay.rows.intake import LOGGED, NUMBERS
 from subreplay.rows.model.tables import INPUTS
 from subreplay.rows.scan import counts
-from subreplay.rows.scan.members import members
+from subreplay.rows.scan.members import list_members
 
 
 def compute_statistics(
@@ -32,7 +32,7 @@ def compute_statistics(
     the membership is too large for the driver.
     """
     counted = {name: outputs["counts"].to_table() for name, outputs in look.by_table.items()}
-    summaries = {name: counts.summed(name, [rows]) for name, rows in counted.items() if name in LOGGED}
+    summaries = {name: counts.summarize_counts(name, [rows]) for name, rows in counted.items() if name in LOGGED}
     numbers = {name: rows for name, rows in counted.items() if name not in LOGGED}
     ingest = look.ingest["counts"].to_table() if look.ingest else NUMBERS.empty_table()
     facts = InputFacts(
@@ -56,4 +56,4 @@ def _read_events(rows: Dataset) -> Rows:
     check_event_count([{}] * len(found))
     there: Mapping[str, pa.DataType] = {field.name: field.type for field in found.schema}
     columns = [found[f.name] if f.name in there else pa.nulls(len(found), f.type) for f in INPUTS["membership"]]
-    return members(pa.table(columns, names=INPUTS["membership"].names))
+    return list_members(pa.table(columns, names=INPUTS["membership"].names))

@@ -180,10 +180,10 @@ def _build_condition(
     found = ALL
     others = (name == "messages" and letters) or (name == "membership" and bool(groups))
     if name != INGEST_TABLE and not others and len(runs) <= _MOST_NAMED:
-        found = _among("topic", runs)
+        found = _is_in("topic", runs)
     names = {run.name for some in runs.values() for run in some}
     if name in ("membership", "deliveries") and len(names) <= _MOST_NAMED:
-        found = found & _among("subscription", names)
+        found = found & _is_in("subscription", names)
     return found
 
 
@@ -195,8 +195,8 @@ def _build_day_condition(name: str, earlier: EarlierRuns, config: RunConfig) -> 
     return select_run_days(None if name == "membership" else earlier.since, config.date)
 
 
-def _among(column: str, values: Iterable[str]) -> Condition:
-    return field(column).is_null | field(column).among("", *sorted(values))
+def _is_in(column: str, values: Iterable[str]) -> Condition:
+    return field(column).is_null | field(column).is_in("", *sorted(values))
 
 
 def _list_result_tables(config: RunConfig, earlier: EarlierRuns) -> dict[str, pa.Schema]:

@@ -138,7 +138,7 @@ def _list_acts(judge: Judge, rows: sums.Rows) -> tuple[SeenAct, ...]:
     """List the acts of operators and clients that the rows count."""
     if not rows:
         return ()
-    return tuple(list_seen_acts({s.partition: judge.acts(d.timeline) for s, d in judge.dispatchers.items()}, rows))
+    return tuple(list_seen_acts({s.partition: judge.list_acts(d.timeline) for s, d in judge.dispatchers.items()}, rows))
 
 
 def _find_connected(source: Source, judge: Judge, totals: Mapping[str, int]) -> tuple[ConnectedInterval, ...]:

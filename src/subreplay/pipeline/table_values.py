@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from subreplay.engine.interface import Dataset
 from subreplay.rows.model.stored_rows import Stored
-from subreplay.rows.scan.distinct import MOST_NAMES, STORED, Distinct, find_stored_days, stored
+from subreplay.rows.scan.distinct import MOST_NAMES, STORED, Distinct, find_stored_days, merge_stored
 
 
 def find_distinct_values(rows: Dataset, columns: Sequence[str], most: int = MOST_NAMES) -> list[tuple[Any, ...]]:
@@ -24,5 +24,5 @@ def find_stored_values(tables: Mapping[str, Dataset]) -> tuple[Stored, ...]:
     found: list[Stored] = []
     for name, rows in tables.items():
         columns = [column for column in STORED.names[:2] if column in rows.schema.names]
-        found += stored(name, rows.select([*columns, "date"]).map(find_stored_days, STORED).to_table())
+        found += merge_stored(name, rows.select([*columns, "date"]).map(find_stored_days, STORED).to_table())
     return tuple(found)

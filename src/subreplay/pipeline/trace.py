@@ -151,7 +151,7 @@ class _Evidence:
         """Select judged rows by a condition, in some partitions or all, without the commits of a Kafka group."""
         if partitions is not None and not partitions:
             return self.source.engine.create_dataset(ROWS.empty_table())
-        there = ALL if partitions is None else field("partition").among(*partitions)
+        there = ALL if partitions is None else field("partition").is_in(*partitions)
         rows = self._judged(there) if self.audited is None else self.audited.where(there)
         return rows.where(mine & (field("commit") == 0)).select(ROWS.names)
 
@@ -173,12 +173,12 @@ class _Evidence:
         positions = sorted({tuple(row[name] for name in POSITION) for row in latest})
         log = self._read_log(positions, min(row["at"] for row in latest))
         trace = Trace(self.judge, log, pa.Table.from_pylist(latest[::-1], _TEXT_ROWS))
-        trace = replace(trace, waits=self._find_waits([*trace.waiting()]))
+        trace = replace(trace, waits=self._find_waits([*trace.find_waiting()]))
         yield f"{what}: {_describe_counts(add_counts(found['counts'].to_table()))}"
         yield f"judged by {self.judged_by}"
         yield ""
         yield from trace.format_lines()
-        findings = [*trace.findings(self.source.config.subscription.name), *self._find_key_findings(trace.log)]
+        findings = [*trace.explain_findings(self.source.config.subscription.name), *self._find_key_findings(trace.log)]
         yield ""
         yield from findings or ["  no findings"]
 

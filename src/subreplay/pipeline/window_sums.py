@@ -43,7 +43,7 @@ def add_up(adding: Accumulator, rows: pa.Table) -> pa.Table:
     """Add up the sums of tasks."""
     for batch in rows.to_batches():
         adding.add(pa.Table.from_batches([batch]))
-    return adding.together()
+    return adding.compute_sum()
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Loads:
         if self.collected is not None:
             return self.collected
         return add_up(
-            make_load_adder(), self.rows.where(field("width").among(ALL_TIME.width, NO_TIME.width)).to_table()
+            make_load_adder(), self.rows.where(field("width").is_in(ALL_TIME.width, NO_TIME.width)).to_table()
         )
 
     def by_window(self, span: Span) -> pa.Table:
@@ -89,7 +89,7 @@ def select_first_findings(engine: Engine, first: Sequence[Dataset], counting: Fi
     if collected is None:
         rules = _sort_into_groups(engine, engine.concat(first), window_sums.group_by_rule, window_sums.BY_RULE)
         collected = [rules.map(window_sums.FirstFindings(counting), VIOLATIONS).to_table()]
-    return counting.first(pa.concat_tables(collected))
+    return counting.select_first(pa.concat_tables(collected))
 
 
 def sum_loads_by_window(loads: Dataset, span: Span) -> pa.Table:

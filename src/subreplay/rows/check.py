@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.rows.encoded import Broken, Mask, Outcome, mask_of, present
+from subreplay.rows.encoded import Broken, Mask, Outcome, is_present, mask_of
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.contracts import LEDGER_ENTRY, LEGAL, Legal, TextValues
 from subreplay.rows.model.tables import INPUTS
@@ -94,9 +94,9 @@ def check_nested(kind: pa.DataType, values: pa.Array) -> Outcome:
     for at in range(inner.type.num_fields):
         empty |= ~mask_of(pc.struct_field(inner, at).is_valid())
     bad = np.zeros(len(values), np.bool_)
-    bad[_get_parent_rows(values)[empty] if of_list else empty & present(values)] = True
+    bad[_get_parent_rows(values)[empty] if of_list else empty & is_present(values)] = True
     broken = (Broken(bad, "no field of the value is null", "fill it at the source"),) if bad.any() else ()
-    known = pa.array(~bad & present(values))
+    known = pa.array(~bad & is_present(values))
     if not of_list:
         parts = [_fill_nulls(pc.struct_field(inner, at)) for at in range(inner.type.num_fields)]
         return Outcome(pa.StructArray.from_arrays(parts, fields=list(kind.fields), mask=pc.invert(known)), broken)

@@ -73,7 +73,7 @@ class Condition:
     @property
     def expression(self) -> pc.Expression:
         """The same as an Arrow expression."""
-        return self.translate(_arrow_column, pc.scalar, pc.Expression.is_null, _among)
+        return self.translate(_arrow_column, pc.scalar, pc.Expression.is_null, _is_in)
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Select the rows of a batch for which it is true."""
@@ -111,7 +111,7 @@ class field:
     def is_null(self) -> Condition:
         return Condition("null", (self.name,))
 
-    def among(self, *values: object) -> Condition:
+    def is_in(self, *values: object) -> Condition:
         return Condition("in", (self.name, values)) if values else ~ALL
 
 
@@ -119,5 +119,5 @@ def _arrow_column(name: str) -> pc.Expression:
     return pc.field(*name.split("."))
 
 
-def _among(column: pc.Expression, values: tuple[Any, ...]) -> pc.Expression:
+def _is_in(column: pc.Expression, values: tuple[Any, ...]) -> pc.Expression:
     return column.isin(pa.array(values))

@@ -67,7 +67,7 @@ def base64_bytes(text: pa.Array) -> Outcome:
     [b'a', None, None]
     """
     text = _remove_line_breaks(as_bytes(text))
-    keep = present(text) & (lengths(text) % 4 == 0)
+    keep = is_present(text) & (count_bytes(text) % 4 == 0)
     data, offsets = _flatten(text, keep)
     ends, some = offsets[1:], np.diff(offsets) > 0
     digits = _BASE64_DIGITS[data]
@@ -88,7 +88,7 @@ def base64_bytes(text: pa.Array) -> Outcome:
     filled = ends // 4 * 3
     flat = np.delete(decoded.reshape(-1), np.concatenate([filled[padded] - 1, filled[twice] - 2]))
     values = _make_binary(flat, np.diff(offsets) // 4 * 3 - padded - twice, keep & ~bad)
-    return _make_outcome(values, present(text) & ~(keep & ~bad), _BASE64_RULE, _BASE64_REMEDY)
+    return _make_outcome(values, is_present(text) & ~(keep & ~bad), _BASE64_RULE, _BASE64_REMEDY)
 
 
 def hex_bytes(text: pa.Array) -> Outcome:
@@ -98,14 +98,16 @@ def hex_bytes(text: pa.Array) -> Outcome:
     [b'k1', b'', None]
     """
     text = as_bytes(text)
-    keep = present(text) & (lengths(text) % 2 == 0)
+    keep = is_present(text) & (count_bytes(text) % 2 == 0)
     data, offsets = _flatten(text, keep)
     digits = _HEX_DIGITS[data]
     bad = _find_rows(np.flatnonzero(digits == _INVALID), offsets)
     of_two = digits.reshape(-1, 2)
     values = _make_binary(of_two[:, 0] << 4 | of_two[:, 1], np.diff(offsets) // 2, keep & ~bad)
     rule = "hexadecimal text has pairs of the digits 0–9 and a–f"
-    return _make_outcome(values, present(text) & ~(keep & ~bad), rule, "if the column holds plain text, write as: utf8")
+    return _make_outcome(
+        values, is_present(text) & ~(keep & ~bad), rule, "if the column holds plain text, write as: utf8"
+    )
 
 
 def utf8_bytes(text: pa.Array) -> Outcome:
@@ -124,11 +126,11 @@ def utf8_text(values: pa.Array) -> Outcome:
         return Outcome(raw.cast(pa.string()))
     except pa.ArrowInvalid:
         bad = _find_invalid_utf8(raw)
-    values = without(raw, bad).cast(pa.string())
+    values = replace_with_null(raw, bad).cast(pa.string())
     return _make_outcome(values, bad, "text is UTF-8", "map a column of text; keys and values may be any bytes")
 
 
-def length_of(values: pa.Array) -> Outcome:
+def measure_length(values: pa.Array) -> Outcome:
     """Return the number of bytes of each value, of text in UTF-8. A missing value (a Kafka tombstone) has 0."""
     return Outcome(pc.fill_null(pc.binary_length(values).cast(pa.int64()), 0))
 
@@ -139,7 +141,7 @@ def as_bytes(values: pa.Array) -> pa.Array:
     return values.cast(pa.large_binary() if wide else pa.binary())
 
 
-def present(values: pa.Array) -> Mask:
+def is_present(values: pa.Array) -> Mask:
     """Return which rows are not null."""
     return mask_of(values.is_valid())
 
@@ -149,12 +151,12 @@ def mask_of(values: pa.Array) -> Mask:
     return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), np.bool_)
 
 
-def lengths(values: pa.Array) -> Ints:
+def count_bytes(values: pa.Array) -> Ints:
     """Return the number of bytes of each value; 0 for null."""
     return np.asarray(pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False), np.int64)
 
 
-def without(values: pa.Array, bad: Mask) -> pa.Array:
+def replace_with_null(values: pa.Array, bad: Mask) -> pa.Array:
     """Replace the values of some rows with null."""
     return pc.if_else(pa.array(bad), pa.scalar(None, values.type), values) if bad.any() else values
 
@@ -198,7 +200,7 @@ def _make_binary(data: NDArray[Any], sizes: Ints, valid: Mask) -> pa.Array:
 
 def _find_invalid_utf8(raw: pa.Array) -> Mask:
     """Return which rows are not UTF-8 (RFC 3629, section 4)."""
-    data, offsets = _flatten(raw, present(raw))
+    data, offsets = _flatten(raw, is_present(raw))
     follow = _FOLLOW[data]
     leads = np.flatnonzero(follow)
     cut = leads[leads + follow[leads] >= offsets[np.searchsorted(offsets, leads, side="right")]]  # by the row's end

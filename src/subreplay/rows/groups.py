@@ -36,11 +36,11 @@ class Accumulator:
             self._add_up_pending()
             self._enough = max(MOST_PENDING, 2 * self._rows)
 
-    def together(self) -> pa.Table:
+    def compute_sum(self) -> pa.Table:
         """Return the sum of all tables. There must be at least one."""
         return self._add_up(pa.concat_tables(self._pending))
 
-    def taken(self, most: int) -> Iterator[pa.Table]:
+    def take_sums(self, most: int) -> Iterator[pa.Table]:
         """Yield the sum if it has more than ``most`` rows or ``MOST_BYTES``, and start anew."""
         if self._rows <= max(most, MOST_PENDING) and self._bytes <= 2 * MOST_BYTES:
             return
@@ -52,7 +52,7 @@ class Accumulator:
 
     def _add_up_pending(self) -> None:
         """Add up the pending rows."""
-        self._pending = [self.together()]
+        self._pending = [self.compute_sum()]
         self._rows, self._bytes = len(self._pending[0]), self._pending[0].nbytes
 
 
@@ -67,9 +67,9 @@ def accumulate(
     for part in parts:
         adding = adding or Accumulator(add_up)
         adding.add(part)
-        yield from adding.taken(most)
+        yield from adding.take_sums(most)
     if adding is not None:
-        yield adding.together()
+        yield adding.compute_sum()
 
 
 def with_columns(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:

@@ -36,7 +36,7 @@ class HottestKeys:
         hottest.add(KEYS.empty_table())
         for rows in read_whole_groups(counted):
             hottest.add(self.of(_sum_counts(rows.select(KEYS.names))))
-        yield from hottest.together().to_batches()
+        yield from hottest.compute_sum().to_batches()
 
     def of(self, counted: pa.Table) -> pa.Table:
         """Select the hottest keys of complete counts."""

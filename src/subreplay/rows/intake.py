@@ -44,7 +44,7 @@ class Intake:
     - ``log``: valid messages or deliveries as rows of the log, if ``log``;
     - ``valid``: valid rows in canonical columns, if ``valid``;
     - ``profile``: what ``profiling`` makes of valid messages;
-    - ``counts``: ``counts.shape(table)`` of messages and deliveries if ``by_ledger``, else ``NUMBERS``;
+    - ``counts``: ``counts.build_count_schema(table)`` of messages and deliveries if ``by_ledger``, else ``NUMBERS``;
     - ``quarantine``, ``rejects``, ``reasons``: rejected rows, what they could be about, and why they were rejected.
 
     The counts, ``rejects`` and ``reasons`` of a task are added up; those of several tasks are to be added up once more.
@@ -60,7 +60,7 @@ class Intake:
     def outputs(self) -> Mapping[str, pa.Schema]:
         """The schema of each output."""
         found = {
-            "counts": counts.shape(self.table) if self.by_ledger else NUMBERS,
+            "counts": counts.build_count_schema(self.table) if self.by_ledger else NUMBERS,
             "quarantine": QUARANTINE,
             "rejects": rejects.REJECTS,
             "reasons": rejects.REASONS,
@@ -76,7 +76,7 @@ class Intake:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
         sums = {
             "counts": _Sum(self._add_counts),
-            "rejects": _Sum(rejects.added),
+            "rejects": _Sum(rejects.merge_rejects),
             "reasons": _Sum(rejects.add_reasons),
         }
         profile = None if self.profiling is None else _Profile(self.profiling)
@@ -88,8 +88,8 @@ class Intake:
             if keeps is not None:
                 lost = make_quarantine(self.table, batch, keeps)
                 yield "quarantine", lost
-                sums["rejects"].add(rejects.rejects(self.table, canonical, keeps))
-                sums["reasons"].add(rejects.reasons(lost))
+                sums["rejects"].add(rejects.build_rejects(self.table, canonical, keeps))
+                sums["reasons"].add(rejects.build_reasons(lost))
                 canonical = canonical.filter(pa.array(keeps))
             if canonical.num_rows:
                 yield from self._emit_valid(canonical)
@@ -112,13 +112,13 @@ class Intake:
     def _count_rows(self, batch: pa.RecordBatch, keeps: Mask | None) -> pa.Table:
         """Count the rows of a batch."""
         if self.by_ledger:
-            return counts.counted(self.table, batch, keeps)
+            return counts.count_rows(self.table, batch, keeps)
         valid = batch.num_rows if keeps is None else int(np.count_nonzero(keeps))
         return _make_numbers({True: valid, False: batch.num_rows - valid})
 
     def _add_counts(self, parts: Iterable[pa.Table]) -> pa.Table:
         """Add up counts."""
-        return counts.together(self.table, parts) if self.by_ledger else add_numbers(parts)
+        return counts.merge_counts(self.table, parts) if self.by_ledger else add_numbers(parts)
 
 
 @dataclass(frozen=True)
@@ -134,13 +134,17 @@ class IngestIntake:
         return {"counts": NUMBERS, "rejects": rejects.REJECTS, "reasons": rejects.REASONS}
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        sums = {"counts": _Sum(add_numbers), "rejects": _Sum(rejects.added), "reasons": _Sum(rejects.add_reasons)}
+        sums = {
+            "counts": _Sum(add_numbers),
+            "rejects": _Sum(rejects.merge_rejects),
+            "reasons": _Sum(rejects.add_reasons),
+        }
         of_topic = IngestSelection(self.topic)
         for rows in gather_batches(batches):
             lost = of_topic.of(rows.to_batches()[0])
             sums["counts"].add(_make_numbers({False: lost.num_rows}))
             sums["rejects"].add(rejects.make_ingest_rejects(lost))
-            sums["reasons"].add(rejects.reasons(lost, "ingest: "))
+            sums["reasons"].add(rejects.build_reasons(lost, "ingest: "))
         for name, of in sums.items():
             yield from ((name, batch) for batch in of.total().to_batches())
 

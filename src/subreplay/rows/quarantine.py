@@ -12,7 +12,7 @@ from subreplay.rows.check import find_breaches, find_valid
 from subreplay.rows.encoded import Mask, mask_of
 from subreplay.rows.model.contracts import KEYS, shorten
 from subreplay.rows.model.tables import INPUTS, QUARANTINE
-from subreplay.rows.row_text import format_json, format_sql, plain
+from subreplay.rows.row_text import convert_to_python, format_json, format_sql
 from subreplay.rows.scan.table_columns import Columns
 
 REJECTED: Final = "rejected"
@@ -46,7 +46,7 @@ def make_quarantine(table: str, batch: pa.RecordBatch, keeps: Mask) -> pa.Record
     if rejected is None:
         return pa.RecordBatch.from_pylist(_describe_broken(table, lost), QUARANTINE)
     read = _describe_broken(table, lost.filter(rejected.is_null()))
-    unread = plain(rejected.drop_null())
+    unread = convert_to_python(rejected.drop_null())
     return pa.RecordBatch.from_pylist([*read, *({"table": table} | row for row in unread)], QUARANTINE)
 
 
@@ -76,10 +76,10 @@ def _format_values(values: pa.Array, part: str) -> list[str | None]:
     """Format a column, or a field of its structs, as text; null becomes None."""
     if part and pa.types.is_list(values.type):
         kind = pa.list_(values.type.value_type.field(part).type)
-        rows = [row and [each and each[part] for each in row] for row in plain(values)]
+        rows = [row and [each and each[part] for each in row] for row in convert_to_python(values)]
     else:
         values = pc.struct_field(values, part) if part else values
-        kind, rows = values.type, plain(values)
+        kind, rows = values.type, convert_to_python(values)
     return [None if row is None else format_sql(row, kind) for row in rows]
 
 
@@ -87,7 +87,9 @@ def _format_rows(table: str, batch: pa.RecordBatch) -> list[str]:
     """Format rows as JSON, with the lengths of keys only, shortened for a table that people read."""
     names = [name for name in INPUTS[table].names if name in batch.schema.names]
     kinds = {name: pa.string() if name in KEYS else batch.schema.field(name).type for name in names}
-    columns = [_format_lengths(batch.column(name)) if name in KEYS else plain(batch.column(name)) for name in names]
+    columns = [
+        _format_lengths(batch.column(name)) if name in KEYS else convert_to_python(batch.column(name)) for name in names
+    ]
     rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
     return [shorten(format_json(row, kinds)) for row in rows]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.rows.check import find_breaches
-from subreplay.rows.encoded import Mask, without
+from subreplay.rows.encoded import Mask, replace_with_null
 from subreplay.rows.model.contracts import KEYS
 from subreplay.rows.model.tables import INPUTS
 from subreplay.rows.scan.table_columns import Columns
@@ -42,7 +42,7 @@ REASONS: Final = pa.schema(
     ]
 )
 """Reasons with their number of rows and the smallest value; no value for keys."""
-MOST_REJECTS: Final = 10_000  # of a table: where rejected rows name more, only their topic partitions are told apart
+MOST_REJECTS: Final = 10_000  # per table: if rejected rows name more, only their topic partitions are distinguished
 MOST_REASONS: Final = 200  # that are shown
 _MOST_KINDS: Final = 10_000  # of reasons that a task keeps, the most frequent ones
 _DISTINGUISHING: Final = {"messages": ("partition",), "deliveries": ("partition", "ledger", "entry"),
@@ -58,7 +58,7 @@ _MADE_OF: Final[Mapping[str, tuple[str, ...]]] = {
 _BY: Final = ("table", "column", "rule", "remedy")
 
 
-def rejects(table: str, batch: pa.RecordBatch, keeps: Mask) -> pa.Table:
+def build_rejects(table: str, batch: pa.RecordBatch, keeps: Mask) -> pa.Table:
     """Return the ``REJECTS`` of the invalid rows of an input table."""
     lost = batch.filter(pa.array(~keeps))
     columns = Columns(table, lost)
@@ -69,22 +69,22 @@ def rejects(table: str, batch: pa.RecordBatch, keeps: Mask) -> pa.Table:
         broken[name] = broken.get(name, np.zeros(lost.num_rows, np.bool_)) | breach.rows
 
     def readable(name: str) -> pa.Array:
-        return without(columns[name], broken[name]) if name in broken else columns[name]
+        return replace_with_null(columns[name], broken[name]) if name in broken else columns[name]
 
     found = {name: readable(name) for name in _DISTINGUISHING[table] if name != "at"}
     if table == "membership":
         found["at"] = _find_request_time(readable("at"), readable("since"), columns["since"])
-    return added([_make_table(lost.num_rows, {"table": pa.repeat(table, lost.num_rows)} | found)])
+    return merge_rejects([_make_table(lost.num_rows, {"table": pa.repeat(table, lost.num_rows)} | found)])
 
 
 def make_ingest_rejects(rows: pa.RecordBatch) -> pa.Table:
     """Return the ``REJECTS`` of table ``quarantine`` of an ingest: one for each table that it would have made of its
     rows."""
     made = [table for file in sorted(set(rows.column("table").to_pylist())) for table in _MADE_OF.get(file, ())]
-    return added([_make_table(len(made), {"table": pa.array(made, pa.string())})])
+    return merge_rejects([_make_table(len(made), {"table": pa.array(made, pa.string())})])
 
 
-def added(parts: Iterable[pa.Table]) -> pa.Table:
+def merge_rejects(parts: Iterable[pa.Table]) -> pa.Table:
     """Merge ``REJECTS`` without duplicates, in order; at most ``MOST_REJECTS`` for a table."""
     rows = pa.concat_tables([REJECTS.empty_table(), *parts])
     found = [REJECTS.empty_table()]
@@ -97,7 +97,7 @@ def added(parts: Iterable[pa.Table]) -> pa.Table:
     return pa.concat_tables(found).combine_chunks()
 
 
-def reasons(rejected: pa.RecordBatch, prefix: str = "") -> pa.Table:
+def build_reasons(rejected: pa.RecordBatch, prefix: str = "") -> pa.Table:
     """Return the ``REASONS`` of rows of table ``quarantine``, with ``prefix`` before the names of their tables."""
     lists = rejected.column("reasons")
     why = pc.list_flatten(lists)

@@ -18,7 +18,7 @@ _DAY: Final = 86_400_000_000  # µs
 _CONTROL: Final = re.compile(r"\\u00[01][0-9a-f]")
 
 
-def plain(values: pa.Array) -> list[Any]:
+def convert_to_python(values: pa.Array) -> list[Any]:
     """Convert values to Python objects, but dates to days and times to µs since 1970, because Python supports only the
     years 1 to 9999.
 
@@ -26,11 +26,11 @@ def plain(values: pa.Array) -> list[Any]:
     """
     kind = values.type
     if pa.types.is_struct(kind):
-        fields = {field.name: plain(pc.struct_field(values, field.name)) for field in kind}
+        fields = {field.name: convert_to_python(pc.struct_field(values, field.name)) for field in kind}
         there = values.is_valid().to_pylist()
         return [{name: of[n] for name, of in fields.items()} if known else None for n, known in enumerate(there)]
     if pa.types.is_list(kind):
-        elements = iter(plain(pc.list_flatten(values)))
+        elements = iter(convert_to_python(pc.list_flatten(values)))
         sizes = pc.list_value_length(values).to_pylist()
         return [None if size is None else [next(elements) for _ in range(size)] for size in sizes]
     if pa.types.is_string(kind):

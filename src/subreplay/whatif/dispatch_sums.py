@@ -170,10 +170,10 @@ class SumReplay:
             if selected := rows_by_kind.get(CHANGE):
                 yield from name_batches("changes", selected.select(CHANGES.names))
             for name, sums in adding.items():
-                for batch_of_sums in sums.taken(MOST_SUMS):
+                for batch_of_sums in sums.take_sums(MOST_SUMS):
                     yield from name_batches(name, batch_of_sums)
         for name, sums in adding.items():
-            yield from name_batches(name, sums.together())
+            yield from name_batches(name, sums.compute_sum())
 
     def _sum_deliveries(self, rows: pa.Table) -> dict[str, pa.Table]:
         late = self._select_late(rows)
@@ -336,7 +336,7 @@ class SumReceived:
         adding = LATENCIES.start_adding()
         for rows in iterate_whole_runs(gather_batches(received), _POSITION):
             adding.add(count_latencies(self._reduce_by_message(rows), "received", self.ticks))
-        yield from adding.together().to_batches()
+        yield from adding.compute_sum().to_batches()
 
     def _reduce_by_message(self, rows: pa.Table) -> pa.Table:
         starts = np.flatnonzero(find_run_starts(rows, _POSITION))
@@ -364,7 +364,7 @@ class WidenWindows:
             width = widths[np.asarray(pc.index_in(column(rows, "scenario"), pa.array(names, pa.string())), np.int64)]
             window = ints(rows, "window")
             adding.add(_add_up_by(TAKEN, rows, {"window": pa.array(window - window % width), "width": pa.array(width)}))
-        yield from adding.together().to_batches()
+        yield from adding.compute_sum().to_batches()
 
 
 def choose_window_widths(width: int, ends: Mapping[str, int], start: int, most: int) -> dict[str, int]:
@@ -393,7 +393,7 @@ def find_hottest_slots(slots: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
             name: pa.nulls(len(summed), DRAINS.schema.field(name).type) for name in ("consumer", "topic", "partition")
         }
         adding.add(_add_up_by(DRAINS, summed, values))
-    yield from adding.together().to_batches()
+    yield from adding.compute_sum().to_batches()
 
 
 def _keep_hottest(rows: pa.Table) -> pa.Table:

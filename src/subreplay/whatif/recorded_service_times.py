@@ -47,9 +47,9 @@ def measure_service_times(deliveries: Iterable[pa.RecordBatch]) -> Iterator[tupl
         n, count = len(us), count + len(us)
         scope = [pa.repeat("", n), pa.array(np.zeros(n, np.int32))]
         adding.add(pa.table([*scope, us, pa.repeat(1, n)], schema=_TIMES))
-        for batch_of_sums in adding.taken(MOST_TIMES):
+        for batch_of_sums in adding.take_sums(MOST_TIMES):
             yield from name_batches("times", batch_of_sums)
-    yield from name_batches("times", adding.together())
+    yield from name_batches("times", adding.compute_sum())
     yield "counted", pa.RecordBatch.from_pydict({"count": [count]}, COUNTED)
 
 

@@ -91,7 +91,7 @@ class SumWaits:
             group_columns = [groups["level"], groups["scenario"], pa.repeat(1, len(groups)), groups["blocked"]]
             counted.add(pa.table(group_columns, schema=COUNTED))
         for name, adding in (("longest", longest), ("counted", counted)):
-            yield from name_batches(name, adding.together())
+            yield from name_batches(name, adding.compute_sum())
 
     def _keep_longest(self, groups: pa.Table) -> pa.Table:
         places = groups.filter(pc.greater_equal(groups["level"], BY_HOLDER))

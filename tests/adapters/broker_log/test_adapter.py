@@ -177,7 +177,7 @@ def test_tables_are_canonical(name):
 
 
 @each
-def test_entries_tell_their_size_and_the_hash_that_is_logged(name):
+def test_the_size_and_the_logged_hash_of_an_entry_are_read(name):
     (of, *_) = folded(name).values()
     entries = of.entries.to_pylist()
     hashed = any(row["sticky_hash"] is not None for row in entries)
@@ -212,7 +212,7 @@ def test_an_entry_is_not_done_while_some_of_its_messages_only_are_acknowledged()
     assert all(done[row["ledger"], row["entry"]] > row["at"] for row in partly)
 
 
-def test_two_consumers_of_one_name_are_told_apart():
+def test_two_consumers_with_equal_names_are_distinguished():
     assert len({row["instance"] for row in dispatches(TWINS) if row["consumer"] == "twin"}) > 1
 
 

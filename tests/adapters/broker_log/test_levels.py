@@ -27,5 +27,5 @@ def seen(text):
         ("", None),
     ],
 )
-def test_the_fewest_levels_that_explain_who_was_active(told, expected):
+def test_priority_levels_are_the_fewest_that_explain_the_active_consumers(told, expected):
     assert infer_levels({seen(each) for each in told.split()}) == expected

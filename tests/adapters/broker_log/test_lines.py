@@ -173,7 +173,7 @@ def test_topics_are_known_by_their_partitions():
     assert of_topic(found.events, TOPIC, 3)["entry"].to_pylist() == [5]
 
 
-def test_a_file_given_twice_is_told_and_one_that_differs_is_not():
+def test_a_file_that_is_passed_twice_is_reported_and_a_different_file_is_not():
     lines = [sending(n) for n in range(5)]
     files = [parsed(*lines, file="a"), parsed(*lines, file="b"), parsed(*lines[:4], sending(40), file="c")]
     files.append(parsed(*reversed(lines), file="d"))
@@ -276,7 +276,7 @@ def test_a_line_that_lists_an_entry_twice_asks_for_it_once():
     assert [time is not None for time in found["nacked_at"].to_pylist()] == [True, False]
 
 
-def test_what_is_acknowledged_is_not_held():
+def test_an_acknowledged_message_is_not_outstanding():
     from subreplay.adapters.broker_log.log_deliveries import DeliveryFold
 
     lines = [text for n in range(500) for text in (sending(n), acked(f"7:{n}"))]

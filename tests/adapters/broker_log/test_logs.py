@@ -98,7 +98,7 @@ def test_the_log_gives_the_members_of_the_recording(name):
         assert abs(one[3] - mine[3]) <= LATE
 
 
-def test_priority_levels_are_those_that_explain_who_was_active():
+def test_priority_levels_of_a_log_explain_the_active_consumers():
     found = read(FAILOVER, Options(subscription="billing"))
     levels = {(row["consumer"], row["priority"]) for row in found.tables["membership"].to_pylist()}
     assert levels == {("a1", 1), ("b0", 0)}  # as they asked
@@ -107,7 +107,7 @@ def test_priority_levels_are_those_that_explain_who_was_active():
 
 
 @each
-def test_the_run_is_that_of_the_recording_but_for_the_version_which_no_line_tells(name):
+def test_the_run_file_equals_that_of_the_recording_except_for_the_version(name):
     told = of_recording(name)[0]["subscription"]
     assert of_log(name).run["subscription"] == {key: told[key] for key in ("name", "topic", "policy")}
     assert any("version" in note for note in of_log(name).notes)
@@ -122,7 +122,7 @@ def test_tables_are_canonical_and_every_line_is_counted():
     assert balanced(found)
 
 
-def test_who_cannot_be_named_is_quarantined_at_the_line_of_the_dispatch():
+def test_a_dispatch_to_an_unknown_consumer_is_quarantined_with_its_line():
     with gzip.open(SHARED, "rt") as file:
         lines = file.read().splitlines()
     rejected = read(SHARED).rejected
@@ -134,7 +134,7 @@ def test_who_cannot_be_named_is_quarantined_at_the_line_of_the_dispatch():
         assert told["topic"] in row.raw
 
 
-def test_every_subscription_of_a_log_is_told_and_one_may_be_chosen():
+def test_every_subscription_of_a_log_is_listed_and_one_can_be_selected():
     every = read(SHARED)
     pairs = {(every.run["subscription"]["name"], every.run["subscription"]["topic"]), *every.others}
     assert {name for name, _ in pairs} == {"billing", "other"}
@@ -243,7 +243,7 @@ def test_bytes_that_are_no_text_are_quarantined_where_a_name_should_be(tmp_path)
     assert balanced(found)
 
 
-def test_a_clock_that_goes_back_is_told(tmp_path):
+def test_a_clock_that_goes_back_is_reported(tmp_path):
     write(
         tmp_path,
         "broker.log",
@@ -260,7 +260,7 @@ def test_a_folder_without_a_brokers_log_says_so(tmp_path, zone):
         read(tmp_path)
 
 
-def test_another_kind_of_file_is_told_with_the_adapter_that_reads_it(tmp_path):
+def test_the_error_about_another_kind_of_file_names_its_adapter(tmp_path):
     (tmp_path / "polls.jsonl").write_text(json.dumps(poll(POLLED, consumer())))
     with pytest.raises(
         InputError,
@@ -282,7 +282,7 @@ def test_the_version_is_what_the_broker_says_when_it_starts(tmp_path):
     assert any("pulsar 4.1.0 has no profile of its own" in note for note in found.notes)
 
 
-def test_lines_of_3_2_tell_so():
+def test_lines_of_release_3_2_are_recognised():
     assert read(SHARED).run["subscription"]["profile"] == "pulsar-3.2"
 
 
@@ -293,7 +293,7 @@ def test_an_unknown_type_is_left_to_the_user(tmp_path):
     assert "the source does not record the subscription type. Set subscription.policy" in found.notes
 
 
-def test_batches_of_one_are_told_to_be_unknown(tmp_path):
+def test_batches_of_one_message_are_reported_as_unknown(tmp_path):
     batch = sending(3).replace("batchSize 1", "batchSize 4")
     write(tmp_path, "broker.log", [*story(1), batch])
     assert any(note.startswith("1 deliveries of entries with one message") for note in read(tmp_path).notes)
@@ -312,7 +312,7 @@ def polled(folder, *consumers, name="polls.jsonl", **more):
 BEGIN = 1_772_625_600 * SECOND
 
 
-def test_statistics_beside_a_log_name_those_who_do_not_leave(tmp_path):
+def test_statistics_beside_a_log_name_the_consumers_that_stay_connected(tmp_path):
     write(tmp_path, "broker.log", story(1)[:-1])
     alone = read(tmp_path / "broker.log")
     assert {row.table for row in alone.rejected} == {"membership", "deliveries"}
@@ -327,14 +327,14 @@ def test_statistics_beside_a_log_name_those_who_do_not_leave(tmp_path):
     assert balanced(found)
 
 
-def test_statistics_may_be_given_from_elsewhere(tmp_path):
+def test_statistics_may_come_from_another_folder(tmp_path):
     (tmp_path / "log").mkdir()
     write(tmp_path / "log", "broker.log", story(1)[:-1])
     path = polled(tmp_path, consumer("c9", BEGIN, "/10.0.0.9:5000"))
     assert entries(read(tmp_path / "log", Options(statistics=path))) == [(1, "c9")]
 
 
-def test_who_joined_before_the_log_begins_has_joined_when_statistics_say(tmp_path):
+def test_a_consumer_that_joined_before_the_log_begins_joined_when_the_statistics_say(tmp_path):
     write(tmp_path, "broker.log", story(1)[2:])
     polled(
         tmp_path, consumer("c1", BEGIN - 3_600 * SECOND, "/10.0.0.9:5000"), kind="Key_Shared", keySharedMode="STICKY"
@@ -356,7 +356,7 @@ def test_ranges_and_modes_of_a_join_come_from_statistics(tmp_path):
     assert (left["event"], left["type"]) == ("crash", "Key_Shared")
 
 
-def test_who_was_gone_before_the_log_begins_is_not_in_it(tmp_path):
+def test_a_consumer_that_left_before_the_log_begins_is_not_a_member(tmp_path):
     write(tmp_path, "broker.log", story(1, hour="13"))
     gone = consumer("c0", BEGIN - 3_600 * SECOND, "/10.0.0.1:1")
     here = consumer("c1", BEGIN + 3_600 * SECOND, "/10.0.0.9:5000")

@@ -49,6 +49,6 @@ def test_more_lines_at_one_time_than_there_are_places_go_on_counting():
     assert sorted(set(found)) == found
 
 
-def test_too_many_files_cannot_be_told_apart():
+def test_too_many_files_are_refused():
     with pytest.raises(ValueError, match="files are too many"):
         LineNumbering(0, MAX_FILES + 1)

@@ -64,13 +64,13 @@ def test_every_recorded_line_is_an_event_at_its_instant(name):
         ("UTC", "{at} INFO  [data-plane-kafka-request-handler-3] k.c.g.GroupCoordinator: [GroupCoordinator 1]: {text}"),
     ],
 )
-def test_layouts_and_zones_tell_the_same(zone, layout):
+def test_all_layouts_and_time_zones_yield_the_same_events(zone, layout):
     for name in ("k14_static_late", "k22_modern_crash_slow"):
         plainly = parse_lines(log(name))
         assert parse_lines(log(name, ZoneInfo(zone), layout), zone).events.equals(plainly.events)
 
 
-def test_json_tells_the_same(tmp_path):
+def test_json_logs_yield_the_same_events(tmp_path):
     name = "k16_slow"
     rows = scenario(name)["coordinator_log"]
     prefixed = [f"[GroupCoordinator id=1] {row['text']}" for row in rows]
@@ -174,7 +174,7 @@ def test_lines_of_every_release(message, event):
     assert one(message, "[GroupCoordinator 1]: ") == one(message)
 
 
-def test_who_did_not_rejoin_has_failed_each():
+def test_each_member_that_did_not_rejoin_has_failed():
     line = "[2026-11-20 10:00:00,123] INFO [GroupCoordinator 1]: Group g removed members who haven't joined: [c-1, c-2]"
     assert [(e["event"], e["member_id"]) for e in events(line)] == [("failed", "c-1"), ("failed", "c-2")]
 
@@ -211,7 +211,7 @@ def test_times_that_no_clock_showed_are_quarantined():
     assert events(night)[0]["at"] == micros(2026, 3, 29, 2, 30)
 
 
-def test_an_unknown_zone_is_told():
+def test_an_unknown_time_zone_is_reported():
     with pytest.raises(ConfigError, match="does not exist"):
         parse_lines(text(), "Mars/Olympus")
 
@@ -274,6 +274,6 @@ def test_batches_are_parsed_as_the_whole():
     assert parse_lines(parts).counts == whole.counts
 
 
-def test_a_missing_column_is_told():
+def test_a_missing_column_is_reported():
     with pytest.raises(InputError, match="no column line"):
         parse_lines(text().drop_columns("line"))

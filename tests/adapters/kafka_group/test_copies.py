@@ -81,7 +81,7 @@ def test_a_cut_parquet_file_is_an_error(tmp_path):
         read(tmp_path)
 
 
-def test_other_topics_groups_and_files_are_counted_or_told(tmp_path):
+def test_rows_of_other_topics_groups_and_files_are_counted_or_reported(tmp_path):
     table = made(group(("m", 0)), committed(3), committed(5), committed(9, name="other"), committed(9, topic="u"))
     topics = ["__consumer_offsets"] * len(table)
     both = pa.concat_tables(
@@ -106,7 +106,7 @@ def test_hidden_files_are_passed_over(tmp_path):
     assert len(read(tmp_path).counts) == 2
 
 
-def test_a_log_that_was_copied_twice_tells_each_event_once(tmp_path):
+def test_a_log_that_was_copied_twice_yields_each_event_once(tmp_path):
     as_files(tmp_path, CRASH)
     once = read(tmp_path)
     lines = (tmp_path / "server.log").read_bytes()
@@ -132,7 +132,7 @@ def test_what_the_copy_does_not_have_is_an_error_that_names_what_it_has(tmp_path
     assert message in str(error.value)
 
 
-def test_an_empty_folder_and_records_that_tell_nothing_say_so(tmp_path):
+def test_an_empty_folder_and_records_without_groups_are_reported(tmp_path):
     with pytest.raises(InputError, match="contains no data file"):
         read(tmp_path)
     (tmp_path / "copy.jsonl").write_text("")
@@ -167,7 +167,7 @@ def test_of_a_delta_table_the_files_of_its_latest_version_are_read(tmp_path):
     assert found.tables == read(tmp_path / "plain").tables
 
 
-def test_a_log_alone_is_told_to_need_records(tmp_path):
+def test_a_log_without_records_is_refused(tmp_path):
     (tmp_path / "server.log").write_text(text(CRASH))
     with pytest.raises(InputError, match="Pass it together with a copy of __consumer_offsets"):
         read(tmp_path)

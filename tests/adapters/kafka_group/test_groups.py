@@ -46,7 +46,7 @@ MS = 1_000
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_membership_is_what_records_and_log_tell(tmp_path, name):
+def test_the_membership_combines_records_and_log(tmp_path, name):
     found = read(as_files(tmp_path, name))
     told = build_group_rows(decode_records(records(name)).tables, parse_lines(log(name)).events)
     assert found.tables["membership"].equals(pa.concat_tables([told.membership, told.decisions]))
@@ -155,7 +155,7 @@ def test_the_logs_of_recordings_are_read(tmp_path):
     )
 
 
-def test_the_log_is_of_the_time_zone_that_is_told(tmp_path):
+def test_the_log_is_read_in_the_configured_time_zone(tmp_path):
     found = read(as_files(tmp_path, CRASH), Options(time_zone="Europe/Berlin"))
     assert not found.tables["membership"].equals(read(tmp_path).tables["membership"])
     with pytest.raises(ConfigError, match="does not exist"):
@@ -191,7 +191,7 @@ def acked(found):
     return [(row["partition"], row["entry"], row["consumer"]) for row in rows]
 
 
-def test_a_commit_acknowledges_what_lies_behind_the_one_before():
+def test_a_commit_acknowledges_the_records_since_the_commit_before():
     found = find_acknowledged(
         commits((0, 10, 1, "a"), (1, 5, 2, "b"), (0, 12, 3, "a"), (0, 13, 4, "c"), (1, 5, 5, "b"))
     )

@@ -60,7 +60,7 @@ def copies(draw: st.DrawFn) -> tuple[pa.Table, str]:
     st.sampled_from([1, 3, 40]),
     st.sampled_from([1, 5, 100]),
 )
-def test_streams_tell_what_all_records_at_once_tell(
+def test_streams_yield_the_same_rows_as_all_records_at_once(
     copied: tuple[pa.Table, str],
     cuts: list[tuple[float, float, bool, bool]],
     options: Options,

@@ -129,7 +129,7 @@ def test_a_record_without_its_place_is_quarantined(name, value):
     assert found.tables["offset_commits"].num_rows == 1
 
 
-def test_a_missing_column_is_told():
+def test_a_missing_column_is_reported():
     with pytest.raises(InputError, match=r"the copy has no column value. Copy all columns of Spark's Kafka source"):
         decode_records(records(GOOD[0]).drop_columns("value"))
     with pytest.raises(InputError, match="column key is list"):

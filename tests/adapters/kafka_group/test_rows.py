@@ -141,7 +141,7 @@ def test_records_alone_know_which_static_member_will_be_back():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_log_alone_knows_who_came_and_went(name):
+def test_only_the_log_contains_joins_and_leaves(name):
     alone, both = rows(name, with_records=False), rows(name)
     assert alone["membership"] == alone["owners"] == alone["members"] == []  # it tells no topic
 
@@ -166,7 +166,7 @@ def test_generations_have_their_instants_in_order(name):
     assert {poll["generation"] for poll in polls(name)} <= set(numbers)
 
 
-def test_the_reason_of_a_rebalance_is_told():
+def test_the_reason_of_a_rebalance_is_recorded():
     reasons = [row["client_reason"] for row in rows("k30_resubscribe")["generations"]]
     assert "subscription has changed" in reasons
 
@@ -212,7 +212,7 @@ def _doubled(table):
     return type(table).from_batches([*table.to_batches(), *table.to_batches()])
 
 
-def test_topic_ids_without_a_record_take_the_names_that_are_given():
+def test_topic_ids_without_a_record_take_the_configured_names():
     decoded = dict(decode_records(records("k04_modern_uniform")).tables)
     [known] = {topic["topic_id"] for row in plain(decoded["topic_metadata"]) for topic in row["topics"]}
     decoded["topic_metadata"] = decoded["topic_metadata"].slice(0, 0)
@@ -320,7 +320,7 @@ LINE = st.builds(
 
 
 @given(st.lists(RECORD, max_size=12), st.lists(LINE, max_size=8))
-def test_any_story_is_told(pairs, lines):
+def test_any_sequence_of_records_is_decoded(pairs, lines):
     decoded = decode_records(encode.records(*pairs))
     assert decoded.rejected == ()
     found = build_group_rows(decoded.tables, parse_lines(text(*lines)).events)

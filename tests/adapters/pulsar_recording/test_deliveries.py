@@ -51,7 +51,7 @@ def test_a_late_acknowledgement_of_a_nacked_delivery_counts(tmp_path):
 
 
 @pytest.mark.parametrize("leave", [Recording.close, Recording.crash])
-def test_what_a_leaver_held_is_closed_and_goes_to_another(tmp_path, leave):
+def test_outstanding_messages_of_a_consumer_that_left_end_as_closed_and_are_delivered_to_another(tmp_path, leave):
     recording = leave(two().publish(0, "a").publish(1, "b").dispatch(0, "c1").dispatch(1, "c1").ack(0, "c1"), "c1")
     recording = recording.dispatch(1, "c2").ack(1, "c2")
     assert deliveries(tmp_path, recording, *ENDS) == [
@@ -70,7 +70,7 @@ def twins() -> Recording:
     return recording.publish(0, "a").publish(1, "b")
 
 
-def test_a_leaver_takes_what_it_held_and_not_what_another_of_its_name_holds(tmp_path):
+def test_a_leave_closes_only_the_messages_of_that_consumer_and_not_of_its_namesake(tmp_path):
     recording = twins().dispatch(0, "c", cnx="/x").dispatch(1, "c", cnx="/y").crash("c", cnx="/x")
     assert deliveries(tmp_path, recording, "entry", "instance", "outcome") == [
         (0, "x#0", "closed"), (1, "y#0", "pending"),
@@ -180,13 +180,13 @@ def test_an_acknowledgement_without_bits_covers_the_whole_batch(tmp_path):
     assert deliveries(tmp_path, batch().ack(0, "c1"), "outcome") == ["acked"] * 3
 
 
-def test_bits_beyond_the_first_word_and_negative_words(tmp_path):
+def test_acknowledgement_bits_in_later_and_negative_words_are_read(tmp_path):
     recording = two().publish(0, *"a" * 130).dispatch(0, "c1").ack(0, "c1", ids=[[5, 0, [0, -(2**63), 1]]])
     pending = [i for i, outcome in deliveries(tmp_path, recording, "batch_index", "outcome") if outcome == "pending"]
     assert pending == [127, 128]
 
 
-def test_a_batch_comes_again_with_its_unacknowledged_messages(tmp_path):
+def test_a_batch_is_redelivered_with_its_unacknowledged_messages(tmp_path):
     recording = batch().ack(0, "c1", 1, 2).close("c1").dispatch(0, "c2")
     assert deliveries(tmp_path, recording, *ENDS) == [
         (0, 0, "c1", "acked"),
@@ -195,7 +195,7 @@ def test_a_batch_comes_again_with_its_unacknowledged_messages(tmp_path):
     ]  # fmt: skip
 
 
-def test_a_batch_that_is_wholly_acknowledged_and_comes_again_is_a_second_delivery_of_every_message(tmp_path):
+def test_a_redelivered_batch_whose_messages_were_all_acknowledged_is_a_second_delivery_of_each(tmp_path):
     recording = batch().ack(0, "c1", 1, 2).ack(0, "c1").dispatch(0, "c2", 1)
     assert deliveries(tmp_path, recording, *ENDS, "redelivery_count") == [
         (0, i, *ending) for i in range(3) for ending in (("c1", "acked", 0), ("c2", "pending", 1))

@@ -66,7 +66,7 @@ def test_every_dispatch_is_a_delivery_of_each_message_of_its_entry(folder):
 
 
 @each
-def test_what_the_broker_was_told_is_what_the_deliveries_say(folder):
+def test_the_acknowledgements_of_the_deliveries_equal_those_the_broker_received(folder):
     outcomes = Counter(column(folder, "deliveries", "outcome"))
     acked = sum(a is not None for a in column(folder, "deliveries", "acked_at"))
     assert outcomes["acked"] == acked > 0

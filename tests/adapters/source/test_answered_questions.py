@@ -57,7 +57,7 @@ def test_without_a_partition_numbers_may_not_come_twice_at_all() -> None:
     assert (found.open, found.section["values"]) == ((), {"topic": "orders", "partition": -1})
 
 
-def test_a_column_of_no_telling_name_is_an_offset_only_if_it_rises() -> None:
+def test_a_column_without_a_known_name_is_an_offset_only_if_its_values_rise() -> None:
     assert answer(rows(evt_off=None, x=[3, 1, 4, 2])).open == ()
     assert answer(rows(evt_off=None, x=[4, 2, 3, 1])).section["columns"]["offset"] == BY_TIME
 
@@ -140,7 +140,7 @@ def test_partitions_and_offsets_in_text_are_known_by_name_and_converted() -> Non
     assert found.section["columns"]["offset"] == {"column": "Offset", "as": "integer"}
 
 
-def test_a_partition_of_no_telling_name_is_what_an_offset_rises_in() -> None:
+def test_a_column_without_a_known_name_is_the_partition_if_offsets_rise_within_it() -> None:
     found = answer(
         orders(lane=[n % 4 for n in range(40)], pos=[n // 4 for n in range(40)], day=[n // 20 for n in range(40)])
     )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.rows.encoded import Outcome, base64_bytes, hex_bytes, length_of, utf8_bytes, utf8_text
+from subreplay.rows.encoded import Outcome, base64_bytes, hex_bytes, measure_length, utf8_bytes, utf8_text
 
 BYTES = st.lists(st.none() | st.binary(max_size=40), max_size=30)
 
@@ -78,4 +78,4 @@ def test_text_that_spark_hands_on_as_text_though_it_is_none_is_broken() -> None:
 
 
 def test_lengths_are_of_bytes_and_a_tombstone_has_none() -> None:
-    assert length_of(pa.array(["é", "", None])).values.to_pylist() == [2, 0, 0]
+    assert measure_length(pa.array(["é", "", None])).values.to_pylist() == [2, 0, 0]

@@ -97,7 +97,7 @@ def plainly(data: bytes) -> Parts | None:
     return found[1], found[2], found.get(3, -1), found.get(4, -1), found.get(6) or None
 
 
-def test_fields_that_are_not_ours_are_passed_over() -> None:
+def test_unknown_fields_of_a_message_id_are_ignored() -> None:
     ack_set = b"".join(field(5, -1) for _ in range(10))
     first_chunk = varint(7 << 3 | 2) + varint(4) + message_id(1, 2)
     assert parts([ack_set + message_id(5, 6) + first_chunk]) == [(5, 6, -1, -1, None)]

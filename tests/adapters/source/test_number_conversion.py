@@ -53,7 +53,7 @@ def test_timestamps_are_instants_and_without_zone_they_are_utc(unit: str, zone: 
     assert micros(convert_timestamps(given_times).values) == [AT // per * per // 1000]
 
 
-def test_nanoseconds_are_told_where_the_source_has_them() -> None:
+def test_nanoseconds_are_kept_if_the_source_has_them() -> None:
     assert extract_epoch_nanos(pa.array([AT])).values.to_pylist() == [789]
     assert extract_nanos(pa.array([AT], pa.timestamp("ns"))).values.to_pylist() == [789]
     assert extract_nanos(pa.array([AT // 1000], pa.timestamp("us"))).values.to_pylist() == [None]

@@ -108,7 +108,7 @@ def test_messages_are_no_receive_log() -> None:
     assert recognise_member_list(contents, None) is None
 
 
-def test_members_are_known_by_words_for_their_events() -> None:
+def test_membership_events_are_recognised_by_their_names() -> None:
     members = pa.table(
         {"member": ["a", "b", "a"], "what": ["CONNECTED", "join", "left"], "when": [stamp(n) for n in range(3)]}
     )

@@ -136,7 +136,7 @@ def test_every_row_of_pulsar_is_valid_or_rejected_whatever_its_id(ids: list[byte
     assert found.rows.num_rows >= ids.count(message_id(1, 2))
 
 
-def test_a_partition_that_topic_and_id_tell_in_two_ways_is_rejected() -> None:
+def test_a_row_whose_topic_and_id_name_different_partitions_is_rejected() -> None:
     ids = [message_id(1, 2, 3), message_id(1, 3, 4), message_id(1, 4)]
     given_rows = pa.RecordBatch.from_pydict({"id": ids, "topic": ["o-partition-3"] * 3, "at": pa.array([AT] * 3, TIME)})
     columns = {"message_id": "id", "publish_time": "at", "topic": {"column": "topic", "as": "pulsar_topic"}}
@@ -220,7 +220,7 @@ def test_conditions_on_several_columns_and_inner_ones(table: str, row: dict[str,
     ]
 
 
-def test_nested_columns_of_ours_are_taken_whole_or_rejected() -> None:
+def test_nested_canonical_columns_are_taken_whole_or_rejected() -> None:
     of_range = pa.struct([("start", pa.int64()), ("end", pa.int64())])
     whole, half = {"start": 0, "end": 9}, {"start": 0, "end": None}
     rows = pa.RecordBatch.from_pydict(

@@ -76,7 +76,7 @@ def test_an_unknown_preset_is_refused_with_those_there_are() -> None:
 
 @pytest.mark.parametrize(("name", "asked"), [("kafka-table.redpanda", "topic"), ("streamnative-lakehouse", "partition"),
                                              ("kafka-table.confluent-s3", "offset")])  # fmt: skip
-def test_what_no_source_of_its_kind_has_is_asked_for(name: str, asked: str) -> None:
+def test_a_column_that_no_source_of_this_kind_has_stays_open(name: str, asked: str) -> None:
     with pytest.raises(ConfigError, match=rf"no known column for .*{asked}.*\. Write each under columns or values"):
         build_plan({"from": name}, SOURCES[name][1].schema)
 

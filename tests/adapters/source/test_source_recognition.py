@@ -57,13 +57,13 @@ def test_our_own_tables_are_recognised_and_need_no_mapping(table: str) -> None:
     assert (best.name, best.table, best.lacks, build_section(best)) == (CANONICAL, table, (), {})
 
 
-def test_a_table_of_our_columns_in_other_types_is_not_ours() -> None:
+def test_a_table_with_canonical_names_and_other_types_is_not_canonical() -> None:
     at = INPUTS["messages"].get_field_index("publish_time")
     schema = INPUTS["messages"].set(at, pa.field("publish_time", pa.int64()))
     assert CANONICAL not in [each.name for each in list_candidates(schema)]
 
 
-def test_columns_of_a_stranger_are_guessed_by_name_and_type() -> None:
+def test_columns_of_an_unknown_source_are_guessed_by_name_and_type() -> None:
     schema = pa.schema(
         [("stream", pa.struct([("topic", pa.string()), ("partition_id", pa.int32())])), ("kafka_offset", pa.int64()),
          ("msg_key", pa.binary()), ("created_at", pa.timestamp("us")), ("payload", pa.binary()), ("note", pa.string())]
@@ -97,7 +97,7 @@ def test_a_name_of_another_type_is_no_guess() -> None:
     ("name", "conversion"),
     [("ts_ms", "epoch_ms"), ("publishTimeMillis", "epoch_ms"), ("timestamp_us", "epoch_us"), ("ts", None)],
 )
-def test_the_unit_of_a_number_is_known_by_its_name_or_asked_for(name: str, conversion: str | None) -> None:
+def test_the_unit_of_a_number_follows_from_its_name_or_stays_open(name: str, conversion: str | None) -> None:
     schema = pa.schema(
         [("topic", pa.string()), ("partition", pa.int32()), ("record_offset", pa.int64()), (name, pa.int64())]
     )
@@ -106,7 +106,7 @@ def test_the_unit_of_a_number_is_known_by_its_name_or_asked_for(name: str, conve
     assert set(best.questions) == (set() if conversion else {"publish_time"})
 
 
-def test_an_offset_of_confluents_files_is_guessed_and_its_time_asked_for() -> None:
+def test_the_offset_of_confluents_files_is_guessed_and_the_time_stays_open() -> None:
     schema = pa.schema([("id", pa.int64()), ("kafka_offset", pa.int64())])
     best = list_candidates(schema, ["topics/o/partition=1/o+1+000.avro", "topics/_SUCCESS"])[0]
     assert best.name == "kafka-table.confluent-s3"

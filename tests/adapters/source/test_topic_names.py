@@ -25,7 +25,9 @@ def topic_partition(conversion: str, path: str, prefix: str = "") -> tuple[str |
         ("pulsar_path", "t/n/o-partition-012/1.json", "", ("persistent://t/n/o-partition-012", -1)),
     ],
 )
-def test_the_place_that_a_path_tells(conversion: str, path: str, prefix: str, expected: tuple[str, int]) -> None:
+def test_a_path_may_contain_topic_and_partition(
+    conversion: str, path: str, prefix: str, expected: tuple[str, int]
+) -> None:
     assert topic_partition(conversion, path, prefix) == expected
 
 
@@ -39,7 +41,7 @@ def test_the_place_that_a_path_tells(conversion: str, path: str, prefix: str, ex
         ("pulsar_path", "", ""),
     ],
 )
-def test_a_path_that_tells_no_place_is_rejected(conversion: str, path: str, prefix: str) -> None:
+def test_a_path_without_topic_and_partition_is_rejected(conversion: str, path: str, prefix: str) -> None:
     outcome = PATH_CONVERSIONS[conversion](pa.array([path]), prefix)
     assert topic_partition(conversion, path, prefix) == (None, None)
     assert outcome.broken[0].rows.tolist() == [True]

@@ -108,7 +108,7 @@ def test_what_made_a_message_come_again(end: str, cause: str) -> None:
     assert row["cause"].startswith(cause)
 
 
-def test_two_keys_of_one_slot_are_held_back_together_and_the_finding_says_so() -> None:
+def test_two_keys_of_one_slot_are_blocked_together_and_the_finding_says_so() -> None:
     keys = pa.array([f"k{i}".encode() for i in range(400_000)])
     slot = int(murmur3_32_array(pa.array([key_of("a")]))[0]) % 65_536
     same_slot = keys[int(np.flatnonzero(murmur3_32_array(keys) % 65_536 == slot)[0])].as_py()

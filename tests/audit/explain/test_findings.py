@@ -91,7 +91,7 @@ def test_a_skip_names_the_message_that_was_left_out() -> None:
     assert row["witness"][1] == "1:1"
 
 
-def test_who_is_held_back_by_whom_and_for_how_long() -> None:
+def test_a_finding_names_the_blocked_and_the_blocking_consumer_and_the_duration() -> None:
     soon = Terms(stuck_after=500_000_000)
     row = told(KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 ~100 a1! a2>C2 a2!", soon)["STUCK"]
     assert "waited 1.020 s for 1:0 at C1" in row["explanation"]
@@ -119,7 +119,7 @@ def test_a_finding_counts_when_it_was_delivered_or_else_published() -> None:
     assert all(row["date"] == row["moment"].date() for row in found)
 
 
-def test_sentences_witnesses_and_causes_show_dates_where_the_run_spans_several_days() -> None:
+def test_findings_show_dates_if_the_run_spans_several_days() -> None:
     tables = history("a1 a2 a3", "+C1 a1>C1 +C2 a2>C2 ~700000 a1! a2! -C1 a3>C1 a3!")
     judge = judge_of(KEY_SHARED, tables)
     rows = audit_by(judge, tables)

@@ -18,11 +18,11 @@ def test_a_group_that_was_empty_for_long_may_have_lost_its_offsets(empty, expire
     assert ("offsets.retention.minutes" in words) == expired
 
 
-def test_only_what_lies_directly_before_what_came_while_the_group_was_empty_is_its_doing():
+def test_only_records_just_before_those_published_to_an_empty_group_are_attributed_to_it():
     judge = SimpleNamespace(
         is_group=True,
-        acts=lambda timeline: (Act(100, 200, "group", ("c1",)),),
-        dispatcher=lambda scope: SimpleNamespace(timeline=None),
+        list_acts=lambda timeline: (Act(100, 200, "group", ("c1",)),),
+        get_dispatcher=lambda scope: SimpleNamespace(timeline=None),
     )
     entries, published = [3, 7, 8, 9, 12], [10, 90, 99, 150, 250]
     rows = pa.table(

@@ -34,7 +34,7 @@ def test_positions(positions: list[tuple[int, int, int]]) -> None:
     ]
 
 
-def test_a_delivery_tells_where_it_went_and_how_it_ended() -> None:
+def test_a_delivery_is_described_with_its_consumer_and_its_end() -> None:
     told = text_columns.format_deliveries(
         pa.array(["5:1", "5:2", None]),
         pa.array(["c1", None, "c2"]),

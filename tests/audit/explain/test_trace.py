@@ -32,7 +32,7 @@ def happened(trace: Trace) -> list[str]:
     ]
 
 
-def test_a_message_is_published_given_back_and_delivered_again_to_the_next_owner() -> None:
+def test_the_trace_of_a_message_shows_publication_nack_and_redelivery_to_the_next_owner() -> None:
     told = happened(life_of(KEY_SHARED, "a1", "+C1 a1>C1 a1^ a1? +C2 a1>C2*1 a1!", 0))
     slot = told[0].split("slot ")[1].split()[0]
     assert told == [
@@ -62,25 +62,25 @@ def test_what_else_may_happen(policy: Policy, story: str, line: str) -> None:
     assert any(told.endswith(line) for told in happened(life_of(policy, "a1", story, 0)))
 
 
-def test_what_came_before_the_publication_is_not_told() -> None:
+def test_events_before_the_publication_are_not_traced() -> None:
     told = happened(life_of(FAILOVER, "n1 n2", "+C1 ~100 n1>C1 n1! n2>C1 n2!", 0))
     assert not [line for line in told if "n2" in line]
     assert [line.split()[0] for line in told] == ["published", "epoch", "delivered", "acknowledged"]
 
 
 def test_a_message_waits_from_when_its_consumer_could_have_had_it() -> None:
-    (wait,) = life_of(KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 ~100 a1! a2>C2 a2!", 1).waiting()
+    (wait,) = life_of(KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 ~100 a1! a2>C2 a2!", 1).find_waiting()
     assert (wait["entry"], wait["session"]) == (1, 1)
     assert wait["slot"] is not None
     assert wait["since"] < wait["before"] == wait["until"]
-    (wait,) = life_of(auto_split("pulsar-3.2"), "a1 a2", "+C1 a1>C1 +C2 ~100 a1! a2>C2 a2!", 1).waiting()
+    (wait,) = life_of(auto_split("pulsar-3.2"), "a1 a2", "+C1 a1>C1 +C2 ~100 a1! a2>C2 a2!", 1).find_waiting()
     assert wait["slot"] is None
     assert wait["since"] == wait["before"] < wait["until"]
 
 
-def test_what_held_it_back_is_told_with_how_many_more() -> None:
+def test_the_trace_names_the_blocking_delivery_and_the_number_of_others() -> None:
     trace = life_of(KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 ~100 a1! a2>C2 a2!", 1)
-    (asked,) = trace.waiting()
+    (asked,) = trace.find_waiting()
     holder = {"ledger": 1, "entry": 0, "batch_index": -1}
     wait = asked | {"holder": holder, "consumer": "C1", "until": asked["until"] - 1_000, "of": 3}
     lines = Trace(trace.judge, trace.log, trace.judged, (wait,)).format_lines()
@@ -88,16 +88,16 @@ def test_what_held_it_back_is_told_with_how_many_more() -> None:
     assert line == "  22:13:20.001000  1:1  blocked by 3 others, last by 1:0 at C1 until 22:13:22.039999"
 
 
-def test_findings_have_their_cause_and_their_witness_and_allowed_ones_are_told_too() -> None:
+def test_the_trace_shows_all_findings_with_cause_and_evidence() -> None:
     trace = life_of(KEY_SHARED, "a1", "+C1 +C2 a1>C1 a1!", 0)
-    first, *more = trace.findings("sub")
+    first, *more = trace.explain_findings("sub")
     assert first.startswith("  WRONG_OWNER (invalid): 1:0 of key ")
     assert more[0].startswith("    cause: epoch 2: C2 joined at ")
     assert more[1].startswith("    evidence: 1:0 at C1 (")
-    again = [*life_of(KEY_SHARED, "a1", "+C1 a1>C1 a1? a1>C1*1 a1!", 0).findings("sub")]
+    again = [*life_of(KEY_SHARED, "a1", "+C1 a1>C1 a1? a1>C1*1 a1!", 0).explain_findings("sub")]
     assert again[0].startswith("  REDELIVERED (allowed): ")
 
 
-def test_a_message_of_a_partition_is_told_with_its_partition() -> None:
+def test_the_trace_names_the_partition_of_a_message() -> None:
     lines = [*life_of(KEY_SHARED, "a1", "+C1 a1>C1 a1!", 0, partition=3).format_lines()]
     assert [line.split()[1] for line in lines] == ["3/1:0", "epoch", "3/1:0", "3/1:0"]

@@ -28,7 +28,7 @@ def judged(tables: History, batch_rows: int = 1000) -> pa.Table:
 
 @pytest.mark.parametrize("row", range(4))
 @pytest.mark.parametrize("batch_rows", [1, 1000])
-def test_a_delivery_given_twice_is_one(row: int, batch_rows: int) -> None:
+def test_two_rows_of_one_delivery_count_once(row: int, batch_rows: int) -> None:
     told = history(LOG, STORY)
     once, twice = judged(told), judged(doubled(told, "deliveries", row), batch_rows)
     assert sum(twice["repeated"].to_pylist()) == 1
@@ -50,12 +50,12 @@ def test_a_contradiction_breaks_no_promise(change: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("change", [{"redelivery_count": 1}, {"seq": 9}])
-def test_a_second_delivery_is_no_row_given_twice(change: dict[str, Any]) -> None:
+def test_a_second_delivery_is_not_a_repeated_row(change: dict[str, Any]) -> None:
     rows = judged(doubled(history(LOG, STORY), "deliveries", 0, **change))
     assert (rows.num_rows, sum(rows["repeated"].to_pylist())) == (5, 0)
 
 
-def test_a_message_given_twice_is_one() -> None:
+def test_two_rows_of_one_message_count_once() -> None:
     told = history("a1 a2 a3", "+C1 a1>C1 a1! a2>C1 a2!")
     tables = doubled(doubled(told, "messages", 0), "messages", 2)
     assert findings_of(KEY_SHARED, tables) == findings_of(KEY_SHARED, told)
@@ -63,7 +63,7 @@ def test_a_message_given_twice_is_one() -> None:
     assert sum(rows["stored_again"].to_pylist()) == 2  # one was delivered, one never
 
 
-def test_a_join_given_twice_is_one_consumer() -> None:
+def test_two_rows_of_one_join_are_one_consumer() -> None:
     rows = history("a1", "+C1:5 +C2 -C1")["membership"].to_pylist()
     assert drop_repeated_members([*rows, rows[0]]) == (rows, 1, 0)
     assert drop_repeated_members([*rows, rows[0] | {"receiver_queue_size": 7}]) == (rows, 0, 1)

@@ -116,7 +116,7 @@ assert len(TRIALS) >= 200
 @pytest.mark.parametrize(
     ("fault", "scenario", "version", "seed"), TRIALS, ids=lambda v: getattr(v, "__name__", str(v)).split("_key")[0]
 )
-def test_a_fault_is_found_with_its_witness_and_nothing_else(
+def test_a_fault_is_found_with_its_evidence_and_nothing_else(
     fault: Callable[..., Expected], scenario: str, version: str, seed: int
 ) -> None:
     capture = Capture.load(f"{version}/{scenario}")
@@ -172,7 +172,7 @@ def test_slots_that_a_sticky_consumer_no_longer_asks_for_are_a_gap(version: str)
 
 
 @pytest.mark.parametrize(("version", "at_least"), [("3.2.3", 341), ("4.0.8", 157)])
-def test_who_waits_for_the_stuck_consumer_is_found_and_nothing_else_fails(version: str, at_least: int) -> None:
+def test_messages_blocked_by_the_stuck_consumer_are_found_and_nothing_else_fails(version: str, at_least: int) -> None:
     capture = Capture.load(f"{version}/{S1B}")
     capture.terms = Terms(stuck_after=100_000_000)
     failing = found(capture).failing
@@ -181,7 +181,7 @@ def test_who_waits_for_the_stuck_consumer_is_found_and_nothing_else_fails(versio
 
 
 @pytest.mark.parametrize("version", [pytest.param(version, marks=marks) for version, marks in MARKS.items()])
-def test_every_message_given_up_is_on_the_dead_letter_topic(version: str) -> None:
+def test_every_message_that_exceeded_its_redeliveries_is_on_the_dead_letter_topic(version: str) -> None:
     capture = Capture.load(f"{version}/{S7B}")
     assert capture.terms.max_redeliveries == 3
     assert len(capture.letters) >= 200

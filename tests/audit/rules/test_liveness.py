@@ -98,7 +98,7 @@ def test_a_partition_that_no_member_of_the_group_is_assigned_is_stalled():
     assert waits(RANGE, "n1 n2", "+C1 =C1 n1>C1 n1! /C1 -C1 ~100 n1^") == []  # nobody is a member
 
 
-def test_a_partition_whose_owner_left_and_that_was_given_to_nobody_since_waits_for_nobody():
+def test_a_partition_without_an_owner_since_a_leave_waits_for_no_consumer():
     # the coordinator lets the first members in at once
     story = "+C1 +C2 #C1:1 n1>C1 n1! -C1 ~100 n1^"
     waiting = [r for r in audit(AT_ONCE, history("n1 n2", story), terms=SOON).to_pylist() if not r["delivered"]]
@@ -226,7 +226,7 @@ def test_a_commit_that_advances_the_offset_is_a_sign_of_life_of_its_member(story
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_commits_tell_who_holds_records_where_no_delivery_is_acknowledged(commits):
+def test_commits_determine_the_outstanding_records_of_groups(commits):
     lacking = {Need.ACKNOWLEDGEMENTS} if commits else {Need.ACKNOWLEDGEMENTS, Need.COMMITS}
     tables = history("a1 a2 a3", "+C1 =C1 a1>C1 a2>C1 C1!1 ~100 C1!1", 0)
     judge = replace(judge_of(RANGE, tables, SOON), lacking=frozenset(lacking))
@@ -242,7 +242,7 @@ def test_commits_tell_who_holds_records_where_no_delivery_is_acknowledged(commit
         ("a1>C1 a2>C1 C1!1 ~25 {} C1!1 ~25 C1!1 ~25 a1^", ["STUCK a3", "STUCK a4"]),
     ],
 )
-def test_the_next_night_knows_the_commits_of_the_night_before(story, found):
+def test_the_next_daily_run_continues_with_the_commits_of_the_run_before(story, found):
     names = {where: name for name, where in positions("a1 a2 a3 a4").items()}
     told, begin = "+C1 =C1 " + story.format("~35"), "+C1 =C1 " + story.split("{}")[0]
     ends = [last_of(history("a1 a2 a3 a4", day, 0)) + 10_000_000 for day in (begin, told)]

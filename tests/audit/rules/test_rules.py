@@ -53,7 +53,7 @@ class TestPartitionOrder:
 
 class TestRedeliveryOrder:
     @pytest.mark.parametrize("end", ["a1?", "-C1 +C1"])
-    def test_what_comes_again_may_be_overtaken(self, end: str) -> None:
+    def test_a_redelivery_may_be_overtaken(self, end: str) -> None:
         story = f"+C1 a1>C1 {end} a2>C1 a1>C1 a1! a2!"
         assert findings(KEY_SHARED, "a1 a2", story) == ["redelivered a1", "redelivery_order a1"]
 
@@ -105,14 +105,14 @@ class TestOwnership:
         assert findings(KEY_SHARED, "a1 a2", "+C1 a1>C9 a1! a2>C1 a2!") == ["NOT_CONNECTED a1"]
         assert findings(KEY_SHARED, "a1", "+C1 +C2 -C2 a1>C2 a1!") == ["NOT_CONNECTED a1"]
 
-    def test_a_stranger_excuses_what_would_be_right_if_it_was_connected(self) -> None:
+    def test_an_unknown_consumer_exempts_deliveries_that_would_be_right_if_it_was_connected(self) -> None:
         """Of two consumers the second has partition 3, of three the first."""
         failover = make_policy("pulsar.failover", "documented")
         for log, story in (("a1 a2", "a1>C9 a1! a2>C1 a2!"), ("a2 a1", "a2>C1 a2! a1>C9 a1!")):
             found = findings(failover, log, f"+C1 +C2 {story}", partition=3)
             assert found == ["NOT_CONNECTED a1", "wrong_owner a2"]
 
-    def test_a_stranger_excuses_nothing_that_it_does_not_explain(self) -> None:
+    def test_an_unknown_consumer_exempts_nothing_else(self) -> None:
         story = "+C1 +C2 a1>C9 a1! a2>C1 a2!"
         assert findings(KEY_SHARED, "a1 a2", story) == ["NOT_CONNECTED a1", "WRONG_OWNER a2"]
 
@@ -164,7 +164,7 @@ class TestTwoActive:
 class TestHolding:
     MOVED = "+C1 a1>C1 +C2 a2>C2 a1! a2!"
 
-    def test_a_key_changes_hands_only_when_nothing_of_it_is_outstanding(self) -> None:
+    def test_a_key_moves_to_another_consumer_only_if_none_of_its_messages_is_outstanding(self) -> None:
         assert findings(KEY_SHARED, "a1 a2", self.MOVED) == ["BEFORE_PREDECESSOR_ACK a2", "KEY_TWO_OWNERS a2"]
         assert findings(KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 a1! a2>C2 a2!") == []
         assert findings(UNORDERED, "a1 a2", self.MOVED) == ["before_predecessor_ack a2", "key_two_owners a2"]
@@ -173,7 +173,7 @@ class TestHolding:
         story = "+C1 a1>C1 +C2 a1>C2 a1!"
         assert findings(KEY_SHARED, "a1", story) == ["DUP_OUTSTANDING a1", "KEY_TWO_OWNERS a1", "redelivered a1"]
 
-    def test_a_disconnect_ends_what_was_outstanding(self) -> None:
+    def test_a_disconnect_ends_outstanding_deliveries(self) -> None:
         assert findings(KEY_SHARED, "n1 n2", "+C1 +C2 n1>C1 -C1 n1>C2 n2>C2 n1! n2!") == ["redelivered n1"]
 
     def test_the_older_profile_holds_back_only_what_was_not_read_before_the_join(self) -> None:
@@ -184,7 +184,7 @@ class TestHolding:
             word.upper().replace(" A", " a") for word in both
         ]
 
-    def test_a_redelivery_inside_a_close_is_excused(self) -> None:
+    def test_a_redelivery_during_a_close_is_exempt(self) -> None:
         story = "+C1 +C2 a1>C2 (C2 a1>C1 -C2 a1!"
         assert findings(KEY_SHARED, "a1", story) == ["dup_outstanding a1", "key_two_owners a1", "redelivered a1"]
 
@@ -215,7 +215,7 @@ class TestRedelivery:
     def test_an_acknowledged_message_does_not_come_again(self) -> None:
         assert findings(KEY_SHARED, "a1", "+C1 a1>C1 a1! a1>C1") == ["DUP_DELIVERY a1", "redelivered a1"]
 
-    def test_but_in_a_batch_that_comes_again(self) -> None:
+    def test_batch_redelivery_keeps_unacked_messages_outstanding(self) -> None:
         story = "+C1 a1>C1 a2>C1 a1! a2? a1>C1 a2>C1 a2!"
         assert findings(KEY_SHARED, "a1,a2", story) == ["dup_delivery a1", "redelivered a1", "redelivered a2",
                                                         "redelivery_order a1"]  # fmt: skip
@@ -224,12 +224,12 @@ class TestRedelivery:
     def test_a_nack_or_a_disconnect_explains_a_redelivery(self, end: str) -> None:
         assert findings(KEY_SHARED, "a1", f"+C1 a1>C1 {end} a1>C1 a1!") == ["redelivered a1"]
 
-    def test_a_message_still_outstanding_does_not_come_again(self) -> None:
+    def test_an_outstanding_message_is_not_redelivered(self) -> None:
         again = "+C1 a1>C1 a1>C1 a1!"
         assert findings(KEY_SHARED, "a1", again) == ["DUP_OUTSTANDING a1", "redelivered a1"]
         assert findings(auto_split("pulsar-3.2"), "a1", again) == ["dup_outstanding a1", "redelivered a1"]
 
-    def test_what_comes_again_for_no_cause_is_counted(self) -> None:
+    def test_redeliveries_without_a_cause_are_counted(self) -> None:
         found = findings(KEY_SHARED, "a1", "+C1 a1>C1 a1>C1*1 a1!")
         assert found == ["redelivered a1", "redelivered_unasked a1"]
         assert findings(KEY_SHARED, "a1", "+C1 a1>C1 a1? a1>C1*1 a1!") == ["redelivered a1"]
@@ -280,7 +280,7 @@ class TestUndelivered:
     @pytest.mark.parametrize(
         "terms", [Terms(ttl=500_000_000), Terms(compacted=True)], ids=["expired", "compacted away"]
     )  # fmt: skip
-    def test_what_has_an_excuse_is_not_lost(self, terms: Terms) -> None:
+    def test_an_exempt_message_is_not_lost(self, terms: Terms) -> None:
         assert findings(KEY_SHARED, "n1 a1 a2", "+C1 n1>C1 n1! a2>C1 a2!", terms) == ["lost a1"]
 
     def test_chunks_come_as_one_message(self) -> None:
@@ -332,7 +332,7 @@ class TestFlow:
         assert findings(SHARED, "a1 a2 a3#0%0/2 a4", story)[:2] == ["LOST a1", "LOST a2"]
         assert "OVER_PERMITS a4" in findings(SHARED, "a1 a2 a3#0%0/2 a4", story)
 
-    def test_where_no_queue_size_is_told_nobody_can_tell(self) -> None:
+    def test_the_permit_rule_is_unknown_without_a_queue_size(self) -> None:
         log = " ".join(f"a{i}" for i in range(1100))
         story = " ".join(f"a{i}>C1" for i in range(1100)) + " a0^"
         assert not any("OVER" in found for found in findings(SHARED, log, f"+C1 {story}"))
@@ -343,7 +343,7 @@ class TestFlow:
         story = "+C1:1 a1>C1 a2>C1 a3>C1 a1^ a2^ a3^ a1! a2! a3!"
         assert findings(SHARED, "a1,a2,a3", story) == ["over_permits a3"]
 
-    def test_without_receipts_nobody_can_tell(self) -> None:
+    def test_the_permit_rule_is_unknown_without_receipts(self) -> None:
         assert findings(SHARED, "a1 b1 n1", "+C1:1 a1>C1 b1>C1 n1>C1 a1! b1! n1!") == []
 
     def test_all_that_acknowledge_must_record_receipts(self) -> None:

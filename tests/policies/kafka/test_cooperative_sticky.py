@@ -23,7 +23,7 @@ def given_up(partitions: Partitions, group: tuple[GroupMember, ...], owners: Own
     }
 
 
-def test_what_moves_has_no_owner_until_it_was_given_up():
+def test_a_moving_partition_has_no_owner_until_it_is_revoked():
     group = claiming(members("A:t B:t C:t"), SIX, {"A": "tp0 tp2 tp4", "B": "tp1 tp3 tp5"})
     first = shares(COOPERATIVE, SIX, group)
     assert first == {"A": "tp0 tp2", "B": "tp1 tp3", "C": ""}
@@ -54,7 +54,7 @@ def test_what_two_equal_members_own_as_of_one_generation_waits_even_for_one_of_t
     assert shares(COOPERATIVE, SIX, unequal) == {"A": "tp0 tp1 tp4", "B": "tp2 tp3 tp5"}
 
 
-def test_a_partition_outside_its_owners_rack_is_given_up_first():
+def test_a_partition_outside_its_owners_rack_is_revoked_first():
     partitions = topics("t*2", racks={"t": ["r1", "r2"]})
     group = claiming(members("A%r1:t B%r2:t"), partitions, {"A": "tp1", "B": ""})
     assert shares(COOPERATIVE, partitions, group) == {"A": "tp0", "B": ""}

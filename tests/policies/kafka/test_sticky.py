@@ -156,7 +156,7 @@ def test_what_two_claim_as_of_one_generation_is_nobodys():
         ("P", {"0": "tp4 tp5", "A": "tp0 tp1", "P": "tp2 tp3"}),  # P is walked first, and its claim is newer than A's
     ],
 )
-def test_an_old_claim_with_a_new_subscription_counts_by_who_is_walked_first(other, expected):
+def test_the_first_visited_member_decides_about_an_old_claim_with_a_new_subscription(other, expected):
     partitions = topics("t*6")
     fresh, missed, up_to_date = claiming(alike("0", "A", other), partitions, {"A": "tp0 tp1 tp2", other: "tp2 tp3"})
     group = (fresh, *since(1, missed, sent=2), *since(2, up_to_date))
@@ -175,7 +175,7 @@ def test_balance_that_subscriptions_do_not_allow_is_not_sought():
     assert shares(STICKY, partitions, group) == {"B": "t0p0 t0p1 t0p2 t0p3 t0p4 t0p5", "C": "t1p0"}
 
 
-def test_a_former_owner_is_given_what_has_to_move_though_it_does_not_subscribe_any_more():
+def test_a_former_owner_gets_partitions_that_must_move_although_it_no_longer_subscribes():
     partitions = topics("t0*4 t1*2")
     claimed = {"A": "t0p0 t0p1 t0p2 t0p3", "B": "t1p0 t1p1", "O": "t0p3"}
     *current, former = claiming(members("A:t0 B:t0,t1 O:t1"), partitions, claimed)
@@ -186,7 +186,7 @@ def test_a_former_owner_is_given_what_has_to_move_though_it_does_not_subscribe_a
     }
 
 
-def test_such_a_former_owner_is_given_nothing_where_all_others_are_balanced():
+def test_a_former_owner_that_no_longer_subscribes_gets_nothing_if_all_others_are_balanced():
     partitions = topics("t0*4 t1*1")
     claimed = {"A": "t0p0 t0p1", "B": "t0p2 t0p3", "C": "t1p0", "O": "t0p3"}
     *current, former = claiming(members("A:t0 B:t0 C:t1 O:t1"), partitions, claimed)

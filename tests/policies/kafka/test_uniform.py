@@ -32,7 +32,7 @@ def test_a_member_keeps_the_one_partition_more_that_another_has_no_need_of():
     assert shares(UNIFORM, seven, group) == {"C0": "tp0 tp1", "C1": "tp2 tp3", "C2": "tp4 tp5 tp6"}
 
 
-def test_members_are_asked_in_the_order_of_javas_hash_map():
+def test_members_are_visited_in_the_order_of_javas_hash_map():
     assert shares(UNIFORM, topics("t*2"), members("consumer-1:t orders:t")) == {"consumer-1": "tp1", "orders": "tp0"}
 
 
@@ -40,7 +40,7 @@ def test_a_member_with_too_little_leaves_the_one_partition_more_to_those_after_i
     assert shares(UNIFORM, topics("t*5"), members("A:t B:t C:t")) == {"A": "tp0", "B": "tp1 tp2", "C": "tp3 tp4"}
 
 
-def test_partitions_are_given_up_from_the_end_of_javas_hash_set():
+def test_partitions_are_revoked_from_the_end_of_javas_hash_set():
     twenty = topics("t*20")  # a set of five has 16 buckets: 17 comes right after 1
     group = claiming(members("C0:t C1:t C2:t C3:t C4:t"), twenty, {"C0": "tp1 tp2 tp3 tp4 tp17"})
     assert shares(UNIFORM, twenty, group)["C0"] == "tp1 tp2 tp3 tp17"

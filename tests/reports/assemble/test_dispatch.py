@@ -63,12 +63,12 @@ def test_the_settings_of_a_scenario_are_in_its_details(details: str) -> None:
     assert "half within 9 ms, 99% within 1.4 s, all within 9 s" in details
 
 
-def test_the_drain_tells_its_bounds_and_which_of_them_limits(details: str) -> None:
+def test_the_drain_shows_its_bounds_and_which_of_them_limits(details: str) -> None:
     assert "4,900 messages are left after the last publication. At least 24 s: c2 has 1,900 messages" in details
     assert "Hottest consumer: c2 with 1,900, 24 s. Hottest hash: 31,007 with 420, 6 s." in details
 
 
-def test_it_says_who_waits_for_whom_since_when_and_how_many_of_all(details: str) -> None:
+def test_the_view_shows_who_waits_for_whom_since_when_and_with_how_many_messages(details: str) -> None:
     assert re.search(r"as recorded [^.]*, 2 blocked consumers", details)
     assert "c2 c1 it joined recently 12:00:12.500 &gt; 4.19 s 1 1" in details  # it still waits
     assert "Blocked hashes, the longest first: 12 of 40" in details

@@ -64,7 +64,7 @@ def test_the_consumer_stands_before_the_hash() -> None:
     assert build_drain(90, 40 * S, [HASH, CONSUMER]).bounds == (CONSUMER, HASH)
 
 
-def test_who_waited_longest_comes_first_in_any_order_of_the_rows() -> None:
+def test_the_consumer_that_waited_longest_comes_first_in_any_order_of_rows() -> None:
     def waited(consumer: str, blocked_ns: int, messages: int = 1) -> Blocked:
         return Blocked(consumer, "", "c1", "the hash drains", "2026-05-01T12:00:00Z", blocked_ns, 1, messages, False)
 

@@ -81,7 +81,7 @@ def test_skew_is_one_definition_in_windows_totals_and_scenarios() -> None:
     assert [(one.consumer, one.messages, one.even) for one in view.load] == [("a", 60, 100 / 2), ("a", 150, 300 / 4)]
 
 
-def test_of_many_windows_the_one_with_the_busiest_consumer_stands_for_its_neighbours() -> None:
+def test_the_window_with_the_busiest_consumer_represents_its_neighbours() -> None:
     extent = {"first": 0, "last": 2 * MAX_TIME_SLICES * SECOND - 1}
     rows = [{"scenario": "s", "level": "window", **given(0, "b", 9)} | {"window": i * SECOND} for i in range(3)]
     rows[1]["messages"] = 20
@@ -123,7 +123,7 @@ def test_an_idle_consumer_is_there_with_its_reason_and_so_are_unowned_messages()
         ("pulsar.shared", "pulsar-4.0", {Need.STICKY_KEYS}, False),
     ],
 )
-def test_the_spread_of_messages_without_a_key_is_named_as_assumed_where_nothing_tells_it(
+def test_the_distribution_of_keyless_messages_is_shown_as_assumed_if_it_is_not_recorded(
     policy: str, profile: str, lacking: set[Need], assumed: bool
 ) -> None:
     plan = planned(policy, [PlannedMember("a", 0, None)], profile=profile)

@@ -64,7 +64,7 @@ def collected(rows: Iterable[Row], width: int, code: int = Code.UNSEEN.bit) -> t
         if some:
             codes = np.full(len(some), 0 if delivered else code)
             adding.add(facts(some, delivered), codes, np.ones(len(some), np.int64))
-    found, span = adding.together(), Span(width, width)
+    found, span = adding.compute_sum(), Span(width, width)
     times = [row[0] for row in rows if row[0] != UNKNOWN] or [0]
     extent = {"first": min(times), "last": max(times), "messages": len(rows)}
     figures = Figures("t", (), extent, width, plan, ())

@@ -147,7 +147,7 @@ def test_what_a_rejected_row_could_explain_is_unknown_and_the_rest_invalid() -> 
     assert (status["NOT_CONNECTED"], status["KEY_ORDER"]) == ("unknown", "violated")
 
 
-def test_rows_that_contradict_one_another_leave_doubt() -> None:
+def test_contradicting_rows_make_the_verdict_unknown() -> None:
     (doubt,) = verdict(replace(JUDGED, contradicted={"deliveries": 3, "membership": 0}))[1]
     assert doubt == "in table deliveries, 3 rows contradict another row of the same event"
 
@@ -226,7 +226,7 @@ def test_only_what_the_data_lack_limits_what_valid_means() -> None:
     assert find_unchecked_guarantees(replace(JUDGED, lacking=frozenset({Need.RECEIPTS}))) == {Need.RECEIPTS}
 
 
-def test_every_doubtful_excuse_is_of_rules_that_somebody_promises() -> None:
+def test_every_inconclusive_exemption_belongs_to_promised_rules() -> None:
     inconclusive = [exemption for exemption in Exemption if exemption.inconclusive]
     assert inconclusive
     assert all(exemption.codes <= set(Code) and exemption.sentence for exemption in inconclusive)

@@ -90,7 +90,7 @@ def test_marks_stand_out_from_the_page(theme: str, consumers: tuple[str, ...]) -
 
 @pytest.mark.parametrize("blindness", BLINDNESS)
 @pytest.mark.parametrize("consumers", [LIGHT, DARK])
-def test_colour_blind_readers_can_tell_consumers_apart(consumers: tuple[str, ...], blindness: str) -> None:
+def test_colour_blind_readers_can_distinguish_consumers(consumers: tuple[str, ...], blindness: str) -> None:
     assert min(compute_distance(one, other, blindness) for one, other in pairwise(consumers)) >= 0.08
     assert min(compute_distance(one, other, blindness) for one, other in combinations(consumers, 2)) >= 0.07
 

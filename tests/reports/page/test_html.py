@@ -219,7 +219,7 @@ def test_the_ten_solid_colours_differ() -> None:
     assert len(set(LIGHT)) == 10
 
 
-def test_all_tables_have_captions_and_all_charts_words(small_html: str) -> None:
+def test_all_tables_have_captions_and_all_charts_descriptions(small_html: str) -> None:
     page = Page(small_html)
     assert page.tags["table"] == page.tags["caption"] > 5
     assert all('role="img" aria-label="' in svg for svg in re.findall(r"<svg viewBox[^>]*>", small_html))

@@ -22,11 +22,11 @@ from subreplay.rows.encoded import (
     Outcome,
     as_bytes,
     base64_bytes,
-    lengths,
+    count_bytes,
+    is_present,
     mask_of,
-    present,
+    replace_with_null,
     utf8_text,
-    without,
 )
 from subreplay.rows.model.columns import Ints
 
@@ -67,9 +67,9 @@ def parse_message_ids(values: pa.Array) -> Outcome:
     colon = mask_of(pc.match_substring_regex(as_bytes(values), "[:,]"))
     if colon.all():
         return parse_text_ids(values)
-    of_base64 = base64_bytes(without(values, colon))
+    of_base64 = base64_bytes(replace_with_null(values, colon))
     decoded = parse_byte_ids(of_base64.values)
-    written = parse_text_ids(without(values, ~colon))
+    written = parse_text_ids(replace_with_null(values, ~colon))
     parts = [
         pc.if_else(pa.array(colon), text, bytes_)
         for text, bytes_ in zip(written.values.flatten(), decoded.values.flatten(), strict=True)
@@ -85,7 +85,7 @@ def parse_text_ids(text: pa.Array) -> Outcome:
     digits = [pc.if_else(fits, pc.struct_field(found, name), None) for name in ID_PARTS[:4]]
     digits[-1] = pc.if_else(pc.equal(digits[-1], ""), "-1", digits[-1])
     parts = [each.cast(pa.int64()) for each in digits]
-    return _build_struct([*parts, pa.nulls(len(text), pa.int64())], present(text) & ~mask_of(fits))
+    return _build_struct([*parts, pa.nulls(len(text), pa.int64())], is_present(text) & ~mask_of(fits))
 
 
 def parse_text_positions(text: pa.Array) -> Outcome:
@@ -98,7 +98,7 @@ def parse_text_positions(text: pa.Array) -> Outcome:
     fits = found.is_valid()
     entry, partition = (pc.struct_field(found, name).cast(pa.int64()) for name in ("entry", "partition"))
     ledger, batch = (pc.if_else(fits, pa.scalar(number, pa.int64()), None) for number in (0, -1))
-    bad = present(text) & ~mask_of(fits)
+    bad = is_present(text) & ~mask_of(fits)
     broken = (Broken(bad, "a position must be partition:offset", "map partition and offset"),) if bad.any() else ()
     parts = [ledger, entry, partition, batch, pa.nulls(len(text), pa.int64())]
     return Outcome(pa.StructArray.from_arrays(parts, ID_PARTS), broken)
@@ -106,10 +106,10 @@ def parse_text_positions(text: pa.Array) -> Outcome:
 
 def parse_byte_ids(data: pa.Array) -> Outcome:
     """Parse ids that ``toByteArray()`` wrote."""
-    valid = present(data)
-    bytes_, offsets = get_data_and_offsets(without(data, ~valid))
+    valid = is_present(data)
+    bytes_, offsets = get_data_and_offsets(replace_with_null(data, ~valid))
     starts = np.asarray(offsets[: len(data)], np.int64) if len(data) else np.zeros(0, np.int64)
-    found, seen, bad = _decode_fields(bytes_, starts, starts + lengths(data))
+    found, seen, bad = _decode_fields(bytes_, starts, starts + count_bytes(data))
     bad = valid & (bad | ~seen.all(axis=0))
     parts = [pa.array(each, mask=bad | ~valid) for each in found[:-1]]
     parts.append(pa.array(found[-1], mask=bad | ~valid | (found[-1] == 0)))

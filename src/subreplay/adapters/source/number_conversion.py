@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.rows.encoded import Broken, Mask, Outcome, mask_of, present, utf8_text, without
+from subreplay.rows.encoded import Broken, Mask, Outcome, is_present, mask_of, replace_with_null, utf8_text
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.contracts import HAPPENED, LARGEST
 from subreplay.rows.model.tables import TIME
@@ -63,8 +63,8 @@ def convert_integers(values: pa.Array) -> Outcome:
 
 
 def _convert_legal_integers(values: pa.Array, legal: Mask, rule: str) -> Outcome:
-    bad = present(values) & ~legal
-    return Outcome(without(values, bad).cast(pa.int64()), _build_broken(bad, rule, _CORRECT))
+    bad = is_present(values) & ~legal
+    return Outcome(replace_with_null(values, bad).cast(pa.int64()), _build_broken(bad, rule, _CORRECT))
 
 
 def parse_integers(text: pa.Array) -> Outcome:
@@ -75,7 +75,7 @@ def parse_integers(text: pa.Array) -> Outcome:
     """
     read = utf8_text(text)
     found = pc.extract_regex(read.values, _DIGITS)
-    bad = present(text) & ~mask_of(found.is_valid())
+    bad = is_present(text) & ~mask_of(found.is_valid())
     numbers = convert_integers(pc.struct_field(found, "whole").cast(pa.decimal128(19, 0)))
     return Outcome(
         numbers.values, (*_build_broken(bad, "an integer must be written in digits", _CORRECT), *numbers.broken)
@@ -86,7 +86,7 @@ def parse_floats(text: pa.Array) -> Outcome:
     """Parse numbers in decimal digits, with a fraction or an exponent, as in ``1.584680012228E12``."""
     read = utf8_text(text)
     found = pc.extract_regex(read.values, _DECIMAL)
-    bad = present(text) & ~mask_of(found.is_valid())
+    bad = is_present(text) & ~mask_of(found.is_valid())
     return Outcome(
         pc.struct_field(found, "number").cast(pa.float64()),
         _build_broken(bad, "a number must be written in digits", _CORRECT),
@@ -132,7 +132,7 @@ def _is_text(kind: pa.DataType) -> bool:
 def _parse_epoch_text(values: pa.Array, per_second: int) -> Outcome:
     """Parse times in digits: integers exactly, other numbers as floats."""
     whole = parse_integers(values)
-    other = without(values, mask_of(whole.values.is_valid()))
+    other = replace_with_null(values, mask_of(whole.values.is_valid()))
     floats = parse_floats(other)
     exact, near = _convert_to_instants(whole.values, per_second), _convert_floats(floats.values, per_second)
     broken = (*floats.broken, *exact.broken, *near.broken)
@@ -143,7 +143,7 @@ def convert_event_times(values: pa.Array) -> Outcome:
     """Convert Pulsar's event times, as timestamps or in ms; 0 means unset and becomes null."""
     times = convert_timestamps(values) if pa.types.is_timestamp(values.type) else build_epoch_conversion("ms")(values)
     unset = mask_of(pc.equal(times.values.cast(pa.int64()), 0))
-    return Outcome(without(times.values, unset), times.broken)
+    return Outcome(replace_with_null(times.values, unset), times.broken)
 
 
 def extract_epoch_nanos(values: pa.Array) -> Outcome:
@@ -168,15 +168,15 @@ def parse_iso(text: pa.Array) -> Outcome:
     """
     text = utf8_text(text).values if not pa.types.is_string(text.type) else text
     iso = mask_of(pc.match_substring_regex(text, _ISO))
-    if not (iso | ~present(text)).all():
+    if not (iso | ~is_present(text)).all():
         text = pc.if_else(pa.array(iso), text, _normalise_iso(text))
         iso = mask_of(pc.match_substring_regex(text, _ISO))
     near = iso & mask_of(pc.match_substring_regex(text, _NEAR))
-    known = without(text, ~near)
+    known = replace_with_null(text, ~near)
     zoned = pc.if_else(pc.match_substring_regex(known, f"{_ZONE}$"), known, pc.binary_join_element_wise(known, "Z", ""))
     times = _convert_to_instants(zoned.cast(pa.timestamp("ns", "UTC")).cast(pa.int64()), PER_SECOND["ns"])
     remedy = "write the time as 2026-11-20T10:00:00.123Z"
-    strange = _build_broken(present(text) & ~iso, "a time in text must be ISO 8601", remedy)
+    strange = _build_broken(is_present(text) & ~iso, "a time in text must be ISO 8601", remedy)
     return Outcome(times.values, (*strange, *_build_broken(iso & ~near, HAPPENED.rule, _CORRECT)))
 
 
@@ -196,9 +196,11 @@ def _convert_to_instants(values: pa.Array, per_second: int) -> Outcome:
     counts = np.asarray(pc.fill_null(values, 0).to_numpy(zero_copy_only=False), np.int64)
     finer, coarser = per_second // PER_SECOND["us"], PER_SECOND["us"] // per_second
     if finer:
-        return Outcome(_build_times(counts // finer, present(values)))
+        return Outcome(_build_times(counts // finer, is_present(values)))
     bad = np.abs(counts.astype(np.float64)) >= LARGEST // coarser
-    return Outcome(_build_times(counts * coarser, present(values) & ~bad), _build_broken(bad, HAPPENED.rule, _TOO_FAR))
+    return Outcome(
+        _build_times(counts * coarser, is_present(values) & ~bad), _build_broken(bad, HAPPENED.rule, _TOO_FAR)
+    )
 
 
 def _convert_floats(values: pa.Array, per_second: int) -> Outcome:
@@ -206,7 +208,7 @@ def _convert_floats(values: pa.Array, per_second: int) -> Outcome:
     micros = counts * (PER_SECOND["us"] / per_second)
     bad = ~(np.abs(micros) < LARGEST)  # includes NaN
     rounded = np.round(np.where(bad, 0, micros)).astype(np.int64)
-    return Outcome(_build_times(rounded, present(values) & ~bad), _build_broken(bad, HAPPENED.rule, _TOO_FAR))
+    return Outcome(_build_times(rounded, is_present(values) & ~bad), _build_broken(bad, HAPPENED.rule, _TOO_FAR))
 
 
 def _build_times(micros: Ints, valid: Mask) -> pa.Array:
@@ -215,7 +217,7 @@ def _build_times(micros: Ints, valid: Mask) -> pa.Array:
 
 def _extract_nanos(values: pa.Array) -> pa.Array:
     counts = np.asarray(pc.fill_null(values, 0).to_numpy(zero_copy_only=False), np.int64)
-    return pa.array(counts % 1_000, mask=~present(values))
+    return pa.array(counts % 1_000, mask=~is_present(values))
 
 
 def _build_broken(bad: Mask, rule: str, remedy: str) -> tuple[Broken, ...]:

@@ -26,7 +26,7 @@ from subreplay.adapters.source.number_conversion import (
 )
 from subreplay.adapters.source.topic_names import parse_pulsar_topics
 from subreplay.errors import ConfigError, InputError
-from subreplay.rows.encoded import Outcome, base64_bytes, hex_bytes, length_of, utf8_bytes, utf8_text
+from subreplay.rows.encoded import Outcome, base64_bytes, hex_bytes, measure_length, utf8_bytes, utf8_text
 
 MAX_LISTED: Final = 40  # columns that a message lists at most
 _STEP: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
@@ -61,7 +61,7 @@ CONVERSIONS: Final = (
     Conversion("event_time", ("integer", "time"), "time", convert_event_times),
     Conversion("integer", ("text",), "integer", parse_integers),
     Conversion("from_1", ("integer", "text"), "integer", convert_attempts),
-    Conversion("length", ("text", "bytes"), "integer", length_of),
+    Conversion("length", ("text", "bytes"), "integer", measure_length),
     Conversion("message_id", ("text", "bytes"), "position", parse_message_ids, message_ids.ID_PARTS),
     Conversion("partition_offset", ("text",), "position", parse_text_positions, message_ids.ID_PARTS),
     Conversion("pulsar_topic", ("text",), "text", parse_pulsar_topics, topic_names.TOPIC_PARTS),

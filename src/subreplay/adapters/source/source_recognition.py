@@ -29,7 +29,7 @@ from subreplay.adapters.source.source_presets import (
     select_optional,
 )
 from subreplay.adapters.source.topic_names import PATH_CONVERSIONS
-from subreplay.rows.encoded import present as is_present
+from subreplay.rows.encoded import is_present
 from subreplay.rows.model.tables import INPUTS
 
 CANONICAL: Final = "canonical"

@@ -18,7 +18,7 @@ from subreplay.hashing.key_identity import compute_key_identities
 from subreplay.rows.model.columns import Ints, gather_batches
 from subreplay.rows.model.tables import TIME
 from subreplay.rows.quarantine import find_valid_rows, make_quarantine
-from subreplay.rows.rejects import REASONS, add_reasons, list_reasons, reasons
+from subreplay.rows.rejects import REASONS, add_reasons, build_reasons, list_reasons
 from subreplay.rows.scan.copies import COMPARED
 from subreplay.rows.scan.table_columns import Columns
 from subreplay.rows.sorted_blocks import GROUP, add_groups
@@ -82,7 +82,9 @@ class OverviewStep:
             else:
                 keeps = find_valid_rows(self.table, batch)
                 valid = batch if keeps is None else batch.filter(pa.array(keeps))
-                why = REASONS.empty_table() if keeps is None else reasons(make_quarantine(self.table, batch, keeps))
+                why = (
+                    REASONS.empty_table() if keeps is None else build_reasons(make_quarantine(self.table, batch, keeps))
+                )
             sums.rows, sums.valid = sums.rows + batch.num_rows, sums.valid + valid.num_rows
             sums.why = add_reasons([sums.why, why])
             if self.table == "messages":

@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.rows.encoded import Broken, Mask, Outcome, present, utf8_text
+from subreplay.rows.encoded import Broken, Mask, Outcome, is_present, utf8_text
 from subreplay.rows.model.topics import DOMAINS
 
 TOPIC_PARTS: Final = ("topic", "partition")
@@ -93,7 +93,7 @@ def _parse_names(paths: pa.Array, prefix: str, patterns: tuple[str, ...], rule: 
         partition = pc.if_else(fits, pc.struct_field(found, "partition"), partition)
     partition = pc.if_else(pc.equal(partition, ""), NO_PARTITION, partition).cast(pa.int64())
     parts = [part.take(encoded.indices) for part in (topic, partition)]
-    bad = ~present(parts[0])
+    bad = ~is_present(parts[0])
     remedy = "name the conversion and the prefix of these files, or map topic and partition"
     return Outcome(pa.StructArray.from_arrays(parts, TOPIC_PARTS), _build_broken(bad, rule, remedy))
 

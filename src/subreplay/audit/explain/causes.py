@@ -95,7 +95,7 @@ class Causes:
         known = self._base.get((topic, partition))
         if known is not None:
             return known
-        timeline = self._judge.dispatcher(Scope(topic, partition)).timeline
+        timeline = self._judge.get_dispatcher(Scope(topic, partition)).timeline
         self._base[topic, partition] = base = len(self._starts)
         opened = [describe_event(epoch, self._judge.dates) for epoch in timeline.epochs]
         leaves = (words if epoch.left else None for epoch, words in zip(timeline.epochs, opened, strict=True))
@@ -151,7 +151,7 @@ class Causes:
         distinct, of_row = np.unique(dispatchers, axis=0, return_inverse=True)
         words = []
         for topic, partition in distinct.tolist():
-            dispatcher = self._judge.dispatcher(Scope(topics.dictionary[topic].as_py(), partition))
+            dispatcher = self._judge.get_dispatcher(Scope(topics.dictionary[topic].as_py(), partition))
             since = find_unassigned_since(self._judge, dispatcher, UNKNOWN)
             when = "" if since in (UNKNOWN, NEVER) else f" since {format_clock(since, self._judge.dates)}"
             words.append(f"{NOT_ASSIGNED_CAUSE} {max(partition, 0)}{when}")
@@ -214,7 +214,7 @@ class Causes:
     def _list_leaves(self, scope: Scope, consumer: str | None) -> tuple[Ints, list[str]]:
         """Return the instants (ns) at which a consumer left, and the text of each. The first text covers the time
         before all of them."""
-        epochs = self._judge.dispatcher(scope).timeline.epochs
+        epochs = self._judge.get_dispatcher(scope).timeline.epochs
         left = [epoch for epoch in epochs if any(gone.label == consumer for gone in epoch.left)]
         joins = [epoch for epoch in epochs if epoch.joined is not None and epoch.joined.label == consumer]
         refused = [epoch for epoch in epochs if epoch.rejected and epoch.cause and epoch.cause.consumer == consumer]
@@ -263,7 +263,7 @@ class Causes:
     def _find_acts(self, scope: Scope) -> tuple[Act, ...]:
         """Return the acts at a dispatcher, and cache them."""
         if scope not in self._known_acts:
-            self._known_acts[scope] = self._judge.acts(self._judge.dispatcher(scope).timeline)
+            self._known_acts[scope] = self._judge.list_acts(self._judge.get_dispatcher(scope).timeline)
         return self._known_acts[scope]
 
     def _match_acts(self, rows: pa.Table, selected: Ints) -> Iterator[tuple[int, Act]]:

@@ -179,7 +179,7 @@ class HolderFinder:
                 deliveries = deliveries.filter(pc.is_in(deliveries["slot"], slots.combine_chunks()))
             if len(deliveries):
                 found.add(keep_last_holders(pa.concat_tables(_find_holders(deliveries, waiting))))
-        yield from found.together().combine_chunks().to_batches()
+        yield from found.compute_sum().combine_chunks().to_batches()
 
 
 def _find_holders(deliveries: pa.Table, waiting: Sequence[Row]) -> Iterator[pa.Table]:

@@ -79,7 +79,7 @@ class Trace:
                 said = f"acknowledged by {row['consumer']}, although no delivery of it is recorded"
                 yield TraceEvent(row["acked_at"], ENDED, _format_position(row), said)
 
-    def waiting(self) -> Iterator[Row]:
+    def find_waiting(self) -> Iterator[Row]:
         """Yield first deliveries and waiting messages that other messages may block (see rule STUCK).
 
         Each row has the session that received or owns the message, the instant (ns) from which it could receive it, and
@@ -93,7 +93,7 @@ class Trace:
             _format_position(row): (slot, hash32) for row, slot, hash32 in self._read_messages()
         }  # judged rows may not show slots
         for row in self.judged.to_pylist():
-            dispatcher = self.judge.dispatcher(Scope(row["topic"], row["partition"]))
+            dispatcher = self.judge.get_dispatcher(Scope(row["topic"], row["partition"]))
             last = np.array([len(dispatcher.timeline.epochs) - 1], np.int32)
             slot, hash32 = hashed.get(_format_position(row), (row["slot"], 0))
             owner = int(dispatcher.timeline.find_owners(np.array([slot]), np.array([hash32], np.uint32), last)[0])
@@ -110,7 +110,7 @@ class Trace:
                 "until": row["at"],
             }
 
-    def findings(self, subscription: str) -> Iterator[str]:
+    def explain_findings(self, subscription: str) -> Iterator[str]:
         """Yield every finding about these rows, including allowed ones, each with its cause and its evidence."""
         shown = self.judged.set_column(self.judged.schema.get_field_index("shown"), "shown", self.judged["codes"])
         for batch in Explainer(self.judge, subscription).explain_violations(shown.to_batches()):
@@ -151,7 +151,7 @@ class Trace:
 
     def _describe_owner(self, scope: Scope, at: int, slot: int, hash32: int) -> str:
         """Describe the owner of a slot at an instant, and the event since which it owns the slot."""
-        policy, timeline = self.judge.policy, self.judge.dispatcher(scope).timeline
+        policy, timeline = self.judge.policy, self.judge.get_dispatcher(scope).timeline
         if policy.routing == "any":
             return ""
         epoch = int(timeline.find_epochs(np.array([at]), np.array([0]))[0])
@@ -163,7 +163,7 @@ class Trace:
         """Yield the events that changed the owner of a slot, after a first and up to a last instant."""
         if self.judge.policy.routing == "any":
             return
-        timeline = self.judge.dispatcher(scope).timeline
+        timeline = self.judge.get_dispatcher(scope).timeline
         inside = [e for e in timeline.epochs if first < e.start.at <= last]
         if not inside:
             return
@@ -178,14 +178,14 @@ class Trace:
 
     def _find_owner_names(self, scope: Scope, slot: int, hash32: int, epochs: Ints) -> list[str]:
         """Return the names of a slot's owners in some epochs."""
-        timeline = self.judge.dispatcher(scope).timeline
+        timeline = self.judge.get_dispatcher(scope).timeline
         slots, hashes = np.full(len(epochs), slot), np.full(len(epochs), hash32, np.uint32)
         owners = timeline.find_owners(slots, hashes, epochs.astype(np.int32)).tolist()
         return [timeline.consumers[owner].label if owner >= 0 else "nobody" for owner in owners]
 
     def _find_consumer_name(self, row: Row) -> str | None:
         """Return the recorded name of a delivery's consumer, whatever label results use."""
-        consumers = self.judge.dispatcher(Scope(row["topic"], row["partition"])).timeline.consumers
+        consumers = self.judge.get_dispatcher(Scope(row["topic"], row["partition"])).timeline.consumers
         return consumers[row["session"]].name if row["session"] >= 0 else row["consumer"]
 
     def _list_delivery_events(self, row: Row, attempt: Row | None) -> Iterator[TraceEvent]:

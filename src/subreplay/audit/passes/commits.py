@@ -12,8 +12,8 @@ from subreplay.audit.codes import Code, Exemption
 from subreplay.audit.context import Context
 from subreplay.audit.needs import Need
 from subreplay.audit.passes.beginning import find_joined_earlier
-from subreplay.audit.passes.keys import numbers
-from subreplay.audit.passes.owners import owners_of
+from subreplay.audit.passes.keys import read_integers
+from subreplay.audit.passes.owners import compare_owners
 from subreplay.audit.passes.positions import ScopeLog
 from subreplay.audit.rejects import rejected_exemptions
 from subreplay.audit.rules.commits import KINDS, NONE
@@ -26,7 +26,7 @@ from subreplay.rows.model.tables import COMMIT, COMMIT_REFUSED, FACTS
 def split_commits(some: ScopedRows) -> tuple[ScopedRows, ScopedRows]:
     """Split ``LOG`` rows into those that are not commits, and the commits of this day. Commits of earlier days were
     judged then, and are dropped."""
-    kind = numbers(some.rows, "kind")
+    kind = read_integers(some.rows, "kind")
     is_commit = kind >= COMMIT
     if not is_commit.any():
         return some, ScopedRows(some.rows.slice(0, 0), np.zeros_like(some.bounds))
@@ -37,14 +37,14 @@ def split_commits(some: ScopedRows) -> tuple[ScopedRows, ScopedRows]:
 def make_commit_facts(context: Context, logs: Sequence[ScopeLog], some: ScopedRows) -> pa.Table:
     """Make ``FACTS`` of the commits of some dispatchers, in order of position, with COMMIT_NOT_OWNER."""
     rows = some.rows
-    n, at, seq = rows.num_rows, numbers(rows, "at"), numbers(rows, "seq", 0)
-    position = [numbers(rows, name) for name in ("ledger", "entry", "batch_index")]
-    owners = owners_of(
+    n, at, seq = rows.num_rows, read_integers(rows, "at"), read_integers(rows, "seq", 0)
+    position = [read_integers(rows, name) for name in ("ledger", "entry", "batch_index")]
+    owners = compare_owners(
         context.policy, [log.dispatcher for log in logs], some.numbers, np.full(n, context.policy.space[0]),
         np.zeros(n, np.uint32), at, seq, column(rows, "consumer"), column(rows, "instance"),
     )  # fmt: skip
     not_owned = owners.wrong | (owners.session == UNKNOWN_CONSUMER)
-    kind = numbers(rows, "kind")
+    kind = read_integers(rows, "kind")
     exemptions = np.where(kind == COMMIT_REFUSED, Exemption.REFUSED.bit, 0)
     scopes = [log.dispatcher.timeline.scope for log in logs]
     partitions = [scope.partition for scope in scopes]
@@ -53,7 +53,7 @@ def make_commit_facts(context: Context, logs: Sequence[ScopeLog], some: ScopedRo
     )
     ordinals = np.empty(n, np.int64)
     for number, (scope, log) in enumerate(zip(scopes, logs, strict=True)):
-        selected = some.part(number)
+        selected = some.get_slice(number)
         ordinals[selected] = log.state.ordinals.number(*(values[selected] for values in position))
         if log.state.beginning.since != UNKNOWN:
             of = log.dispatcher.timeline, log.state.beginning.since, column(rows, "consumer")[selected]

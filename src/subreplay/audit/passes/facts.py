@@ -21,8 +21,8 @@ from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import Ending, Flags
 from subreplay.audit.needs import Need
 from subreplay.audit.passes.beginning import find_earlier_joins, find_joined_earlier, find_never_joined
-from subreplay.audit.passes.keys import find_message_keys, numbers
-from subreplay.audit.passes.owners import Owners, owners_of
+from subreplay.audit.passes.keys import find_message_keys, read_integers
+from subreplay.audit.passes.owners import Owners, compare_owners
 from subreplay.audit.passes.positions import (
     BEGIN,
     CODES,
@@ -72,15 +72,19 @@ INTERLEAVED: Final = 2
 def make_position_facts(context: Context, logs: Sequence[ScopeLog], some: ScopedRows) -> tuple[pa.Table, Ints]:
     """Make ``FACTS`` of whole entries of several logs. Also return the number of the log of each row."""
     rows = some.rows
-    is_delivery = numbers(rows, "kind") == 1
+    is_delivery = read_integers(rows, "kind") == 1
     messages = ScopedRows(rows.select(_OF_MESSAGES), some.bounds).filter(~is_delivery)
     once = drop_repeated_deliveries(ScopedRows(rows.select(_OF_DELIVERIES), some.bounds).filter(is_delivery))
     kept = np.ones(rows.num_rows, np.bool_)
     kept[is_delivery] = once.kept
-    positions = numbers(rows, "ledger")[kept], numbers(rows, "entry")[kept], numbers(rows, "batch_index")[kept]
+    positions = (
+        read_integers(rows, "ledger")[kept],
+        read_integers(rows, "entry")[kept],
+        read_integers(rows, "batch_index")[kept],
+    )
     log = some.numbers[kept]
     numbered, first = _number_positions(*positions, is_delivery[kept], log)
-    of_positions, where = _bounds(log[first], len(logs)), [part[first] for part in positions]
+    of_positions, where = _find_bounds(log[first], len(logs)), [part[first] for part in positions]
     ordinals = [
         of.state.ordinals.number(*(part[begin:end] for part in where))
         for of, begin, end in zip(logs, of_positions[:-1].tolist(), of_positions[1:].tolist(), strict=True)
@@ -97,10 +101,10 @@ def make_position_facts(context: Context, logs: Sequence[ScopeLog], some: Scoped
         log[first],
         of_positions,
     )
-    return batch.facts()
+    return batch.build_facts()
 
 
-def _bounds(numbers: Ints, logs: int) -> Ints:
+def _find_bounds(numbers: Ints, logs: int) -> Ints:
     """Return where the rows of each log begin, and where the last log ends. ``numbers`` must be sorted."""
     return np.searchsorted(numbers, np.arange(logs + 1))
 
@@ -167,7 +171,7 @@ class _Batch:
     def slices(self) -> list[tuple[ScopeLog, slice, slice, slice]]:
         """Each log with the slices of its messages, deliveries and positions."""
         n = len(self.logs)
-        ends = _bounds(self.log_of_message, n), _bounds(self.log_of_delivery, n), self.log_bounds
+        ends = _find_bounds(self.log_of_message, n), _find_bounds(self.log_of_delivery, n), self.log_bounds
         each = np.stack([np.stack([bounds[:-1], bounds[1:]]) for bounds in ends]).transpose(2, 0, 1).tolist()
         return [(log, slice(*m), slice(*d), slice(*p)) for log, (m, d, p) in zip(self.logs, each, strict=True)]
 
@@ -175,31 +179,31 @@ class _Batch:
     def dispatchers(self) -> list[Dispatcher]:
         return [log.dispatcher for log in self.logs]
 
-    def of_logs(self, values: Iterable[int], numbers: Ints) -> Ints:
+    def repeat_by_log(self, values: Iterable[int], numbers: Ints) -> Ints:
         """Return one value per row: that of the log whose number the row has."""
         return np.array([*values], np.int64)[numbers]
 
-    def facts(self) -> tuple[pa.Table, Ints]:
+    def build_facts(self) -> tuple[pa.Table, Ints]:
         self.keys = find_message_keys(self.context.policy, self.messages)
-        self.published = numbers(self.messages, "at")
-        delayed = numbers(self.messages, "deliver_at") if self.context.has_delays else self.published
+        self.published = read_integers(self.messages, "at")
+        delayed = read_integers(self.messages, "deliver_at") if self.context.has_delays else self.published
         self.due = np.maximum(self.published, delayed)
         self.judged, self.before = flags(self.messages, "judged"), flags(self.messages, "before")
-        self.chunk = numbers(self.messages, "chunk_id", -1)
+        self.chunk = read_integers(self.messages, "chunk_id", -1)
         # a chunk that is not the last of its message
-        chunks = numbers(self.messages, "chunk_count", 0)
+        chunks = read_integers(self.messages, "chunk_count", 0)
         self.part_of_chunks = (self.chunk >= 0) & (self.chunk + 1 < chunks)
         self.last_of_chunks = (self.chunk > 0) & (self.chunk + 1 == chunks)
         # could be delivered before the data begin
         self.earlier = compute_earliest_time(
             self.published, self.due, self.context.terms.tick, self.context.policy.profile
-        ) < self.of_logs((log.state.beginning.settled for log in self.logs), self.log_of_message)
+        ) < self.repeat_by_log((log.state.beginning.settled for log in self.logs), self.log_of_message)
         self.aborted, self.skipped = flags(self.messages, "aborted"), self._find_skipped()
         self.aborted &= self.context.is_group & (self.context.terms.isolation != "read_uncommitted")
         self.may_be_aborted = self._find_possibly_aborted()
         message = self.head[self.of_delivery]  # of each delivery; -1: unknown
-        at, seq = numbers(self.attempts, "at"), numbers(self.attempts, "seq", 0)
-        owners = owners_of(
+        at, seq = read_integers(self.attempts, "at"), read_integers(self.attempts, "seq", 0)
+        owners = compare_owners(
             self.context.policy, self.dispatchers, self.log_of_delivery, _take_values(self.keys.slots, message, -1),
             _take_values(self.keys.hashes, message, 0), at, seq, column(self.attempts, "consumer"),
             column(self.attempts, "instance"),
@@ -232,10 +236,10 @@ class _Batch:
         """Run the compiled pass, and add the findings that need only one row."""
         rows = self.attempts
         attempts = np.empty((redelivery.ATTEMPT, len(at)), np.int64)
-        attempts[redelivery.AT], attempts[redelivery.ACKED] = at, numbers(rows, "acked_at")
-        attempts[redelivery.NACKED] = numbers(rows, "nacked_at")
-        attempts[redelivery.RECEIVED] = numbers(rows, "received_at")
-        attempts[redelivery.COUNT] = numbers(rows, "redelivery_count", 0)
+        attempts[redelivery.AT], attempts[redelivery.ACKED] = at, read_integers(rows, "acked_at")
+        attempts[redelivery.NACKED] = read_integers(rows, "nacked_at")
+        attempts[redelivery.RECEIVED] = read_integers(rows, "received_at")
+        attempts[redelivery.COUNT] = read_integers(rows, "redelivery_count", 0)
         attempts[redelivery.SESSION] = owners.session
         attempts[redelivery.LEFT], attempts[redelivery.ENDS] = owners.left, owners.ends
         attempts[redelivery.OWNED] = (message >= 0) & ~owners.wrong & (owners.session != UNKNOWN_CONSUMER)
@@ -249,7 +253,7 @@ class _Batch:
         changing = owners.in_transition & ~flags(rows, "by_receipt")
         attempts[redelivery.EXEMPTIONS] = np.where(changing, Exemption.IN_TRANSITION.bit, 0)
         attempts[redelivery.EXEMPTIONS, owners.several] |= Exemption.SHARED_NAME.bit
-        entry = numbers(rows, "ledger"), numbers(rows, "entry")
+        entry = read_integers(rows, "ledger"), read_integers(rows, "entry")
         attempts[redelivery.EXEMPTIONS] |= self._exempt_rejects(
             self.log_of_delivery, *entry, at, column(rows, "consumer")
         )
@@ -266,7 +270,7 @@ class _Batch:
         self._exempt_unknown_consumers(message, at, owners, attempts[redelivery.EXEMPTIONS])
         self._exempt_left_truncated(message, at, owners, attempts[redelivery.CODES], attempts[redelivery.EXEMPTIONS])
         for log, _, deliveries, _ in self.slices if self.context.uncovered else ():
-            if log.dispatcher.timeline.scope in self.context.uncovered:  # not even its beginning is known
+            if log.dispatcher.timeline.scope in self.context.uncovered:  # not even when its data begin is known
                 attempts[redelivery.EXEMPTIONS, deliveries] &= ~Exemption.JOINED_EARLIER.bit
                 attempts[redelivery.EXEMPTIONS, deliveries] |= Exemption.NOBODY_JOINED.bit
         attempts[redelivery.EXEMPTIONS] = drop_left_truncated(attempts[redelivery.EXEMPTIONS])
@@ -292,13 +296,13 @@ class _Batch:
                 self.context.batch_redelivery_bit,
             )
         positions[CODES, _take_values(self.before, self.head, True)] = (
-            0  # what a message is by itself, its own day said
+            0  # findings about a message alone were reported on its day
         )
         found = np.flatnonzero((positions[CODES] != 0) & (positions[FIRST] < positions[END]))
         attempts[redelivery.CODES, positions[FIRST, found]] |= positions[CODES, found]
         resent = found[self._find_resent(positions)[found]]
         attempts[redelivery.EXEMPTIONS, positions[FIRST, resent]] |= Exemption.RESENT.bit
-        # how it ended, rows that contradict one another do not tell
+        # rows that contradict one another do not show how it ended
         attempts[redelivery.CODES, self.once.contradicted > 0] &= ~Code.UNACKED.bit
         if self.context.terms.max_redeliveries is not None and len(at):
             letters = self._find_dead_letters(positions)
@@ -309,8 +313,8 @@ class _Batch:
         """Return when the dead letter of each delivered position was published."""
         published = np.full(positions.shape[1], NEVER)
         served = np.flatnonzero(positions[BEGIN] < positions[END])
-        where = np.stack([numbers(self.attempts, name) for name in ("ledger", "entry", "batch_index")])
-        letters, bounds = self.context.dead_letters, _bounds(self.log_of_position[served], len(self.logs))
+        where = np.stack([read_integers(self.attempts, name) for name in ("ledger", "entry", "batch_index")])
+        letters, bounds = self.context.dead_letters, _find_bounds(self.log_of_position[served], len(self.logs))
         for dispatcher, begin, end in zip(self.dispatchers, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             if dispatcher.timeline.scope in letters.of_scope:
                 mine = served[begin:end]
@@ -347,7 +351,7 @@ class _Batch:
             sessions, rows = self.logs[number].dispatcher.sessions, late[mine]
             names, instances = (column(self.attempts, name).take(pa.array(rows)) for name in ("consumer", "instance"))
             published = self.published[message[rows]]
-            connected[mine] = sessions.connected_within(
+            connected[mine] = sessions.are_connected_within(
                 sessions.number_consumers(names, instances), published, at[rows]
             )
         return late[~connected]
@@ -359,9 +363,9 @@ class _Batch:
         if not len(wrong):
             return
         others = [dispatcher.other or dispatcher for dispatcher in self.dispatchers]
-        of, seq = message[wrong], numbers(self.attempts, "seq", 0)[wrong]
+        of, seq = message[wrong], read_integers(self.attempts, "seq", 0)[wrong]
         names, instances = (column(self.attempts, name).take(pa.array(wrong)) for name in ("consumer", "instance"))
-        would_be = owners_of(
+        would_be = compare_owners(
             self.context.policy, others, self.log_of_delivery[wrong], _take_values(self.keys.slots, of, -1),
             _take_values(self.keys.hashes, of, 0), at[wrong], seq, names, instances,
         )  # fmt: skip
@@ -373,15 +377,15 @@ class _Batch:
         """Exempt what left-truncated data or a compacted copy can explain."""
         if self.context.terms.compacted:
             exemptions[codes & Code.UNKNOWN_MESSAGE.bit != 0] |= Exemption.COMPACTED.bit
-        first_ledgers = self.of_logs((log.state.beginning.ledger for log in self.logs), self.log_of_delivery)
-        deleted = (codes & Code.UNKNOWN_MESSAGE.bit != 0) & (numbers(self.attempts, "ledger") < first_ledgers)
+        first_ledgers = self.repeat_by_log((log.state.beginning.ledger for log in self.logs), self.log_of_delivery)
+        deleted = (codes & Code.UNKNOWN_MESSAGE.bit != 0) & (read_integers(self.attempts, "ledger") < first_ledgers)
         exemptions[deleted] |= Exemption.STORED_EARLIER.bit
         begun = [each for each in self.slices if each[0].state.beginning.since != UNKNOWN]
         if not begun:
             return
         exemptions[_take_values(self.earlier, message, False)] |= (
             Exemption.DELIVERED_EARLIER.bit
-        )  # where the data are whole, none is
+        )  # empty if the data are complete
         for log, messages, deliveries, positions in begun:
             beginning, published = log.state.beginning, self.published[messages]
             consumers = column(self.attempts, "consumer")[deliveries.start : deliveries.stop]
@@ -403,7 +407,7 @@ class _Batch:
         earlier deliveries, whether or not their consumer ``left``."""
         latest = np.full(len(at), UNKNOWN)
         acting = [each for each in self.slices if each[0].state.acts]
-        where = [numbers(self.attempts, name) for name in ("ledger", "entry", "batch_index")] if acting else []
+        where = [read_integers(self.attempts, name) for name in ("ledger", "entry", "batch_index")] if acting else []
         for log, _, mine, _ in acting:
             when, until = at[mine], left[mine]  # the latter is changed in place
             for act in log.state.acts:
@@ -420,7 +424,7 @@ class _Batch:
 
     def _find_partly_acked(self, at: Ints, acked: Ints) -> Flags:
         """Find batched deliveries before the last message of their batch was acknowledged."""
-        batched = numbers(self.attempts, "batch_index") >= 0
+        batched = read_integers(self.attempts, "batch_index") >= 0
         if not batched.any():
             return batched
         acks = np.where(acked == UNKNOWN, NEVER, acked)
@@ -453,7 +457,7 @@ class _Batch:
             for reset in (act.declared for act in log.state.acts if act.declared is not None):
                 passed = published <= reset.at + skew
                 if reset.to is not None:
-                    where = (numbers(self.messages, name)[mine] for name in ("ledger", "entry", "batch_index"))
+                    where = (read_integers(self.messages, name)[mine] for name in ("ledger", "entry", "batch_index"))
                     skipped[mine] |= passed & ~_is_not_before(reset.to, *where)
                 elif reset.to_time is not None:
                     skipped[mine] |= passed & (published < reset.to_time + skew)
@@ -473,17 +477,17 @@ class _Batch:
         isolation = self.context.terms.isolation
         if not self.context.is_group or isolation == "read_uncommitted" or not unserved.any():
             return np.zeros(len(self.head), np.bool_)
-        entry[self.of_message] = numbers(self.messages, "entry")
-        entry[self.of_delivery] = numbers(self.attempts, "entry")
-        delivered, at = np.full(len(entry), NEVER), numbers(self.attempts, "at")
+        entry[self.of_message] = read_integers(self.messages, "entry")
+        entry[self.of_delivery] = read_integers(self.attempts, "entry")
+        delivered, at = np.full(len(entry), NEVER), read_integers(self.attempts, "at")
         np.minimum.at(delivered, self.of_delivery, np.where(at == UNKNOWN, NEVER, at))
         published, found = _take_values(self.published, self.head, UNKNOWN), np.zeros(len(self.head), np.bool_)
         for _, _, _, mine in self.slices:
             if unserved[mine].any():
-                found[mine] = self._before_a_marker(unserved[mine], entry[mine], published[mine], delivered[mine])
+                found[mine] = self._find_before_marker(unserved[mine], entry[mine], published[mine], delivered[mine])
         return found
 
-    def _before_a_marker(self, unserved: Flags, entry: Ints, published: Ints, delivered: Ints) -> Flags:
+    def _find_before_marker(self, unserved: Flags, entry: Ints, published: Ints, delivered: Ints) -> Flags:
         """Find the possibly aborted positions of one log. The arrays have one value per position: whether it is
         ``unserved``, its entry, and when its message was ``published`` and first ``delivered``."""
         marker = np.append(np.diff(entry) > 1, False)
@@ -511,7 +515,7 @@ class _Batch:
         codes = np.zeros(len(self.head), np.int64)
         self.stored_again = np.zeros(len(self.head), np.int64)
         if len(self.of_message) > np.count_nonzero(self.head >= 0):
-            content = numbers(self.messages, "content")
+            content = read_integers(self.messages, "content")
             differs = content != content[self.head[self.of_message]]
             codes[self.of_message[differs]] |= Code.DIVERGENT_ID.bit
             same = ~differs
@@ -519,7 +523,7 @@ class _Batch:
             np.add.at(self.stored_again, self.of_message[same], 1)
         routing, scopes = self.context.terms.routing, [each.timeline.scope for each in self.dispatchers]
         if routing is not None and any(scope.partition >= 0 for scope in scopes):
-            partitions = self.of_logs((scope.partition for scope in scopes), self.log_of_message)
+            partitions = self.repeat_by_log((scope.partition for scope in scopes), self.log_of_message)
             keys, producers = column(self.messages, "key"), column(self.messages, "producer")
             wrong = find_misrouted_keys(routing, keys, producers, partitions).wrong & (partitions >= 0)
             codes[_take_values(wrong, self.head, False)] |= Code.ROUTING_MISMATCH.bit
@@ -550,13 +554,17 @@ class _Batch:
             clusters = origins.fill_null("").dictionary_encode()
             m[publication.PRODUCER] ^= (compute_key_identities(clusters.dictionary) >> 1)[np.asarray(clusters.indices)]
         m[publication.STREAM] = m[publication.PRODUCER]
-        m[publication.CONTENT] = compute_key_identities(column(rows, "key").fill_null(b"")) ^ numbers(rows, "size", 0)
-        batched = np.flatnonzero(numbers(rows, "batch_index") >= 0)
+        m[publication.CONTENT] = compute_key_identities(column(rows, "key").fill_null(b"")) ^ read_integers(
+            rows, "size", 0
+        )
+        batched = np.flatnonzero(read_integers(rows, "batch_index") >= 0)
         m[publication.STREAM, batched] ^= compute_key_identities(own_keys(rows.take(pa.array(batched)))) >> 1
-        m[publication.SEQUENCE] = np.where((self.chunk > 0) | self.before, -1, numbers(rows, "own_sequence_id", -1))
+        m[publication.SEQUENCE] = np.where(
+            (self.chunk > 0) | self.before, -1, read_integers(rows, "own_sequence_id", -1)
+        )
         m[publication.PUBLISHED] = self.published
-        m[publication.LEDGER], m[publication.ENTRY] = numbers(rows, "ledger"), numbers(rows, "entry")
-        m[publication.BATCH_INDEX] = numbers(rows, "batch_index")
+        m[publication.LEDGER], m[publication.ENTRY] = read_integers(rows, "ledger"), read_integers(rows, "entry")
+        m[publication.BATCH_INDEX] = read_integers(rows, "batch_index")
         return m
 
     def _make_served(self, message: Ints, seq: Ints, owners: Owners, positions: Ints, a: Ints) -> pa.Table:
@@ -596,7 +604,7 @@ class _Batch:
         exemptions[self.aborted[message]] |= Exemption.ABORTED.bit
         exemptions[self.may_be_aborted[waiting] & ~self.aborted[message]] |= Exemption.MAY_BE_ABORTED.bit
         exemptions[self._find_resent(positions)[waiting]] |= Exemption.RESENT.bit
-        entry = numbers(self.messages, "ledger")[message], numbers(self.messages, "entry")[message]
+        entry = read_integers(self.messages, "ledger")[message], read_integers(self.messages, "entry")[message]
         nobody = pa.nulls(len(waiting), pa.string())
         of_log = self.log_of_position[waiting]
         exemptions |= self._exempt_rejects(of_log, *entry, np.full(len(waiting), NEVER), nobody)
@@ -623,7 +631,7 @@ class _Batch:
         scopes, n = [each.timeline.scope for each in self.dispatchers], len(message)
         columns |= {
             "topic": pa.array([scope.topic for scope in scopes]).take(pa.array(of_log)),
-            "partition": self.of_logs((scope.partition for scope in scopes), of_log),
+            "partition": self.repeat_by_log((scope.partition for scope in scopes), of_log),
             "ordinal": self.ordinals[position],
             "key": self.context.words.mask_keys(self.keys.shown).take(pa.array(message, mask=message < 0)),
             "key_id": _take_values(self.keys.key_id, message, -1),
@@ -632,8 +640,8 @@ class _Batch:
             "published": _take_values(self.published, message, UNKNOWN),
             "due": _take_values(self.due, message, UNKNOWN),
             **{name: self._get_carried(name, message) for name in _CARRIED},
-            "twin": _positions(positions[TWIN : TWIN + 3], position),
-            "skipped": _positions(positions[SKIPPED : SKIPPED + 3], position),
+            "twin": _build_position_column(positions[TWIN : TWIN + 3], position),
+            "skipped": _build_position_column(positions[SKIPPED : SKIPPED + 3], position),
             "skipped_others": positions[OTHERS, position] == 1,
             "checkpoint": pa.nulls(n, CHECKPOINT),
         }
@@ -644,7 +652,7 @@ class _Batch:
     def _get_carried(self, name: str, message: Ints) -> Any:
         """Return a column of messages. For an unknown message it is null, or 0 if the column is required."""
         if not FACTS.field(name).nullable:
-            return _take_values(numbers(self.messages, name, 0), message, 0)
+            return _take_values(read_integers(self.messages, name, 0), message, 0)
         return column(self.messages, name).take(pa.array(message, mask=message < 0))
 
 
@@ -672,7 +680,7 @@ def _take_values(values: NDArray[Any], rows: Ints, missing: object) -> NDArray[A
     return taken
 
 
-def _positions(columns: Ints, rows: Ints) -> pa.Array:
+def _build_position_column(columns: Ints, rows: Ints) -> pa.Array:
     """Build a struct column of the positions (three columns) at ``rows``. It is null where there is no position."""
     kind = FACTS.field("twin").type
     if not (columns[0] != UNKNOWN).any():

@@ -64,7 +64,7 @@ PROGRESS: Final = np.dtype(
         ("last", np.int64),  # instant of a delivery
         ("lowest", np.int64),  # ordinal delivered
         ("next_recalled", np.int64),  # session to join while recalling
-        ("horizon_before", np.int64),  # of the night before
+        ("horizon_before", np.int64),  # of the run before
     ]
 )
 Progress: TypeAlias = Any  # one record of that
@@ -87,7 +87,7 @@ class InstantState(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """What the policy and the run say: ``order_code`` is the bit of the order rule."""
+    """Settings of the policy and the run: ``order_code`` is the bit of the order rule."""
 
     order_code: int
     active: bool  # one consumer alone is active
@@ -98,13 +98,13 @@ class Conditions(NamedTuple):
 
 
 class DispatcherState:
-    """What is carried from batch to batch while one dispatcher's deliveries stream by, and from night to night but for
-    what outlasts the ``horizon``: the next night recalls that, when it may know better how it ended.
+    """The state of one dispatcher between batches of deliveries, and between daily runs. Deliveries that end after the
+    ``horizon`` are not passed on: the next run reads them again, because it may know better how they ended.
 
-    ``everything`` holds the deliveries that last longest, of any key, and ``recalled`` those of the nights before.
-    ``end`` is the last instant of which anything is known: of the membership at first, or the horizon, and then of the
-    deliveries read. ``busy``: when the last ended of what each session was given, and the last of what ends beyond the
-    horizon. ``offsets``: what a Kafka group committed. ``watch``: the flow to each consumer (``rules.liveness``).
+    ``everything`` holds the deliveries that last longest, of any key, and ``recalled`` those of the runs before.
+    ``end`` is the last known instant: first that of the membership, or the horizon, then that of the deliveries read.
+    ``busy``: when the last delivery of each session ended, and the last one that ends after the horizon.
+    ``offsets``: what a Kafka group committed. ``watch``: the flow to each consumer (``rules.liveness``).
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class DispatcherState:
         (key_ids, keys), (slot_ids, slots) = self.keys.known, self.slots.known
         kept = np.flatnonzero((keys[:, FIRST + AT] >= since) | np.isin(key_ids[:, 0], open_keys))
         kept = kept[np.argsort(keys[kept, HIGHEST], kind="stable")]  # neighbours are alike, and pack well
-        # who was there at the last delivery is asked of what never came, also by a night without deliveries
+        # undelivered messages need the consumers at the last delivery, even in a run without deliveries
         selected = np.flatnonzero(self.sessions.left_at >= min(self.last, self.horizon))
         queues, untaken = self.queues.checkpoint(selected, self.horizon)
         progress = self.progress.copy()
@@ -175,13 +175,13 @@ class DispatcherState:
         }
 
     def note_busy(self, sessions: Ints, until: Ints) -> None:
-        """Note until when sessions hold what they were given."""
+        """Note until when the deliveries of sessions are outstanding."""
         known = sessions >= 0
         np.maximum.at(self.busy, (sessions[known], (until[known] > self.horizon).astype(np.int64)), until[known])
 
     @property
     def arrays(self) -> InstantState:
-        """All that the loops need; rows are moved when more identities come."""
+        """The arrays that the loops need. Growing a state table replaces its rows."""
         return InstantState(
             self.keys.rows, self.slots.rows, self.everything, self.recalled, self.members, *self.queues, self.active,
             self.strayed, self.progress,
@@ -225,7 +225,7 @@ def read_instants(
 
 
 _AGAIN = Code.DUP_DELIVERY.bit
-_WAITS = Code.UNACKED.bit  # given back or not, it holds its slot: newer messages wait for it
+_WAITS = Code.UNACKED.bit  # nacked or not, it blocks its slot: newer messages wait for it
 _MISPLACED = Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
 _STUCK = Code.STUCK.bit
 

@@ -17,7 +17,7 @@ from subreplay.rows.model.entry_keys import outer_keys, outer_sticky_keys, own_k
 from subreplay.semantics.policies.base import Policy
 
 
-def numbers(rows: pa.Table, name: str, missing: int = UNKNOWN) -> Ints:
+def read_integers(rows: pa.Table, name: str, missing: int = UNKNOWN) -> Ints:
     """Convert an integer column to int64, without a copy if there are no nulls; nulls become ``missing``."""
     values = column(rows, name)
     if values.null_count:
@@ -61,7 +61,7 @@ def find_message_keys(policy: Policy, rows: pa.Table) -> MessageKeys:
 
 def _find_mixed(rows: pa.Table, own: pa.Array) -> Flags:
     """Find messages whose key differs from the one that dispatches their batch."""
-    batched = np.flatnonzero(numbers(rows, "batch_index") >= 0)
+    batched = np.flatnonzero(read_integers(rows, "batch_index") >= 0)
     mixed = np.zeros(len(own), np.bool_)
     if len(batched):
         outer = pc.coalesce(*outer_keys(rows.take(pa.array(batched))))

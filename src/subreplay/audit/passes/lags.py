@@ -7,17 +7,17 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from subreplay.audit.clocks import LAGS, sizes
+from subreplay.audit.clocks import LAGS, compute_size_bounds
 from subreplay.rows.model.columns import UNKNOWN, Ints, flags, ints
 
-_FIRST: Final = 16  # consumers that there is room for at first
+_FIRST: Final = 16  # consumers that fit at first
 
 
 class LagCounts:
-    """Counts of the lags of consumers, by consumer number; ``least`` as for ``sizes``."""
+    """Counts of the lags of consumers, by consumer number; ``least`` as for ``compute_size_bounds``."""
 
     def __init__(self, least: int) -> None:
-        self._sizes = sizes(least)
+        self._sizes = compute_size_bounds(least)
         self._counts = np.zeros((_FIRST, len(LAGS), len(self._sizes) + 1), np.int64)
 
     def add(self, facts: pa.Table, consumer: Ints) -> None:

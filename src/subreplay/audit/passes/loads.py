@@ -59,8 +59,8 @@ _LEAST_COUNTERS: Final = 1 << 10
 """Numbers that there is always room to count by."""
 REPEATED: Final = ("repeated", "contradicted", "stored_again")
 """Input rows beside those that were judged."""
-_CONSUMER: Final = np.int64(0x1E3779B97F4A7C15)  # an odd number: tells apart one key at several consumers
-_DISPATCHER: Final = np.int64(0x3C6EF372FE94F82B)  # another one: the same of dispatchers
+_CONSUMER: Final = np.int64(0x1E3779B97F4A7C15)  # an odd number: distinguishes one key at several consumers
+_DISPATCHER: Final = np.int64(0x3C6EF372FE94F82B)  # another one: distinguishes dispatchers
 _COUNTED: Final = ("consumer", "key", "at", "nth", "size", "in_transition", "batch_index", "by_receipt", "published",
                    "due", "received", "acked", *REPEATED)  # fmt: skip
 _UNACKED = Code.UNACKED.bit
@@ -120,11 +120,11 @@ class LoadCollector:
             if len(next(iter(counted.values()), ())):
                 self._sums.add(_make_loads(NO_TIME, counted))
 
-    def taken(self, most: int) -> Iterator[pa.Table]:
+    def take_sums(self, most: int) -> Iterator[pa.Table]:
         """Yield the sums (``LOADS_OF_RUN``) of what was added, if they have more than ``most`` rows."""
-        yield from self._sums.taken(most)
+        yield from self._sums.take_sums(most)
 
-    def together(self) -> pa.Table:
+    def compute_sum(self) -> pa.Table:
         """Return the sums of everything that was added and not yet taken."""
         self._add_waiting()
         if self._undelivered:
@@ -133,7 +133,7 @@ class LoadCollector:
         lags = self._lags.rows([*self._numbers])
         if lags.num_rows:
             self._sums.add(_make_loads(NO_TIME, {name: column(lags, name) for name in lags.column_names}))
-        return self._sums.together()
+        return self._sums.compute_sum()
 
     def _add_waiting(self) -> None:
         published, self._published = self._published, []
@@ -250,7 +250,7 @@ def _count_totals(facts: pa.Table, codes: Ints, nth: Ints) -> dict[str, np.ndarr
     """Return what is counted only over all time."""
     changing, index = flags(facts, "in_transition"), ints(facts, "batch_index")
     first = nth == 0
-    known = codes & Code.UNKNOWN_MESSAGE.bit == 0  # whose owner can be told
+    known = codes & Code.UNKNOWN_MESSAGE.bit == 0  # its owner is known
     return {
         "outside": ~changing & known,
         "at_owner": ~changing & known & (codes & _NOT_AT_OWNER == 0),

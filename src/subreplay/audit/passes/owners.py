@@ -44,7 +44,7 @@ class Owners:
     in_transition: Flags
 
 
-def owners_of(
+def compare_owners(
     policy: Policy,
     dispatchers: Sequence[Dispatcher],
     number: Ints,

@@ -35,8 +35,8 @@ _DUP = Code.DUP_DELIVERY.bit
 _AGAIN = _DUP | Code.DUP_OUTSTANDING.bit
 _SOUGHT = int(Ending.SOUGHT)
 
-# A seek that may be: who sought (-1: the row is free), the ordinals of the first and last message that came again, when
-# they did, how many there are, and how many between them did not come again
+# A possible seek: the session that sought (-1: the row is free), ordinals of the first and last redelivered message,
+# when they were redelivered, how many there are, and how many between them were not redelivered
 _WHO, _FROM, _UP_TO, _BEGIN, _END, _REDELIVERED_COUNT, _ABSENT = range(7)
 _SEEK: Final = 7
 _AT_ONCE: Final = 32  # seeks that may be open at one position
@@ -134,7 +134,7 @@ def note_seeks(
     if first == end:
         return
     for k in range(len(open_)):
-        if open_[k, _WHO] >= 0 and a[AT, first] > open_[k, _BEGIN]:  # all that had come before came again
+        if open_[k, _WHO] >= 0 and a[AT, first] > open_[k, _BEGIN]:  # everything delivered before was redelivered
             if (
                 open_[k, _REDELIVERED_COUNT] >= FEWEST
                 and _MOST_MISSING * open_[k, _ABSENT] <= open_[k, _REDELIVERED_COUNT]

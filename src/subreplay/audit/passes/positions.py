@@ -26,8 +26,8 @@ from subreplay.audit.rules.publication import (
     SEQUENCE,
     STREAM,
     STREAM_STATE,
+    choose_places,
     judge_sequence,
-    places,
 )
 from subreplay.audit.rules.redelivery import AT, LEFT, OWNED, SESSION, judge_message
 from subreplay.audit.rules.redelivery import CODES as ATTEMPT_CODES
@@ -60,7 +60,7 @@ class PositionState:
     def __init__(
         self, joined: Ints, checkpoint: Arrays, beginning: Beginning | None = None, acts: Sequence[Act] = ()
     ) -> None:
-        self.joined = joined  # when each session joined: the next night checks that it knows the same
+        self.joined = joined  # when each session joined: the next daily run checks that this is unchanged
         self.acts, self.patterns, self.seeks = acts, Patterns(acts, len(joined)), Seeks()
         self.ordinals = Ordinals(checkpoint.get("ledgers"))
         self.streams = StateTable(STREAM_STATE)
@@ -128,7 +128,7 @@ def read_positions(
     state.ensure_capacity(mine.stop - mine.start)
     for row in (PRODUCER, STREAM):
         messages[row, my_messages] = state.streams.indices(messages[row, my_messages])
-    recent = places(messages[PRODUCER, my_messages], messages[SEQUENCE, my_messages])
+    recent = choose_places(messages[PRODUCER, my_messages], messages[SEQUENCE, my_messages])
     messages[RECENT, my_messages] = state.recent.indices(recent)
     _read_positions(
         state.streams.rows, state.recent.rows, state.reached, state.open_, state.opened, state.behind, state.never,

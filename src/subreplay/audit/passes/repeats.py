@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.audit.deliveries import Flags
-from subreplay.audit.passes.keys import numbers
+from subreplay.audit.passes.keys import read_integers
 from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
 
@@ -46,7 +46,7 @@ def drop_repeated_deliveries(some: ScopedRows) -> UniqueDeliveries:
     heads = np.flatnonzero(~again[members])  # the first row of each event
     first, further = members[heads], np.diff(np.append(heads, len(members))) - 1
     alike = rows.take(pa.array(members))
-    known = {name: numbers(alike, name) for name in _TIMES}
+    known = {name: read_integers(alike, name) for name in _TIMES}
     known["cumulative"] = np.where(known["acked_at"] == UNKNOWN, UNKNOWN, flags(alike, "cumulative"))
     who = {name: _encode_words(alike, name) for name in ("consumer", "instance")}
     differs = np.zeros(len(heads), np.bool_)
@@ -67,9 +67,9 @@ def _find_repeated(rows: pa.Table) -> Flags:
     """Return whether each row records the same event as the row before it."""
     again = np.zeros(rows.num_rows, np.bool_)
     if rows.num_rows > 1:
-        again[1:] = numbers(rows, "at")[1:] != UNKNOWN
+        again[1:] = read_integers(rows, "at")[1:] != UNKNOWN
         for name in _SAME_EVENT:
-            values = numbers(rows, name)
+            values = read_integers(rows, name)
             again[1:] &= values[1:] == values[:-1]
     return again
 

@@ -56,7 +56,7 @@ def judge_deliveries(
     rows = some.rows
     active = context.policy.routing == "partition"
     order_code = Code.PARTITION_ORDER if active else Code.KEY_ORDER
-    found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
+    found = Found.make_empty(ints(rows, "codes"), ints(rows, "excuses"))
     d = _make_matrix(rows)
     latest = np.maximum.reduceat(_find_latest(ints(rows, "acked"), d[AT], d[RECEIVED]), some.bounds[:-1])
     conditions = Conditions(
@@ -69,7 +69,7 @@ def judge_deliveries(
     )
     owes, limits = find_obligations(context, dispatchers, some, d), make_limits(context, UNKNOWN)
     for number, (state, reached) in enumerate(zip(states, latest.tolist(), strict=True)):
-        mine = some.part(number)
+        mine = some.get_slice(number)
         state.end = max(state.end, min(reached, context.horizon))
         state.note_busy(d[SESSION, mine], d[UNTIL, mine])
         read_instants(

@@ -103,7 +103,7 @@ def judge_commits(offsets: Ints, rows: pa.Table) -> tuple[pa.Table, Found, Ints]
     (``WHY``); the same findings with the commits that prove them; and the columns of the commits by which an owner
     advanced the offset. ``offsets`` is the carried state.
     """
-    found = Found.nothing(ints(rows, "codes").copy(), ints(rows, "excuses").copy())
+    found = Found.make_empty(ints(rows, "codes").copy(), ints(rows, "excuses").copy())
     previous, again = ints(rows, "previous").copy(), (ints(rows, "nth") > 0) | flags(rows, "before")
     d = np.stack([ints(rows, _COLUMNS[row]) for row in range(EVIDENCE_WIDTH)])
     advances = np.zeros(rows.num_rows, np.bool_)

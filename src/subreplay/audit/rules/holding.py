@@ -77,9 +77,9 @@ RULES = (
     ),
 )
 
-# The two longest-lasting deliveries at different sessions, each with its key: whoever is served next, the other one is
-# the longest-lasting delivery elsewhere. A run of a date keeps another PAIR behind: those that outlast its horizon, the
-# end of the day, stand apart, since the next night may know better when they ended.
+# The two longest-lasting deliveries at different sessions, each with its key: whichever consumer is
+# served next, one of the two is the longest-lasting delivery elsewhere. A daily run keeps a second PAIR: deliveries
+# that end after its horizon, the end of the day, are separate, because the next run may know better when they ended.
 HOLDER_WIDTH = EVIDENCE_WIDTH + 1
 PAIR_WIDTH = 2 * HOLDER_WIDTH
 # The state of a key goes on with its holders

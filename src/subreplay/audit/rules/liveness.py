@@ -221,13 +221,13 @@ def find_obligations(context: Context, dispatchers: Sequence[Dispatcher], some: 
         hashes = every_hash[of]
         owner[of] = timeline.find_owners(d[SLOT, of], hashes, epoch)
         nobody = np.flatnonzero(owner[of] < 0)  # it was due when nobody owned it: who did before the one that got it
-        owner[of[nobody]] = _before(dispatcher, d[EPOCH, of[nobody]], d[SLOT, of[nobody]], hashes[nobody])
+        owner[of[nobody]] = _find_sessions_before(dispatcher, d[EPOCH, of[nobody]], d[SLOT, of[nobody]], hashes[nobody])
         moved = of[owner[of] != d[SESSION, of]]
         since[moved] = dispatcher.starts[d[EPOCH, moved]]
     return Obligations(due, owner, since)
 
 
-def _before(dispatcher: Dispatcher, epochs: Ints, slots: Ints, hashes: NDArray[np.uint32]) -> Ints:
+def _find_sessions_before(dispatcher: Dispatcher, epochs: Ints, slots: Ints, hashes: NDArray[np.uint32]) -> Ints:
     """Return the sessions that owned slots before those of ``epochs``; -1 for none."""
     timeline = dispatcher.timeline
     if timeline.policy.routing == "partition":
@@ -322,7 +322,7 @@ def _copy_oldest_delivery(w: Watch, session: int, unit: int) -> None:  # pragma:
             w.units[unit, EVIDENCE + k] = w.units[session, FIRST_KEPT + k]
     for row in range(w.size[0]):
         earlier = w.heap[row, SESSION] == session and w.heap[row, AT] < at
-        if earlier and not _passed(w, session, w.heap[row, ENTRY], w.heap[row, AT]):
+        if earlier and not _is_passed(w, session, w.heap[row, ENTRY], w.heap[row, AT]):
             first, at = row, w.heap[row, AT]
     if first >= 0:
         for k in range(EVIDENCE_WIDTH):
@@ -340,13 +340,13 @@ def advance_time(w: Watch, at: int, limits: Limits) -> None:  # pragma: no cover
             if w.heap[0, ENTRY] > w.units[session, NEWEST]:
                 w.units[session, HOLDS], w.units[session, KEEPS] = 0, 0
                 w.units[session, PASSED], w.units[session, PASSED_AT] = w.heap[0, ENTRY], ended
-        elif not _passed(w, session, w.heap[0, ENTRY], w.heap[0, AT]):
+        elif not _is_passed(w, session, w.heap[0, ENTRY], w.heap[0, AT]):
             w.units[session, HOLDS] -= 1
         _pop(w.heap, w.size)
 
 
 @inlined
-def _passed(w: Watch, session: int, entry: int, at: int) -> bool:  # pragma: no cover - compiled
+def _is_passed(w: Watch, session: int, entry: int, at: int) -> bool:  # pragma: no cover - compiled
     """Return whether a later commit passed a delivery, so that it is no longer outstanding."""
     passed_at = w.units[session, PASSED_AT]
     return bool(at < passed_at or (at == passed_at and entry < w.units[session, PASSED]))
@@ -357,7 +357,7 @@ def note_outstanding(w: Watch, d: Ints, i: int, horizon: int) -> None:  # pragma
     """Note that delivery ``i`` is outstanding until it ends."""
     session, until = d[SESSION, i], d[UNTIL, i]
     w.units[session, NEWEST] = d[ENTRY, i]
-    if until <= d[AT, i] or _passed(w, session, d[ENTRY, i], d[AT, i]):
+    if until <= d[AT, i] or _is_passed(w, session, d[ENTRY, i], d[AT, i]):
         return
     if until == NEVER or until > horizon:
         if w.units[session, KEEPS] == 0:

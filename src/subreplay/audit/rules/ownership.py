@@ -58,7 +58,7 @@ RULES = (
 )
 
 # The state of a partition: the epoch of the latest delivery to its owner, one where the membership is broken, the epoch
-# of the latest delivery to somebody who was not connected, the delivery to the owner
+# of the latest delivery to a consumer that was not connected, the delivery to the owner
 _EPOCH, _BROKEN, _ASTRAY, _LATEST = range(4)
 ACTIVE_STATE = 3 + EVIDENCE_WIDTH
 

@@ -55,7 +55,7 @@ FIRST_MESSAGES = pa.schema(
         pa.field("producer", pa.string()),
         pa.field("key", pa.string()),  # in words; null for messages without a key
         pa.field("messages", pa.int64()),  # how many there are
-        pa.field("known", pa.bool_()),  # since an earlier day, or told by its audit
+        pa.field("known", pa.bool_()),  # since an earlier day, or reported by its audit
     ]
 )
 """The first message of each key (or, without a key, of each producer) in each partition."""

@@ -88,7 +88,7 @@ STREAM, PRODUCER, SEQUENCE, PUBLISHED, LEDGER, ENTRY, BATCH_INDEX, CONTENT, RECE
 MESSAGE: Final = 9
 
 
-def places(producer: Ints, sequence: Ints) -> Ints:
+def choose_places(producer: Ints, sequence: Ints) -> Ints:
     """Return the place at which each message is remembered, out of ``MEMORY`` places; -1: not remembered."""
     # ids of one producer follow one another; producers are kept apart
     return np.where(sequence < 0, -1, (sequence + 7919 * producer) & (MEMORY - 1))

@@ -99,7 +99,7 @@ def find_missing_needs(policy: Policy, terms: Terms, lacking: frozenset[Need]) -
         code: _list_needs(rule) & lacking for code, rule in RULES.items() if find_rule_status(code, policy).is_evaluated
     }
     if classify_policy(policy) == "group" and Need.COMMITS not in lacking and Code.STUCK in needs:
-        needs[Code.STUCK] -= {Need.ACKNOWLEDGEMENTS}  # commits tell what its members have finished
+        needs[Code.STUCK] -= {Need.ACKNOWLEDGEMENTS}  # commits show what its members have finished
     if (
         classify_policy(policy) == "group" and Code.STARVED in needs
     ):  # whoever fetches nothing for long holds nothing back

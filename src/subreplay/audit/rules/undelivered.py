@@ -168,7 +168,7 @@ def judge_undelivered(context: Context, dispatcher: Dispatcher, state: ReadState
     midnight.
     """
     policy, timeline = context.policy, dispatcher.timeline
-    found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
+    found = Found.make_empty(ints(rows, "codes"), ints(rows, "excuses"))
     ordinal, slots, published, due = (ints(rows, name) for name in ("ordinal", "slot", "published", "due"))
     hashes = ints(rows, "hash").astype(np.uint32)
     last = state.last

@@ -127,7 +127,7 @@ def _add_switches(
         due = changes_in_order[timer].at + delay
         if len(own) and entries.at[own.ordinal[0]] < due:
             repeats = own[np.isin(own.ordinal, earlier.ordinal) & (own.at < due + MAX_TIMER_LAG)]
-            acked_before = acked[repeats.ordinal] < repeats.at  # by who had it before: after it was read again
+            acked_before = acked[repeats.ordinal] < repeats.at  # by its former consumer, after it was read again
             fired = min([int(own.at[0]), *acked[repeats.ordinal[acked_before]].tolist()]) - 1
             if due - EARLY_MARGIN <= fired <= due + MAX_TIMER_LAG:
                 completed[timer] = replace(completed[timer], delay=fired - changes_in_order[timer].at)

@@ -284,7 +284,7 @@ class _ServerDecisions:
         for member_id in gone:
             group = group.leave(member_id)
         group = group.subscribe({m.member_id: now[m.member_id].topics for m in group.members if _is_changed(m, now)})
-        # the assignor's map gets who was there in the order of the coordinator's map, then who comes with this decision
+        # the assignor's map gets existing members in the order of the coordinator's map, then joining ones
         order = {member_id: index for index, member_id in enumerate(self.order)}
         fresh, self.fresh = self.fresh, set()
         return replace(

@@ -33,7 +33,7 @@ from subreplay.rows.model.range_table import NOBODY
 from subreplay.rows.model.stored_rows import list_names
 from subreplay.rows.model.tables import MEMBERSHIP
 from subreplay.rows.quarantine import find_valid_rows, make_quarantine
-from subreplay.rows.scan.members import members
+from subreplay.rows.scan.members import list_members
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.membership import build_dispatcher_events
@@ -229,7 +229,7 @@ def _read_events(membership: pa.Table) -> Rows:
             why = make_quarantine("membership", batch, keeps)["reasons"][0].as_py()[0]
             raise InputError(f"membership: {why['column']} {why['value']}: {why['rule']}; {why['remedy']}")
     whole = [found[f.name] if f.name in columns.names else pa.nulls(len(found), f.type) for f in MEMBERSHIP]
-    return members(pa.table(whole, names=MEMBERSHIP.names))
+    return list_members(pa.table(whole, names=MEMBERSHIP.names))
 
 
 def _build_kafka_partition() -> Callable[..., Column]:

@@ -89,7 +89,7 @@ KEYLESS: Mapping[str, KeylessRule] = ProfileTable(
         DOCUMENTED: KeylessRule(b"NON_KEY"),  # row L-BATCH-3
         PULSAR_3_2: KeylessRule(b"NONE_KEY"),
         PULSAR_4_0: KeylessRule(b"NONE_KEY", per_message=True),
-        KAFKA_2_3: KeylessRule(b""),  # keys decide nothing in a group, but the reports still tell keys apart
+        KAFKA_2_3: KeylessRule(b""),  # keys decide nothing in a group, but the reports still distinguish keys
         KAFKA_4_0: KeylessRule(b""),
     }
 )

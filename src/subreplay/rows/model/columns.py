@@ -74,7 +74,7 @@ def gather_batches(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Itera
     gathering = BatchGatherer(rows)
     for batch in batches:
         yield from gathering.add(batch)
-    yield from gathering.rest()
+    yield from gathering.take_rest()
 
 
 class BatchGatherer:
@@ -97,7 +97,7 @@ class BatchGatherer:
             self._pending = together.slice(complete).to_batches()
             self._number, self._size = self._number - complete, sum(map(measure_batch, self._pending))
 
-    def rest(self) -> Iterator[pa.Table]:
+    def take_rest(self) -> Iterator[pa.Table]:
         """Yield the table of the remaining rows, if there are any."""
         if self._number:
             yield pa.Table.from_batches(self._pending).combine_chunks()

@@ -140,7 +140,7 @@ class _Digests:
         if not len(keys):
             return np.zeros(0, np.uint64)
         from subreplay.hashing.key_identity import (
-            compute_key_identities,  # which is compiled: who needs one key does not wait for it
+            compute_key_identities,  # compiled, so it is not used for a single key
         )
 
         identities, known = compute_key_identities(keys), self.known

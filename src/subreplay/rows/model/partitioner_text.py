@@ -21,11 +21,11 @@ class Statement(NamedTuple):
     sentence: str
 
 
-def sentences(found: Partitioners, declared: str | None, default: str) -> tuple[Statement, ...]:
+def build_statements(found: Partitioners, declared: str | None, default: str) -> tuple[Statement, ...]:
     """Return the sentences of a report. ``declared`` is the scheme that the run names, ``default`` that of the
     system."""
     statements = []
-    if declared is not None and (wrong := contradicted(found, declared)):
+    if declared is not None and (wrong := describe_contradiction(found, declared)):
         statements.append(Statement(WARNING, wrong))
     if found.settled and not found.growth:
         statements.append(_make_confirmed(found, declared or default))
@@ -35,7 +35,7 @@ def sentences(found: Partitioners, declared: str | None, default: str) -> tuple[
     return (*statements, *([Statement(WARNING, hazard)] if hazard else []))
 
 
-def contradicted(found: Partitioners, declared: str) -> str:
+def describe_contradiction(found: Partitioners, declared: str) -> str:
     """Describe what contradicts a scheme; empty if some producers use it, or if no scheme is found."""
     declared = canonical(declared)
     if not found.parts or declared in {part.way.scheme for part in found.parts}:

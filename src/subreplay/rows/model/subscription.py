@@ -56,7 +56,7 @@ class SubscriptionState:
         kept = self.cursor if left or self.durable else None
         return replace(self, consumers=left, cursor=kept, type=self.type if left else None)
 
-    def acknowledged(self, until: int) -> SubscriptionState:
+    def acknowledge_until(self, until: int) -> SubscriptionState:
         """Acknowledge everything before message number ``until``. The cursor never moves back."""
         return replace(self, cursor=max(self.cursor or 0, until))
 
@@ -81,7 +81,7 @@ def find_type_conflicts(changes: Iterable[tuple[MembershipEvent, str]]) -> list[
 def find_first_kept(subscriptions: Iterable[SubscriptionState], end: int) -> int:
     """Return the first of ``end`` messages that some subscription has not acknowledged. From there on, all are kept.
 
-    >>> fast, slow = (SubscriptionState().join("A", "Shared", end=0).acknowledged(n) for n in (9, 4))
+    >>> fast, slow = (SubscriptionState().join("A", "Shared", end=0).acknowledge_until(n) for n in (9, 4))
     >>> find_first_kept([fast, slow], end=10)
     4
     """

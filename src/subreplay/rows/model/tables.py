@@ -51,7 +51,7 @@ MESSAGES: Final = pa.schema(
         pa.field("chunk_count", pa.int32()),
         pa.field("replicated_from", pa.string()),  # the cluster that it was replicated from; null: published here
         pa.field("aborted", pa.bool_()),  # a record of a transaction that was aborted
-        pa.field("origin", ORIGIN),  # of a dead letter (properties REAL_TOPIC, ORIGIN_MESSAGE_ID): the message it was
+        pa.field("origin", ORIGIN),  # of a dead letter: the original message (properties REAL_TOPIC, ORIGIN_MESSAGE_ID)
     ]
 )
 
@@ -65,16 +65,16 @@ MEMBERSHIP: Final = pa.schema(
         pa.field("partition", pa.int32()),  # null: every partition of the topic
         _required("type", pa.string()),  # Exclusive, Failover, Shared, Key_Shared
         _required("consumer", pa.string()),
-        # Tells consumers apart that are connected under one name at once, such as the address of its connection with
-        # its consumer id: the same words as in ``deliveries``. Null: not known.
+        # Distinguishes consumers that are connected under one name at once, such as the address of the connection with
+        # the consumer id. Its values are those of ``deliveries``. Null: not known.
         pa.field("instance", pa.string()),
-        # join, leave, crash, rejected; of a Kafka group also what its consumers were told of a partition: assigned,
-        # revoked, lost; and what its coordinator decided: owner (from then on), withdrawn (and nobody's as yet)
+        # join, leave, crash, rejected; of a Kafka group also what its consumers learned of a partition: assigned,
+        # revoked, lost; and what its coordinator decided: owner (from then on), withdrawn (no owner yet)
         _required("event", pa.string()),
         _required("at", TIME),  # when the change was complete
         pa.field("at_nanos", pa.int16()),  # 0..999 beyond the microsecond, where the source has them
         _required("seq", pa.int64()),  # order in the source among events of one instant
-        pa.field("since", TIME),  # when it was asked for; null: unknown, taken as `at`
+        pa.field("since", TIME),  # when it was requested; null: unknown, assumed to be `at`
         pa.field("since_nanos", pa.int16()),
         pa.field("since_seq", pa.int64()),
         pa.field("priority", pa.int32()),
@@ -83,7 +83,7 @@ MEMBERSHIP: Final = pa.schema(
         pa.field("key_shared_mode", pa.string()),
         pa.field("allow_out_of_order", pa.bool_()),
         pa.field("reason", pa.string()),  # of a rejection; ``closed`` of a partition that was revoked by closing
-        # Of the members of a Kafka group; null where the source does not tell
+        # Only for members of a Kafka group; null if the source does not record it
         pa.field("generation", pa.int64()),  # in which the change is in force; an epoch in the consumer protocol
         pa.field("topics", pa.list_(pa.string())),  # subscribed
         pa.field("instance_id", pa.string()),  # group.instance.id: a static member
@@ -101,7 +101,7 @@ DELIVERIES: Final = pa.schema(
         *_POSITION,
         _required("consumer", pa.string()),
         pa.field("instance", pa.string()),  # as in ``membership``
-        pa.field("delivered_at", TIME),  # null: known by its receipt, or by its acknowledgement, only
+        pa.field("delivered_at", TIME),  # null: only its receipt or its acknowledgement is recorded
         pa.field("delivered_nanos", pa.int16()),  # 0..999 beyond the microsecond, where the source has them
         _required("seq", pa.int64()),
         _required("redelivery_count", pa.int32()),
@@ -147,7 +147,7 @@ REJECTED: Final = pa.struct(
         pa.field("reasons", pa.list_(pa.struct([field.with_nullable(True) for field in REASON]))),
     ]
 )
-"""Column ``rejected`` of an input table that is made of a source: why a row could not be read, of which all other
+"""Column ``rejected`` of an input table that is made of a source: why a row could not be read. All other
 columns are null."""
 
 INPUTS: Final = {"messages": MESSAGES, "membership": MEMBERSHIP, "deliveries": DELIVERIES}
@@ -158,35 +158,35 @@ CHECKPOINT: Final = pa.struct(
         _required("width", pa.int32()),  # of its rows
         _required("rows", pa.int32()),
         _required("part", pa.int32()),  # from 0: an array may be cut
-        _required("data", pa.binary()),  # packed (`audit.checkpoint.packed`); of identities sealed, too
+        _required("data", pa.binary()),  # packed (`audit.checkpoint`); identities are also encrypted
     ]
 )
-"""A part of what one night's audit hands to the next (``audit.checkpoint``)."""
+"""A part of the state that one daily run passes to the next (``audit.checkpoint``)."""
 
 STATE: Final = pa.schema(
     [
-        _required("date", pa.date32()),  # of the run that hands it on
+        _required("date", pa.date32()),  # of the run that wrote it
         _required("subscription", pa.string()),
         _required("topic", pa.string()),
         _required("partition", pa.int32()),
         *CHECKPOINT,
     ]
 )
-"""What the runs of a date hand on: ``CHECKPOINT`` values, by run and topic partition."""
+"""The state that the runs of a date pass on: ``CHECKPOINT`` values, by run and topic partition."""
 
 OPEN_POSITIONS: Final = pa.schema(
     [
         *_POSITION,
-        _required("waiting", pa.bool_()),  # its message was not delivered yet
+        _required("waiting", pa.bool_()),  # its message has not been delivered yet
         pa.field("day", pa.date32()),  # of its message
     ]
 )
-"""Positions that a night leaves open: the next one looks at them again."""
+"""Positions that a daily run leaves open, and the next one judges again."""
 
 MESSAGE, DELIVERY, COMMIT, COMMIT_REFUSED, COMMIT_AUTOMATIC = range(5)
 """Kinds of rows of a log."""
 
-# The log of one dispatcher as the audit reads it: messages and deliveries under one another, times in ns.
+# The log of one dispatcher as the audit reads it: rows of messages and of deliveries, times in ns.
 LOG: Final = pa.schema(
     [
         *_POSITION,
@@ -217,8 +217,8 @@ LOG: Final = pa.schema(
         pa.field("received_at", pa.int64()),
         pa.field("acked_at", pa.int64()),
         pa.field("nacked_at", pa.int64()),
-        pa.field("cumulative", pa.bool_()),  # acknowledged so
-        pa.field("by_receipt", pa.bool_()),  # known by its receipt only: `at` is when the application took it
+        pa.field("cumulative", pa.bool_()),  # acknowledged by a cumulative acknowledgement
+        pa.field("by_receipt", pa.bool_()),  # only its receipt is recorded: `at` is when the application received it
         pa.field("checkpoint", CHECKPOINT),
     ]
 )
@@ -227,24 +227,24 @@ CARRIED: Final = tuple(f.name for f in MESSAGES if f.name in LOG.names and f not
 
 _MESSAGE_ID = pa.struct([pa.field(name, pa.int64()) for name in ("ledger", "entry", "batch_index")])
 
-# One row a delivery, and one a message that was never delivered, with all that the rules know of it. Times in ns;
-# the largest integer stands for "never", the smallest for "unknown".
+# One row per delivery and per undelivered message, with everything that the rules use. Times are in ns; the largest
+# integer means "never", the smallest "unknown".
 FACTS: Final = pa.schema(
     [
         *_POSITION,
         _required("delivered", pa.bool_()),
-        _required("before", pa.bool_()),  # a delivery of an earlier day, which only says who still holds what
+        _required("before", pa.bool_()),  # a delivery of an earlier day, used only to find outstanding messages
         _required("ordinal", pa.int64()),  # rises with the position in its topic partition's log
-        pa.field("key", pa.string()),  # as it may leave (``words.KeyMasking``)
+        pa.field("key", pa.string()),  # as it may be shown (``key_masking.KeyMasking``)
         _required("key_id", pa.int64()),  # identity within which order is promised; -1: none
-        _required("slot", pa.int64()),  # a hash of the key; in result tables -1 where it is not told (``words``)
+        _required("slot", pa.int64()),  # a hash of the key; in result tables -1 where it is hidden (``key_masking``)
         _required("hash", pa.int64()),
         _required("published", pa.int64()),
         _required("due", pa.int64()),  # published, or the time it was delayed to
         _required("size", pa.int64()),
         pa.field("consumer", pa.string()),
         _required("session", pa.int64()),
-        _required("expected", pa.int64()),  # the index of the consumer that owns it; -1: nobody
+        _required("expected", pa.int64()),  # the index of the consumer that owns it; -1: no consumer
         _required("epoch", pa.int64()),
         _required("at", pa.int64()),
         _required("seq", pa.int64()),
@@ -255,20 +255,20 @@ FACTS: Final = pa.schema(
         _required("nth", pa.int64()),  # deliveries of the message before this one
         _required("restarts", pa.int64()),  # of DLQ_MISSED: how often its redelivery count had restarted
         _required("previous", pa.int64()),  # how the one before ended: a `audit.deliveries.Ending`, with `WHY`
-        _required("by_receipt", pa.bool_()),  # known by its receipt only, which is the time it has
-        _required("reset", pa.int64()),  # when the act was that may explain it (``audit.acts``)
-        _required("commit", pa.int8()),  # 0: none; else no delivery but the commit of an offset (``rules.commits``)
-        _required("mixed", pa.bool_()),  # its key is not the one its batch was dispatched by
+        _required("by_receipt", pa.bool_()),  # only its receipt is recorded: `at` is the time of the receipt
+        _required("reset", pa.int64()),  # when the act happened that may explain it (``audit.acts``)
+        _required("commit", pa.int8()),  # 0: a delivery; else the kind of a commit (``rules.commits``)
+        _required("mixed", pa.bool_()),  # its key is not the one that dispatched its batch
         _required("in_transition", pa.bool_()),
         _required("codes", pa.int64()),  # bit per rule
         _required("excuses", pa.int64()),  # bit per excuse
-        _required("repeated", pa.int64()),  # further input rows that said the same of this delivery
-        _required("contradicted", pa.int64()),  # ... that said otherwise
-        _required("stored_again", pa.int64()),  # ... that said the same of its message
-        pa.field("twin", _MESSAGE_ID),  # the message that a finding about its publication collides with
-        pa.field("skipped", _MESSAGE_ID),  # the message that its consumer's stream jumped over
-        _required("skipped_others", pa.bool_()),  # and others with it
-        pa.field("checkpoint", CHECKPOINT),  # not null: no delivery or message, but what goes from night to night
+        _required("repeated", pa.int64()),  # further input rows that agree about this delivery
+        _required("contradicted", pa.int64()),  # ... that contradict it
+        _required("stored_again", pa.int64()),  # ... that agree about its message
+        pa.field("twin", _MESSAGE_ID),  # the message that contradicts it in a finding about its publication
+        pa.field("skipped", _MESSAGE_ID),  # the message that its consumer skipped
+        _required("skipped_others", pa.bool_()),  # and others beside it
+        pa.field("checkpoint", CHECKPOINT),  # not null: the row is state for the next daily run
     ]
 )
 
@@ -294,11 +294,11 @@ LOAD: Final = pa.struct(
         pa.field("end", pa.int64()),
         # of no window
         pa.field("lag", pa.string()),  # one of ``audit.clocks.LAGS``: so many of its deliveries (``messages``) had it
-        pa.field("size", pa.int64()),  # the number of the lag's size (``audit.clocks.sizes``)
+        pa.field("size", pa.int64()),  # the number of the lag's size (``audit.clocks.compute_size_bounds``)
         pa.field("selector", pa.string()),  # one that ``outside`` deliveries were compared by (``audit.selectors``)
     ]
 )
-"""What a consumer was given: a part of the sum (``audit.passes.loads``)."""
+"""The load of a consumer: a part of the sum (``audit.passes.loads``)."""
 
 LOADS: Final = pa.schema(
     [
@@ -308,7 +308,7 @@ LOADS: Final = pa.schema(
         *LOAD,
     ]
 )
-"""What consumers were given, in parts that are to be added up: ``LOAD`` values, by run."""
+"""The loads of consumers, as parts to add up: ``LOAD`` values, by run."""
 
 _EVIDENCE = pa.struct(
     [
@@ -319,7 +319,7 @@ _EVIDENCE = pa.struct(
         pa.field("at", pa.int64()),
         pa.field("held_until", pa.int64()),
         pa.field("same_key", pa.bool_()),  # of the same key as the finding; two keys may share a slot
-        pa.field("held", pa.int64()),  # messages that its consumer held at once; 0: not counted
+        pa.field("held", pa.int64()),  # outstanding messages of its consumer at once; 0: not counted
     ]
 )
 JUDGED: Final = pa.schema(
@@ -331,7 +331,7 @@ JUDGED: Final = pa.schema(
         ],
         pa.field("order_witness", _EVIDENCE),  # the later message delivered before, or the commit before this one
         pa.field("owner_witness", _EVIDENCE),  # the delivery at another consumer
-        pa.field("holder_witness", _EVIDENCE),  # the delivery that held others back
+        pa.field("holder_witness", _EVIDENCE),  # the delivery that blocked others
         _required("shown", pa.int64()),  # bits of findings that do not fail and are kept as examples
     ]
 )
@@ -366,9 +366,9 @@ VIOLATIONS: Final = pa.schema(
         *_POSITION,
         _required("code", pa.string()),
         _required("verdict", pa.string()),
-        pa.field("excuse", pa.string()),  # why it does not fail
+        pa.field("excuse", pa.string()),  # why it does not fail the run
         pa.field("consumer", pa.string()),
-        _required("moment", TIME),  # in whose window it counts: of its delivery, or of the publication
+        _required("moment", TIME),  # the time that decides its window: of the delivery, or of the publication
         pa.field("at", TIME),  # of the delivery; null: there was none
         pa.field("key", pa.string()),  # digest, or the key where the run shows keys
         _required("slot", pa.int64()),
@@ -377,7 +377,7 @@ VIOLATIONS: Final = pa.schema(
         _required("witness", pa.list_(pa.string())),
         _required("explanation", pa.string()),
         pa.field("circumstances", pa.string()),  # of its message: delayed, chunk, unowned; null: none
-        pa.field("attribution", pa.string()),  # whose doing it is, as far as the data show
+        pa.field("attribution", pa.string()),  # who is likely responsible, as far as the data show
         pa.field("waited", pa.int64()),  # µs past due that a message waited; null: no finding about waiting
     ]
 )
@@ -386,8 +386,8 @@ RETRACTED_FINDINGS: Final = pa.schema(
     [
         *(field for field in _POSITION if field.name != "topic"),
         _required("code", pa.string()),
-        _required("told", pa.date32()),  # on which day
-        _required("at", TIME),  # what came
+        _required("told", pa.date32()),  # the day of the run that reported it
+        _required("at", TIME),  # the delivery that retracts it
         _required("explanation", pa.string()),
     ]
 )

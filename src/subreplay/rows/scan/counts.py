@@ -46,14 +46,14 @@ _KINDS: Final = {"valid": pa.bool_(), "partition": pa.int32(), "consumer": pa.st
                  "ledger": pa.int64()}  # fmt: skip
 
 
-def shape(table: str) -> pa.Schema:
+def build_count_schema(table: str) -> pa.Schema:
     """Return the columns of counts by ledger."""
     by = [pa.field(name, _KINDS[name]) for name in (*_GROUP_COLUMNS[table], "ledger")]
     added = _ADDED[table].items()
     return pa.schema([*by, *(pa.field(name, pa.bool_() if how == "any" else pa.int64()) for name, how in added)])
 
 
-def counted(table: str, batch: pa.RecordBatch, keeps: Mask | None) -> pa.Table:
+def count_rows(table: str, batch: pa.RecordBatch, keeps: Mask | None) -> pa.Table:
     """Count rows by ledger. ``keeps`` marks the valid rows; None: all."""
     columns = Columns(table, batch)
     n = columns.rows
@@ -66,12 +66,14 @@ def counted(table: str, batch: pa.RecordBatch, keeps: Mask | None) -> pa.Table:
         "count": pa.repeat(1, n),
         **facts,
     }
-    return _sum_by_ledger(table, pa.table([of[f.name].cast(f.type) for f in shape(table)], schema=shape(table)))
+    return _sum_by_ledger(
+        table, pa.table([of[f.name].cast(f.type) for f in build_count_schema(table)], schema=build_count_schema(table))
+    )
 
 
-def together(table: str, counts: Iterable[pa.Table]) -> pa.Table:
+def merge_counts(table: str, counts: Iterable[pa.Table]) -> pa.Table:
     """Add up counts by ledger, in order."""
-    added = _sum_by_ledger(table, pa.concat_tables([shape(table).empty_table(), *counts]))
+    added = _sum_by_ledger(table, pa.concat_tables([build_count_schema(table).empty_table(), *counts]))
     return added.sort_by([(name, "ascending") for name in (*_GROUP_COLUMNS[table], "ledger")])
 
 
@@ -83,14 +85,14 @@ def summary(table: str) -> pa.Schema:
     redelivered before that.
     """
     by = [pa.field(name, _KINDS[name]) for name in _GROUP_COLUMNS[table]]
-    facts = [pa.field(name, shape(table).field(name).type) for name in _list_facts(table)]
+    facts = [pa.field(name, build_count_schema(table).field(name).type) for name in _list_facts(table)]
     more = [pa.field(name, pa.bool_()) for name in _DERIVED[table]]
     return pa.schema([*by, *facts, *more, *(pa.field(*lowest) for lowest in _LOWEST[table].items())])
 
 
-def summed(table: str, counts: Iterable[pa.Table]) -> pa.Table:
+def summarize_counts(table: str, counts: Iterable[pa.Table]) -> pa.Table:
     """Compute the summary of all counts by ledger, in order."""
-    rows = together(table, counts)
+    rows = merge_counts(table, counts)
     for name, values in (_find_crowded(rows) if table == "messages" else _find_ended(rows)).items():
         rows = rows.append_column(name, values)
     found = pc.and_(rows["valid"], rows["entry"].is_valid())
@@ -181,7 +183,7 @@ def _sum_by_ledger(table: str, rows: pa.Table) -> pa.Table:
     aggregates = [(name, how, options if how == "any" else None) for name, how in _ADDED[table].items()]
     make_group_order = rows.group_by(by, use_threads=False).aggregate(aggregates)
     names = [*by, *(f"{name}_{how}" for name, how in _ADDED[table].items())]
-    return make_group_order.select(names).rename_columns(shape(table).names)
+    return make_group_order.select(names).rename_columns(build_count_schema(table).names)
 
 
 def _list_facts(table: str) -> tuple[str, ...]:

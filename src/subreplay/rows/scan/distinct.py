@@ -34,11 +34,11 @@ class Distinct:
             rows = pa.Table.from_batches([batch]).select([*self.columns])
             pending.append(rows.group_by([*self.columns], use_threads=False).aggregate([]))
             if sum(map(len, pending)) > max(_ROWS, 2 * len(pending[0])):
-                pending = [self.added(pending)]
+                pending = [self.merge(pending)]
         if pending:
-            yield from self.added(pending).to_batches()
+            yield from self.merge(pending).to_batches()
 
-    def added(self, parts: Iterable[pa.Table]) -> pa.Table:
+    def merge(self, parts: Iterable[pa.Table]) -> pa.Table:
         """Merge the values of several tasks."""
         rows = pa.concat_tables(parts)
         once = rows.group_by([*self.columns], use_threads=False).aggregate([]).drop_null()
@@ -46,7 +46,7 @@ class Distinct:
 
     def values(self, rows: pa.Table) -> set[tuple[Any, ...]]:
         """Return the values of all tasks."""
-        return {tuple(row.values()) for row in self.added([rows]).to_pylist()}
+        return {tuple(row.values()) for row in self.merge([rows]).to_pylist()}
 
 
 COUNTED: Final = pa.schema([("subscription", pa.string()), ("topic", pa.string()), ("count", pa.int64())])
@@ -85,7 +85,7 @@ def find_stored_days(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
         yield from _merge_days(pending).to_batches()
 
 
-def stored(table: str, rows: pa.Table) -> tuple[Stored, ...]:
+def merge_stored(table: str, rows: pa.Table) -> tuple[Stored, ...]:
     """Merge what tasks found in a table."""
     return tuple(Stored(table, **row) for row in _merge_days([rows]).to_pylist())
 

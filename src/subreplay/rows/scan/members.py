@@ -12,7 +12,7 @@ from subreplay.rows.scan.table_columns import Columns
 _ORDER: Final = ("at", "seq", "consumer", "event")
 
 
-def members(rows: pa.Table) -> list[dict[str, Any]]:
+def list_members(rows: pa.Table) -> list[dict[str, Any]]:
     """Return the rows of table ``membership`` in order."""
     found: list[dict[str, Any]] = []
     for batch in rows.combine_chunks().to_batches():

@@ -84,7 +84,7 @@ class IngestSelection:
 
 
 def _match_value(column: str, value: str | None) -> Condition:
-    return ALL if value is None else field(column).is_null | field(column).among("", value)
+    return ALL if value is None else field(column).is_null | field(column).is_in("", value)
 
 
 def _match_day(day: Date | None) -> Condition:
