@@ -40,7 +40,7 @@ def read_previous_runs(engine: Engine, config: RunConfig) -> dict[tuple[str, str
     found = tables.find("incidents") if latest else None
     if found is not None:
         attempts = sorted({row[ATTEMPT] for row in latest.values()})
-        failing = mine & field(ATTEMPT).among(*attempts) & field("verdict").among("invalid", "unknown")
+        failing = mine & field(ATTEMPT).is_in(*attempts) & field("verdict").is_in("invalid", "unknown")
         for row in found.where(failing).select([*_PAIR, ATTEMPT, *_INCIDENT]).to_table().to_pylist():
             pair = row["subscription"], row["topic"]
             if pair in latest and latest[pair][ATTEMPT] == row[ATTEMPT]:
