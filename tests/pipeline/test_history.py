@@ -50,6 +50,18 @@ def test_a_fault_that_begins_on_the_second_day_and_ends_on_the_third_is_shown_as
     assert episode["title"].startswith("1 of 4 messages was delivered while another consumer")
 
 
+def test_the_overview_of_a_day_has_its_incidents_and_the_days_before_it(tmp_path: Path, engine: LocalEngine) -> None:
+    write_days(tmp_path / "in", 2, [1])
+    first, second = (subscriptions.audit(engine, daily(tmp_path, number)).overview for number in range(2))
+    assert [[one.verdict for one in row.trend if one.verdict != "none"] for row in first.rows] == [["valid"]] * 2
+    billing, mail = second.rows
+    assert (billing.subscription, billing.incidents, mail.incidents) == ("billing", 1, 0)
+    assert billing.worst_incident.startswith("1 of 4 messages was delivered")
+    assert [(one.verdict, one.findings) for one in billing.trend[-2:]] == [("valid", 0), ("invalid", 2)]
+    assert len(billing.trend) == 30
+    assert not subscriptions.audit(engine, daily(tmp_path, 1, date=None)).overview.rows[0].trend
+
+
 def test_the_command_prints_what_began_and_ended_and_writes_a_page(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

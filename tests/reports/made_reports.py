@@ -42,6 +42,7 @@ from subreplay.reports.dispatch_data import (
 )
 from subreplay.reports.finding_data import CodeSummary, FindingPoint, FindingView, KnownFault
 from subreplay.reports.formatting import format_span
+from subreplay.reports.history_data import NO_RUN, DayResult
 from subreplay.reports.incident_data import IncidentView, RuleCount
 from subreplay.reports.overview_data import OVERVIEW_VERSION, Overview, OverviewRow
 from subreplay.reports.plan_data import PlanBar, PlanBars, PlanTable, PlanText, PlanView
@@ -474,6 +475,13 @@ def planned(data: ReportData) -> ReportData:
                    coverage=None, headline="4 consumers are enough.")  # fmt: skip
 
 
+def trend(letters: str) -> tuple[DayResult, ...]:
+    """The results of days up to the first of May, by the first letter of each verdict."""
+    days = [(START - timedelta(days=len(letters) - 1 - place)).date().isoformat() for place in range(len(letters))]
+    verdicts = {"v": ("valid", 0), "u": ("unknown", 0), "i": ("invalid", 480), ".": (NO_RUN, None)}
+    return tuple(DayResult(day, *verdicts[letter]) for day, letter in zip(days, letters, strict=True))
+
+
 def overview() -> Overview:
     """Four subscriptions, the worst first."""
     rows = (
@@ -481,12 +489,15 @@ def overview() -> Overview:
                     "The membership is missing."),
         OverviewRow("billing", "persistent://shop/prod/orders", "team-billing", "invalid", 1,
                     "480 of 600 messages were not delivered: consumer a blocks the subscription.", 600, 120, 480, 480,
-                    479 * SECOND, 0.0, 1.0, "billing/report.html"),
+                    479 * SECOND, 0.0, 1.0, "billing/report.html", 2,
+                    "480 of 600 messages were not delivered: consumer a blocks the subscription",
+                    trend("vvvv.vvvvvvuvvvvvvvvvvvvvvviii")),
         OverviewRow("shipping", "persistent://shop/prod/orders", "team-shipping", "unknown", 3,
                     "3 of 100 rows of deliveries are in quarantine.", 100, 97, 0, 0, 20 * MS, 0.012, 1.31,
-                    "s/report.html"),
+                    "s/report.html", 0, "", trend("vvvviivvvvvvvvvvvvvvvvvvvvvvvu")),
         OverviewRow("search", "persistent://shop/prod/catalogue", "", "valid", 0, "Every guarantee was kept.", 120_000,
-                    121_400, 0, 0, 4 * MS, 0.0117, 1.05, "search/report.html"),
+                    121_400, 0, 0, 4 * MS, 0.0117, 1.05, "search/report.html", 0, "",
+                    trend("....................vvvvvvvvvv")),
     )  # fmt: skip
     return Overview(OVERVIEW_VERSION, "Subscriptions of shop/prod", "2026-05-01", rows)
 

@@ -49,7 +49,7 @@ def daily(folder: Path, number: int, given: Any = "all", **sections: Any) -> Run
         raw["subscriptions"] = given
     else:
         raw["subscription"] |= {"name": given, "topic": ORDERS}
-    return parse(raw | sections, "run.yaml", date=day(number))
+    return parse(raw | sections, "run.yaml", date=sections.get("date", day(number)))
 
 
 def _of_day(tables: History, number: int, subscription: str, topic: str) -> History:

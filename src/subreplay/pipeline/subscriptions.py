@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from subreplay.pipeline.attempts import RUNS, run_tables
 from subreplay.pipeline.dispatch import PREDICTED_AUDITED
 from subreplay.pipeline.earlier_runs import EarlierRuns, find_earlier_runs
 from subreplay.pipeline.found_subscriptions import SubscriptionRun, find_subscriptions
+from subreplay.pipeline.history import read_trends
 from subreplay.pipeline.input_tables import Sources, Table
 from subreplay.pipeline.key_secrets import add_key_columns
 from subreplay.pipeline.run_times import RUN_TIMES
@@ -85,12 +86,17 @@ def audit(engine: Engine, config: RunConfig, progress: Progress = nullcontext, o
         rows += _audit_together(engine, config, tables, together, progress)
     rows += [_audit_alone(engine, run, progress) for run in runs if run not in together]
     audits = pa.Table.from_batches(rows, AUDITS)
-    shown = build_overview(
-        config.report.title,
-        None if config.date is None else config.date.isoformat(),
-        map(ROW.validate_json, audits["row"].to_pylist()),
-    )
-    return Audits(shown, audits)
+    overview_rows = _add_trends(engine, config, map(ROW.validate_json, audits["row"].to_pylist()))
+    date = None if config.date is None else config.date.isoformat()
+    return Audits(build_overview(config.report.title, date, overview_rows), audits)
+
+
+def _add_trends(engine: Engine, config: RunConfig, rows: Iterable[OverviewRow]) -> Iterable[OverviewRow]:
+    """Add the results of earlier days to the rows of a daily run."""
+    if config.date is None:
+        return rows
+    trends = read_trends(run_tables(engine, config, several=True), config.date)
+    return [replace(row, trend=trends.get((row.subscription, row.topic), ())) for row in rows]
 
 
 def _select_small_topics(runs: Sequence[SubscriptionRun]) -> list[SubscriptionRun]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from subreplay.reports.data import ReportData
+from subreplay.reports.history_data import DayResult
 
-OVERVIEW_VERSION: Final = "1.0"
+OVERVIEW_VERSION: Final = "1.1"
 FAILED: Final = "failed"
 """The verdict of a subscription whose audit ended with an error."""
 WORST_FIRST: Final = (4, 2, 1, 3, 0)
@@ -27,7 +28,8 @@ class OverviewRow:
     ``findings`` counts findings of violated rules. ``waiting`` counts messages that waited too long or were never
     delivered, and ``worst_delay`` is the longest delay (ns past due). ``redelivery_rate`` is redeliveries / deliveries.
     ``skew`` is the largest share divided by the fair share. ``page`` is the report's path relative to the overview; it
-    is empty if there is no report.
+    is empty if there is no report. ``worst_incident`` is the title of the most severe of ``incidents``. ``trend`` has
+    the results of the days up to this one; it is empty for a run without a date.
     """
 
     subscription: str
@@ -44,6 +46,9 @@ class OverviewRow:
     redelivery_rate: float | None = None
     skew: float | None = None
     page: str = ""
+    incidents: int | None = None
+    worst_incident: str = ""
+    trend: tuple[DayResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,8 @@ def build_overview_row(report: ReportData, owner: str, exit_code: int, worst_del
         redelivery_rate=sum(total.redelivered for total in served) / deliveries if deliveries else None,
         skew=max((total.skew for total in served), default=None),
         page=f"{name_report_folder(run.subscription, run.topic)}/report.html",
+        incidents=len(report.incidents),
+        worst_incident=report.incidents[0].title if report.incidents else "",
     )
 
 

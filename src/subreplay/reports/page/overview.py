@@ -17,12 +17,15 @@ from subreplay.reports.formatting import (
 )
 from subreplay.reports.overview_data import Overview, OverviewRow
 from subreplay.reports.page.html import format_slug, page_environment, render_page
+from subreplay.reports.page.trend import draw_trend
 from subreplay.reports.text_cleaning import clean_strings
 
 PAGE: Final = "overview.html.j2"
-COLUMNS: Final = (
+COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
     ("verdict", "Verdict", ""),
     ("subscription", "Subscription", ""),
+    ("incidents", "Incidents", "Incidents, and the most severe one"),
+    ("trend", "30 days", "Verdict of each day, taller with more findings; sorts by the number of invalid days"),
     ("findings", "Findings", "Findings of rules that were broken"),
     ("waiting", "Waiting", "Messages that waited too long, or were never delivered"),
     ("worst_delay", "Worst delay", "The longest time that a message waited after it was due"),
@@ -40,7 +43,7 @@ def render_overview_page(data: Overview) -> str:
     verdicts = {row.verdict: 0 for row in data.rows}
     for row in data.rows:
         verdicts[row.verdict] += 1
-    filters = {"slug": format_slug, "shown": _shown, "order": _order, "plural": format_plural}
+    filters = {"slug": format_slug, "shown": _shown, "order": _order, "plural": format_plural, "trend": draw_trend}
     environment = page_environment(filters)
     return render_page(
         environment,
@@ -48,9 +51,13 @@ def render_overview_page(data: Overview) -> str:
         ["scroll_cue.js", "table_sort.js", "overview.js"],
         own_style="overview.css",
         data=data,
-        columns=COLUMNS,
+        columns=COLUMNS if any(row.trend for row in data.rows) else [*filter(_is_of_one_day, COLUMNS)],
         verdicts=verdicts,
     )
+
+
+def _is_of_one_day(column: tuple[str, str, str]) -> bool:
+    return column[0] != "trend"
 
 
 def _shown(row: OverviewRow, field: str) -> str:
@@ -71,5 +78,7 @@ def _order(row: OverviewRow, field: str) -> str:
     """Return the value by which the script sorts a column."""
     if field == "verdict":
         return str({"failed": 0, "invalid": 1, "unknown": 2, "valid": 3}[row.verdict])
+    if field == "trend":
+        return str(sum(day.verdict == "invalid" for day in row.trend))
     value = getattr(row, field)
     return "" if value is None else str(value)
