@@ -185,3 +185,15 @@ def test_a_fault_while_alerts_are_built_changes_no_exit_code(
     monkeypatch.setattr("subreplay.alerts.delivery.send_alerts", lambda *_: 1 / 0)
     assert audit(fleet(alerts=hooked()), DAYS[0]) == 1
     assert "alert not sent: internal error in subreplay" in capsys.readouterr().err
+
+
+def test_the_metrics_of_a_fleet_are_one_file_that_others_can_read(
+    fleet: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "collector" / "subreplay.prom"
+    assert audit(fleet(), DAYS[1], "--metrics", str(path), "--json") == 1
+    assert json.loads(capsys.readouterr().out)["metrics"] == str(path)
+    verdicts = re.findall(r'^subreplay_verdict\{subscription="([^"]+)",topic="[^"]+"\} (\d)$', path.read_text(), re.M)
+    assert verdicts == [("ann-1", "2"), ("ann-2", "0"), ("bob-1", "2"), ("bob-2", "0")]
+    assert [each.name for each in path.parent.iterdir()] == ["subreplay.prom"]
+    assert path.stat().st_mode & 0o444 == 0o444  # the collector is another user

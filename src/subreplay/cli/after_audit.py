@@ -1,14 +1,17 @@
-"""What follows the report of an audit: alerts about what changed since the run before."""
+"""What follows the report of an audit: alerts about what changed since the run before, and a file of metrics."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from subreplay import failures
 from subreplay.cli.command import terminal
 
 if TYPE_CHECKING:
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
 
 DryRunAlerts = Annotated[
     bool, typer.Option("--dry-run-alerts", help="Print the alerts of `alerts` instead of sending them.")
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option("--metrics", help="Write gauges as OpenMetrics text to this file; overrides output.metrics."),
 ]
 _log = logging.getLogger(__name__)
 
@@ -51,11 +58,22 @@ class AfterAudit:
         return self.dry_run or bool(self.run.alerts.targets)
 
     def finish(self, read_audits: Callable[[], Iterable[tuple[OverviewRow, ReportData | None]]]) -> dict[str, Any]:
-        """Send or print the alerts; returns what the JSON object of the command says about them."""
-        if not self._sends_alerts:
-            return {}
+        """Write the files of the audits, and send or print their alerts.
+
+        Returns what the JSON object of the command says about them.
+        """
+        found: dict[str, Any] = {}
+        if self._sends_alerts:
+            found |= self._alert_safely(read_audits())
+        if self.run.output.metrics is not None:
+            from subreplay.reports.open_metrics import format_open_metrics
+
+            found |= _write_file("metrics", self.run.output.metrics, format_open_metrics(read_audits(), time.time()))
+        return found
+
+    def _alert_safely(self, audits: Iterable[tuple[OverviewRow, ReportData | None]]) -> dict[str, Any]:
         try:
-            return self._alert([*self._compare(read_audits())])
+            return self._alert([*self._compare(audits)])
         except Exception as error:  # the verdict and the exit code stay
             sentence = f"internal error in subreplay, please report it: {type(error).__name__}: {error}"
             self._warn(f"alert not sent: {sentence}")
@@ -93,3 +111,15 @@ class AfterAudit:
     def _warn(self, sentence: str) -> None:
         _log.warning("%s", sentence)
         terminal.warn(sentence)
+
+
+def _write_file(name: str, path: str, text: str) -> dict[str, str]:
+    """Write a file that its readers see complete or not at all; returns its path for the JSON object."""
+    from subreplay.reports.write import replace_file
+
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        replace_file(Path(path), text)
+    except OSError as error:
+        raise failures.describe_os_error(error, path, "write") from error
+    return {name: str(Path(path).resolve())}

@@ -20,7 +20,7 @@ import typer
 
 from subreplay import __version__, failures
 from subreplay.adapters import Options
-from subreplay.cli.after_audit import AfterAudit, DryRunAlerts
+from subreplay.cli.after_audit import AfterAudit, DryRunAlerts, Metrics
 from subreplay.cli.command import Command, log, open_engine_for, run_command, terminal
 from subreplay.cli.commands import conformance, history, sources
 from subreplay.cli.commands.plan import plan_app
@@ -90,6 +90,7 @@ def audit(
         int | None,
         typer.Option("--jobs", min=1, max=1024, help="Processes of the local engine; one a core by default."),
     ] = None,
+    metrics: Metrics = None,
     dry_run_alerts: DryRunAlerts = False,
     full: Full = False,
     no_color: NoColor = False,
@@ -99,7 +100,8 @@ def audit(
 ) -> int:
     """Check whether the subscription, or each of several, kept its delivery guarantees."""
     terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json, full=full, no_color=no_color)
-    run = load_run(config_file, _day(date, day_before), tables, out_dir, engine=engine)
+    more = {"output.metrics": metrics}
+    run = load_run(config_file, _day(date, day_before), tables, out_dir, engine=engine, **more)
     after = AfterAudit(run, dry_run_alerts)
     if run.subscriptions is not None:
         return _audit_several(run, only or [], jobs, after)

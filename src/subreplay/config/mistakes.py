@@ -12,7 +12,7 @@ from subreplay.config.yaml_text import Lines
 
 OPTIONS: Final = {
     "date": "--date", "engine": "--engine", "traffic.path": "--tables", "output.tables": "--out",
-    "output.report": "--out",
+    "output.report": "--out", "output.metrics": "--metrics",
 }  # fmt: skip
 """The command line option that overrides a key. An error of such a value names the option."""
 

@@ -34,14 +34,14 @@ def write_reports(data: ReportData, out_dir: Path, *, html: bool = True) -> Repo
     """
     out_dir.mkdir(parents=True, exist_ok=True)
     paths = ReportPaths(out_dir / PAGE if html else None, out_dir / "report.json", out_dir / "report.txt")
-    _replace(paths.json, to_json(data))
-    _replace(paths.text, to_text(data))
+    replace_file(paths.json, to_json(data))
+    replace_file(paths.text, to_text(data))
     if paths.html is None:
         (out_dir / PAGE).unlink(missing_ok=True)
     else:
         from subreplay.reports.page.html import to_html  # only a page needs the templates
 
-        _replace(paths.html, to_html(data))
+        replace_file(paths.html, to_html(data))
     return paths
 
 
@@ -55,11 +55,11 @@ def write_overview(data: Overview, reports: Iterable[tuple[OverviewRow, bytes, b
     for row, report, page in reports:
         folder = out_dir / Path(row.page).parent
         folder.mkdir(parents=True, exist_ok=True)
-        _replace(folder / "report.json", report.decode())
-        _replace(folder / PAGE, page.decode())
+        replace_file(folder / "report.json", report.decode())
+        replace_file(folder / PAGE, page.decode())
     out_dir.mkdir(parents=True, exist_ok=True)
-    _replace(out_dir / "overview.json", format_overview_json(data))
-    _replace(path := out_dir / "overview.html", render_overview_page(data))
+    replace_file(out_dir / "overview.json", format_overview_json(data))
+    replace_file(path := out_dir / "overview.html", render_overview_page(data))
     return path
 
 
@@ -68,10 +68,10 @@ def write_history(data: History, path: Path) -> None:
     from subreplay.reports.page.history import render_history_page
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    _replace(path, render_history_page(data))
+    replace_file(path, render_history_page(data))
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
     """Write a temporary file and rename it, so that a reader never sees a partial file."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
