@@ -295,6 +295,16 @@ def test_a_failure_is_a_json_object_in_json_mode(broken_off, here):
     }
 
 
+def test_a_log_file_does_not_follow_a_symbolic_link(spoken, run_file, here):
+    (here / "precious").write_text("unchanged")
+    (here / "build/report").mkdir(parents=True)
+    (here / "build/report/subreplay.log").symlink_to(here / "precious")
+    code, _, err = spoken("audit", "--config", run_file(""))
+    assert code == 4
+    assert "build/report/subreplay.log: this is a symbolic link, which a log file does not follow. Remove it" in err
+    assert (here / "precious").read_text() == "unchanged"
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("cancelled", [True, False])
 def test_a_signal_ends_a_command(spoken, finished, run_file, monkeypatch, number, code, cancelled):

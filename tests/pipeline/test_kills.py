@@ -64,3 +64,35 @@ def attempts(out: Path, table: str = "*") -> set[str]:
     """The attempts that have written rows."""
     found = (DeltaTable(path).to_pyarrow_table(columns=[ATTEMPT]) for path in out.glob(f"tables/{table}"))
     return {each for rows in found for each in rows[ATTEMPT].to_pylist()}
+
+
+def test_a_first_run_that_is_killed_leaves_no_empty_table(tmp_path: Path) -> None:
+    (run_file,) = write_inputs(tmp_path, "s")
+
+    def audit(out: Path) -> subprocess.Popen[str]:
+        return start_audit(run_file, f"--out={out}", "--engine=local", "--quiet")
+
+    for _ in range(2):  # the first run compiles
+        begun = time.monotonic()
+        assert wait_for(audit(tmp_path / "out"))[0] in VERDICTS
+        whole = time.monotonic() - begun
+    expected = {name for name, rows in rows_by_table(tmp_path / "out").items() if rows}
+    left = set[str]()
+    for number in range(12):
+        out, begun = tmp_path / f"out-{number}", time.monotonic()
+        running = audit(out)
+        while running.poll() is None and time.monotonic() - begun < 2 * whole and commits(out) < number:
+            time.sleep(0.001)
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        wait_for(running)
+        found = rows_by_table(out)
+        assert all(found[name] for name in expected & {*found}), f"kill {number}"
+        left |= {*found}
+    assert left & expected
+
+
+def rows_by_table(out: Path) -> dict[str, int]:
+    """How many rows each table has, whatever run wrote them."""
+    paths = [log.parent for log in out.glob("tables/*/_delta_log") if any(log.iterdir())]
+    return {path.name: DeltaTable(path).to_pyarrow_table().num_rows for path in paths}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import IO, Any, Final
 from urllib.parse import unquote
 
 import numpy as np
@@ -29,6 +30,9 @@ _DELTA_LOG: Final = "_delta_log"
 _BY_SPARK: Final = "Read it with Spark and write its rows as Parquet"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _LINE_BREAK: Final = 10
+MAX_RATIO: Final = 300
+"""Times its size that a gzip file may unpack to. Repetitive logs reach 100; zeros reach 1,030."""
+_FREE_BYTES: Final = 64 * 2**20  # bytes that each gzip file may unpack to
 _UNPACKED_BYTES: Final = 2**20  # bytes of an unpacked head
 
 
@@ -117,7 +121,7 @@ def read_line_batches(path: Path, name: str | None = None) -> Iterator[pa.Record
                 name, 1, "files with zstd compression are not supported", "unpack it, or set compression: none"
             )
             return
-        with _open_file(path, begin.startswith(GZIP)) as file:
+        with open_gzip(path) if begin.startswith(GZIP) else path.open("rb") as file:
             for block in _read_blocks(file):
                 if isinstance(block, Exception):
                     damage = block
@@ -137,8 +141,41 @@ def read_line_batches(path: Path, name: str | None = None) -> Iterator[pa.Record
         yield _build_batch(unfinished + b"\n", len(unfinished) + 1, name, first)
 
 
-def _open_file(path: Path, packed: bool) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path, "rb") if packed else path.open("rb"))
+def open_gzip(path: Path) -> io.BufferedReader:
+    """Open a gzip file for reading its unpacked bytes.
+
+    Reading raises ``InputError`` where the file unpacks to far more bytes than logs do, so that a small file cannot
+    fill memory or disks.
+    """
+    return io.BufferedReader(_BoundedGzip(path), 2**16)
+
+
+class _BoundedGzip(io.RawIOBase):
+    """The unpacked bytes of a gzip file, up to ``MAX_RATIO`` times its size."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._unpacked = gzip.GzipFile(path, "rb")
+        self._limit = max(_FREE_BYTES, MAX_RATIO * path.stat().st_size)
+        self._count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._unpacked.read1(len(buffer))
+        self._count += len(part)
+        if self._count > self._limit:
+            raise InputError(
+                f"{self._path}: this gzip file unpacks to more than {MAX_RATIO} times its size, as logs do not. "
+                "Check where it comes from. If you trust it, unpack it (gunzip) and read the result"
+            )
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        self._unpacked.close()
+        super().close()
 
 
 def _read_blocks(file: IO[bytes]) -> Iterator[bytes | Exception]:

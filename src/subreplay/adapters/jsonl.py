@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import io
 import json
 import zlib
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from subreplay import failures
 from subreplay.adapters.base import FileCount, Reason, RejectedRow
+from subreplay.adapters.input_files import open_gzip
 from subreplay.errors import InputError
 from subreplay.rows.model.contracts import KEYS, shorten
 
@@ -73,7 +74,7 @@ def read_contract_rows(
 def _read_text_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file with their numbers; blank lines are not rows."""
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        with io.TextIOWrapper(open_gzip(path) if path.suffix == ".gz" else path.open("rb"), encoding="utf-8") as file:
             yield from ((number, line) for number, line in enumerate(file, start=1) if line.strip())
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise failures.describe_read_error(error, path) from error

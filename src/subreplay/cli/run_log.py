@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -22,6 +23,11 @@ def _read_modification_time(path: Path) -> int | None:
     with suppress(OSError):
         return path.stat().st_mtime_ns
     return None
+
+
+def _open_without_links(path: str, flags: int) -> int:
+    """Open a file; fail if the name is a symbolic link, which would let another user choose the file to overwrite."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 class RunLog(logging.Handler):
@@ -47,8 +53,14 @@ class RunLog(logging.Handler):
 
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = (folder / LOG_NAME).open("w", encoding="utf-8", errors="backslashreplace")
+            self._file = open(  # noqa: SIM115  it stays open until the command ends
+                folder / LOG_NAME, "w", encoding="utf-8", errors="backslashreplace", opener=_open_without_links
+            )
         except OSError as error:
+            if error.errno == errno.ELOOP and (folder / LOG_NAME).is_symlink():
+                raise EnvironmentFailed(
+                    f"{folder / LOG_NAME}: this is a symbolic link, which a log file does not follow. Remove it"
+                ) from error
             remedy = "choose another folder (--out, or output.report in the run file)"
             raise EnvironmentFailed(f"{folder}: cannot be written: {error.strerror}; {remedy}") from error
         self.path, self._kept = (folder / LOG_NAME).absolute(), True

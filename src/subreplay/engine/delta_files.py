@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from subreplay.engine.interface import NewRows, Runs
 from subreplay.errors import EnvironmentFailed, InputError
@@ -112,11 +112,16 @@ class NewFiles(NewRows):
             )
             for file in self.files
         ]
+        first = 0
+        if not DeltaTable.is_deltatable(self.path, _storage_options(self.access)):
+            if self._create_table([each for each in added if isinstance(each, AddAction)]):
+                return
+            first = 1
         mine = None if self.runs else [(column, "=", value) for column, value in self.where.items()]
         if self.runs:  # delta-rs has no filter for pairs of values
             added += [RemoveAction(name, True, now) for name in sorted(self.replaced)]
         written = frozenset(file.name for file in self.files)
-        for attempt in range(1 + RETRIES):
+        for attempt in range(first, 1 + RETRIES):
             table = DeltaTable(self.path, storage_options=_storage_options(self.access))
             names = _list_files(table, self.where, self.runs)
             if attempt and names == written:
@@ -139,6 +144,48 @@ class NewFiles(NewRows):
             f"{self.path}: another run is writing the same date, subscription and topic. "
             "Wait until it has ended, then run this one again."
         )
+
+    def _create_table(self, added: list[AddAction]) -> bool:
+        """Create the table with its first files in one commit, so that a killed run leaves no empty table.
+
+        Return False if another run has created it, or if the store's answer was lost.
+        """
+        options, partitions = _storage_options(self.access), list(self.partitions)
+        whole = comment_columns(self.name, self._whole_schema)
+        about, properties = describe_table(self.name), dict(build_properties(whole.names, partitions))
+        try:
+            if added:
+                create_table_with_add_actions(
+                    self.path,
+                    DeltaSchema.from_arrow(whole),
+                    added,
+                    "error",
+                    partitions,
+                    description=about,
+                    configuration=properties,
+                    storage_options=options,
+                )
+            else:
+                DeltaTable.create(
+                    self.path,
+                    whole,
+                    "error",
+                    partitions,
+                    description=about,
+                    configuration=properties,
+                    storage_options=options,
+                )
+        except DeltaError as error:
+            if DeltaTable.is_deltatable(self.path, options):
+                return False
+            raise EnvironmentFailed(f"{self.path}: cannot write the table: {error}") from error
+        return True
+
+    @property
+    def _whole_schema(self) -> pa.Schema:
+        """The schema of the table: that of the files and the partition columns, of which the last one is the date."""
+        names = [pa.field(name, pa.string()) for name in self.partitions[:-1]]
+        return pa.schema([*self.schema, *names, pa.field("date", pa.date32())])
 
 
 @dataclass
@@ -264,17 +311,18 @@ def begin_write(
     """Prepare to replace the rows of the table at ``path`` whose columns equal ``where`` (and those of a run, if
     ``runs`` are passed).
 
-    A missing table is created, partitioned by the columns of ``runs``, those of ``where`` and the date. An existing
-    table gets the columns that it lacks. Raises ``InputError`` if the table has another layout, or if ``where`` cannot
-    be a partition.
+    ``commit`` creates a missing table, partitioned by the columns of ``runs``, those of ``where`` and the date. An
+    existing table gets the columns that it lacks. Raises ``InputError`` if the table has another layout, or if
+    ``where`` cannot be a partition.
     """
     partitions = list_partition_columns(where, runs)
     mine = to_delta_schema(pa.schema([f for f in columns if f.name not in partitions]))
-    whole = pa.schema([*mine, *(pa.field(c, pa.string()) for c in partitions[:-1]), pa.field("date", pa.date32())])
     try:
         if access is None:
-            os.makedirs(path, exist_ok=True)
-        _create_table(path, name, comment_columns(name, whole), partitions, access)
+            os.makedirs(path, exist_ok=True)  # fails now if the folder cannot be written
+        if not DeltaTable.is_deltatable(path, _storage_options(access)):
+            replaced = frozenset[str]()
+            return NewFiles(name, columns, dict(where), path, mine, tuple(partitions), replaced, access, tuple(runs))
         table = DeltaTable(path, storage_options=_storage_options(access))
         if table.protocol().min_writer_version > _WRITER_VERSION or table.metadata().partition_columns != partitions:
             raise _describe_layout_conflict(path)
@@ -320,24 +368,6 @@ def _describe_layout_conflict(path: str) -> InputError:
         f"{path}: another version of subreplay wrote this table in another layout (see CHANGELOG.md). Move "
         "the table away or set another output.tables, then audit its dates again."
     )
-
-
-def _create_table(
-    path: str, name: str, schema: pa.Schema, partitions: Sequence[str], access: Mapping[str, str] | None
-) -> None:
-    """Create an empty table if there is none. Another run may create it at the same moment."""
-    options = _storage_options(access)
-    if not DeltaTable.is_deltatable(path, options):
-        with suppress(DeltaError):
-            DeltaTable.create(
-                path,
-                schema,
-                "error",
-                list(partitions),
-                description=describe_table(name),
-                configuration=dict(build_properties(schema.names, partitions)),
-                storage_options=options,
-            )
 
 
 def _storage_options(access: Mapping[str, str] | None) -> dict[str, str] | None:

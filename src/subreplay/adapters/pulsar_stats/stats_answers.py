@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from subreplay.adapters.base import WHOLE_FILE, Reason
 from subreplay.adapters.canonical import split_topic
+from subreplay.adapters.input_files import open_gzip
 from subreplay.adapters.time_parsing import TIME_FORMS, parse_time, parse_time_in_name
 from subreplay.rows.model.contracts import LARGEST, PARTITION, SLOT, shorten
 
@@ -105,7 +106,7 @@ def read_records(path: Path) -> Iterator[StatsRecord | None]:
     try:
         with path.open("rb") as plain:
             packed = plain.read(2) == b"\x1f\x8b"
-        with gzip.open(path, "rb") if packed else path.open("rb") as file:
+        with open_gzip(path) if packed else path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 text = line.decode(errors="surrogateescape").rstrip()  # bytes that are not UTF-8 are checked later
                 opens = text.startswith("{")

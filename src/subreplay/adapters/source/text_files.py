@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from subreplay import failures
-from subreplay.adapters.input_files import BLOCK_BYTES, GZIP, HEAD_BYTES, list_files, read_head
+from subreplay.adapters.input_files import BLOCK_BYTES, GZIP, HEAD_BYTES, list_files, open_gzip, read_head
 from subreplay.adapters.source.csv_rows import find_end_of_rows
 from subreplay.adapters.source.json_text import (
     build_array,
@@ -150,12 +150,11 @@ def _convert_to_utf_8(file: Path, options: Mapping[str, str], scratch: Path) -> 
     with file.open("rb") as opened:
         packed = opened.read(len(GZIP)) == GZIP
     try:
-        with cast(IO[bytes], gzip.open(file) if packed else file.open("rb")) as opened:
-            mark = opened.read(2)
+        with open_gzip(file) if packed else file.open("rb") as opened:
+            mark = opened.peek(2)[:2]
             encoding = options.get("encoding") or ("utf-16" if mark in _UTF_16 else "utf-8")
             if not packed and codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii"):
                 return file
-            opened.seek(0)
             copy = scratch / f"{len(list(scratch.iterdir()))}-{file.name}"
             with (
                 io.TextIOWrapper(opened, encoding, "replace", "") as text,
