@@ -289,6 +289,7 @@ def test_a_failure_is_a_json_object_in_json_mode(broken_off, here):
     code, out, _, _ = broken_off(OSError(28, "No space left on device", "/data/part-0"), "--json")
     assert code == 4
     assert json.loads(out) == {
+        "schema_version": "1.0",
         "exit_code": 4,
         "error": "/data/part-0: cannot be read or written: No space left on device; free some space",
         "log": str(here / "build/report/subreplay.log"),

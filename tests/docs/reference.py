@@ -19,6 +19,7 @@ from subreplay.audit.rules.registry import RULES
 from subreplay.audit.sums import COUNTS
 from subreplay.audit.window_sums import ASSIGNMENTS, VIOLATIONS_BY_WINDOW
 from subreplay.cli.main import app
+from subreplay.cli.terminal import JSON_VERSIONS
 from subreplay.config.run_file_keys import RunFileKey, read_default_file, read_keys
 from subreplay.config.run_file_schema import format_run_file_schema
 from subreplay.pipeline.dispatch import PREDICTED_AUDITED
@@ -269,6 +270,7 @@ or name your own copy of the schema, which `subreplay config --schema` prints:
 ```
 
 A file that the schema accepts can still contradict itself, such as a consumer that leaves before it joins.
+`subreplay audit --explain-config` checks the whole file, and prints what the run would read, judge and write.
 
 ```yaml
 subscription:
@@ -339,6 +341,11 @@ environment, switches colours off; a file or a pipe gets none.
 
 Shell completion: `subreplay --install-completion`.
 
+Every object that `--json` prints begins with `schema_version`, and `command` unless it reports an error. Versions are
+semantic: within a major version fields are added, never removed or changed.
+
+<!-- versions -->
+
 `audit`, `whatif` and `plan` print this object with `--json`. Durations are nanoseconds, shares are fractions of one.
 
 | field | content |
@@ -354,7 +361,8 @@ Shell completion: `subreplay --install-completion`.
 
 
 def _commands() -> Iterator[str]:
-    yield _COMMANDS
+    versions = ", ".join(f"`{name}` {version}" for name, version in JSON_VERSIONS.items())
+    yield _COMMANDS.replace("<!-- versions -->", f"Versions of this release: {versions}.")
     program: Any = typer.main.get_command(app)
     yield "| command | what it does |\n|---|---|"
     for name, command in program.commands.items():

@@ -30,6 +30,7 @@ from subreplay.cli.runs import (
     Date,
     DayBefore,
     Engine,
+    ExplainConfig,
     Full,
     Json,
     Messages,
@@ -41,6 +42,7 @@ from subreplay.cli.runs import (
     Verbose,
     build_run_of_messages,
     load_run,
+    print_explanation,
     write_overview,
     write_report,
 )
@@ -92,6 +94,7 @@ def audit(
     ] = None,
     metrics: Metrics = None,
     dry_run_alerts: DryRunAlerts = False,
+    explain_config: ExplainConfig = False,
     full: Full = False,
     no_color: NoColor = False,
     quiet: Quiet = False,
@@ -100,8 +103,10 @@ def audit(
 ) -> int:
     """Check whether the subscription, or each of several, kept its delivery guarantees."""
     terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json, full=full, no_color=no_color)
-    more = {"output.metrics": metrics}
-    run = load_run(config_file, _day(date, day_before), tables, out_dir, engine=engine, **more)
+    day, more = _day(date, day_before), {"output.metrics": metrics}
+    run = load_run(config_file, day, tables, out_dir, not explain_config, engine=engine, **more)
+    if explain_config:
+        return print_explanation("audit", run)
     after = AfterAudit(run, dry_run_alerts)
     if run.subscriptions is not None:
         return _audit_several(run, only or [], jobs, after)
@@ -165,6 +170,7 @@ def whatif(
     tables: Tables = None,
     out_dir: Out = None,
     engine: Engine = None,
+    explain_config: ExplainConfig = False,
     full: Full = False,
     no_color: NoColor = False,
     quiet: Quiet = False,
@@ -175,14 +181,20 @@ def whatif(
     terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json, full=full, no_color=no_color)
     if (config_file is None) == (messages is None):
         raise typer.BadParameter("pass either --config or --messages")
+    if messages is not None and explain_config:
+        raise typer.BadParameter("--explain-config explains a run file; pass it with --config")
     if messages is not None:
         request = policy, against or [], consumers
         run = build_run_of_messages(messages, table_format, request, date, out_dir, every_topic=True, engine=engine)
         return _run("whatif", _apply_preset(run, preset, consumers))
     assert config_file is not None
-    run = _apply_preset(load_run(config_file, date, tables, out_dir, engine=engine), preset, consumers)
+    run = _apply_preset(
+        load_run(config_file, date, tables, out_dir, not explain_config, engine=engine), preset, consumers
+    )
     if not run.scenarios:
         raise ConfigError(f"{config_file}: scenarios is empty; a what-if needs at least one")
+    if explain_config:
+        return print_explanation("whatif", run)
     return _run("whatif", run)
 
 

@@ -14,6 +14,7 @@ from subreplay.errors import ConfigError, InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from subreplay.cli.explained_run import RunKind
     from subreplay.config.run import RunConfig
     from subreplay.reports.data import ReportData
     from subreplay.reports.finding_data import CodeSummary
@@ -37,6 +38,9 @@ Tables = Annotated[str | None, typer.Option("--tables", help="Input tables; over
 Out = Annotated[str | None, typer.Option("--out", help="Folder for result tables and report; overrides output.")]
 Format = Annotated[str, typer.Option("--format", help="delta or parquet.")]
 Engine = Annotated[str | None, typer.Option("--engine", help="auto, local (without Spark) or spark; overrides engine.")]
+ExplainConfig = Annotated[
+    bool, typer.Option("--explain-config", help="Print what the run would read, judge and write, and do not run it.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the result in a line or two, and errors.")]
 Full = Annotated[bool, typer.Option("--full", help="Print the whole report; by default, a summary of 40 lines.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="Print without colours, as with NO_COLOR=1.")]
@@ -87,14 +91,24 @@ def build_run_of_messages(
     return config.parse(run, location, date=date, **build_output_overrides(out_dir), **overrides)
 
 
-def load_run(path: Path, date: str | None, tables: str | None, out_dir: str | None, **overrides: object) -> RunConfig:
-    """Load a run file; ``overrides`` are values of options by the dotted names of the keys that they replace."""
+def load_run(
+    path: Path,
+    date: str | None,
+    tables: str | None,
+    out_dir: str | None,
+    with_secrets: bool = True,
+    **overrides: object,
+) -> RunConfig:
+    """Load a run file; ``overrides`` are values of options by the dotted names of the keys that they replace.
+
+    ``with_secrets``: a missing secret is an error here, before Spark starts.
+    """
     from subreplay.config import run as config
     from subreplay.config.secrets import PLAIN
 
     run = config.load(path, date=date, **{"traffic.path": tables}, **build_output_overrides(out_dir), **overrides)
-    if run.keys.secret.kind != PLAIN:
-        run.keys.words  # noqa: B018  a missing secret fails here, before Spark starts
+    if with_secrets and run.keys.secret.kind != PLAIN:
+        run.keys.words  # noqa: B018
     if run.keys.readable:
         terminal.warn(f"{path}: anyone who reads this file knows keys.secret. Write {{env: NAME}} instead.")
     return run
@@ -136,6 +150,17 @@ def write_report(
     if terminal.as_json:
         terminal.print_json(_summarize(kind, run, report, code, paths) | more | {**found})
     return code
+
+
+def print_explanation(kind: RunKind, run: RunConfig) -> int:
+    """Print what a run would read, judge and write; the exit code is 0."""
+    from subreplay.cli.explained_run import explain_run, format_explanation
+
+    sections = explain_run(kind, run)
+    for line in format_explanation(sections, terminal.out.width):
+        terminal.print_line(line)
+    terminal.print_json({"command": "explain-config", "exit_code": 0, "run": kind, **sections})
+    return 0
 
 
 def write_overview(

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from subreplay.kernels.compilation_monitor import compilation
 from subreplay.reports.text_cleaning import escape_unsafe
@@ -26,6 +26,23 @@ if TYPE_CHECKING:
     from subreplay.reports.history_data import History
     from subreplay.reports.overview_data import Overview
     from subreplay.reports.write import ReportPaths
+
+
+JSON_VERSIONS: Final = {
+    "audit": "1.0",
+    "whatif": "1.0",
+    "plan": "1.0",
+    "explain-config": "1.0",
+    "profile": "1.0",
+    "inspect": "1.0",
+    "ingest": "1.0",
+    "conformance": "1.0",
+    "fidelity": "1.0",
+    "history": "1.0",
+    "error": "1.0",
+}
+"""The version of the JSON object of each command, and of the one that reports an error, which names no command. It
+follows semantic versioning: a field that is removed or changes its meaning changes the major version."""
 
 
 class Terminal:
@@ -93,9 +110,10 @@ class Terminal:
         self.print_json({"exit_code": code, "error": text, "log": None if log is None else str(log)})
 
     def print_json(self, content: Mapping[str, Any]) -> None:
-        """Print the one JSON object if the command requests it."""
+        """Print the one JSON object if the command requests it, with the version of its fields."""
         if self.as_json:
-            sys.stdout.write(json.dumps(content, ensure_ascii=False) + "\n")
+            versioned = {"schema_version": JSON_VERSIONS[content.get("command", "error")], **content}
+            sys.stdout.write(json.dumps(versioned, ensure_ascii=False) + "\n")
 
     def print_report(self, report: ReportData, paths: ReportPaths) -> None:
         """Print a report, and the path of its page last; a quiet command prints the verdict and the path only."""
