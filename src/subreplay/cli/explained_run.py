@@ -193,6 +193,8 @@ def _explain_output(kind: RunKind, run: RunConfig) -> Iterator[tuple[str, str | 
         files = f"overview.html and overview.json; of each subscription a folder with {files}"
     yield "report", f"{run.output.report}: {files}"
     yield "keys", _explain_keys(run)
+    if kind == "audit" and run.output.metrics is not None:
+        yield "metrics", run.output.metrics
     if kind == "audit" and run.alerts.targets:
         targets = [
             target.kind + ("" if target.owner == "*" else f" of {target.owner}") for target in run.alerts.targets
