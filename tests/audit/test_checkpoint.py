@@ -40,7 +40,7 @@ def handed_on(tables: History, lookback: int, words: KeyMasking | None = IN_THE_
     rows = judged_log(judge, log_of(tables["messages"], tables["deliveries"]))
     found = Checkpoint(words=words)
     found.take(rows.filter(column(rows, "checkpoint").is_valid()))
-    return found.arrays()
+    return found.read_arrays()
 
 
 def test_state_that_may_reveal_keys_is_decrypted_only_with_the_secret_of_its_run() -> None:

@@ -86,8 +86,8 @@ def test_keys_and_strays_are_found_as_by_loops(
     with LocalEngine(1) as engine:
         parts = [pa.Table.from_pylist(rows[begin::3], FIELDS) for begin in range(3)]
         log = engine.concat([engine.create_dataset(part) for part in parts])
-        keys = pipeline.keys_in_two_partitions(engine, log, mine, "s", engine.create_dataset(earlier)).to_table()
-        strays = pipeline.keyless_strays(engine, log, mine, "s").to_table()
+        keys = pipeline.find_keys_in_two_partitions(engine, log, mine, "s", engine.create_dataset(earlier)).to_table()
+        strays = pipeline.find_keyless_strays(engine, log, mine, "s").to_table()
     of_keys = find_keys_in_two_partitions(firsts(rows, "key", mine.words, reported))
     assert keys.schema == strays.schema == VIOLATIONS
     assert rows_of(keys) == rows_of(expected.make_table(of_keys))

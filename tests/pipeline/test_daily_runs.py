@@ -30,7 +30,7 @@ from subreplay.config import run as config
 from subreplay.config.run import Output
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.pipeline import story
-from subreplay.pipeline.topic_findings import keys_in_two_partitions
+from subreplay.pipeline.topic_findings import find_keys_in_two_partitions
 from subreplay.rows.model.columns import UNKNOWN
 from subreplay.rows.model.rows import Scope, Verdict
 from subreplay.rows.model.tables import LOG, TIME, VIOLATIONS
@@ -300,7 +300,7 @@ def test_a_key_in_two_partitions_and_a_gap_are_reported_by_the_first_run_that_se
         columns = pa.schema([VIOLATIONS.field(name) for name in ("topic", "partition", "key")])
         earlier = engine.create_dataset(pa.Table.from_pylist(reported, columns)) if known else None
         ranges = topic_findings.find_range_violations(judge, "sub", since).to_pylist()
-        found = [*ranges, *keys_in_two_partitions(engine, log, judge, "sub", earlier).to_table().to_pylist()]
+        found = [*ranges, *find_keys_in_two_partitions(engine, log, judge, "sub", earlier).to_table().to_pylist()]
         return sorted((row["key"] or row["code"], row["partition"]) for row in found)
 
     gaps = [("STICKY_GAP", -1)] * 2  # the same timeline stands for both partitions
@@ -320,7 +320,7 @@ def test_all_keys_in_two_partitions_are_reported() -> None:
             for i in range(5_600)
         ], LOG)  # fmt: skip
     engine = LocalEngine()
-    assert len(keys_in_two_partitions(engine, engine.create_dataset(lines), judge, "sub").to_table()) == 300
+    assert len(find_keys_in_two_partitions(engine, engine.create_dataset(lines), judge, "sub").to_table()) == 300
     before = lines.schema.get_field_index("before")
     of_one_day = lines.set_column(before, "before", pa.repeat(False, len(lines)))
-    assert len(keys_in_two_partitions(engine, engine.create_dataset(of_one_day), judge, "sub").to_table()) == 2_800
+    assert len(find_keys_in_two_partitions(engine, engine.create_dataset(of_one_day), judge, "sub").to_table()) == 2_800

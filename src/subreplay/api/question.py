@@ -22,7 +22,7 @@ from subreplay.pipeline import story
 from subreplay.pipeline.attempts import run_tables
 from subreplay.pipeline.engines import choose_engine, is_frame, open_engine, open_frame_engine
 from subreplay.pipeline.explain import explain_key
-from subreplay.pipeline.input_tables import Given
+from subreplay.pipeline.input_tables import PassedTables
 from subreplay.pipeline.trace import AuditTables, trace_key, trace_message
 from subreplay.reports.write import write_reports
 from subreplay.rows.model.tables import INPUTS
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Table: TypeAlias = "DataFrame | Mapping[str, Any] | None"
 """An input table: a frame, or where it is, as a mapping like that of ``traffic.messages`` in the run file."""
 Section = Mapping[str, Any]
-_FRAMES: Final = "the frames given"  # replaces the folder of the input tables in error messages
+_FRAMES: Final = "the passed frames"  # replaces the folder of the input tables in error messages
 
 
 class Run(TypedDict, total=False):
@@ -62,7 +62,7 @@ class Question:
     caller: str
     config: RunConfig
     frames: Mapping[str, DataFrame]
-    given: frozenset[str]  # the names of the input tables that exist
+    passed: frozenset[str]  # the names of the input tables that exist
 
     @classmethod
     def build(
@@ -123,7 +123,7 @@ class Question:
     def _is_written(self) -> bool:
         return "tables" in self.config.output.model_fields_set
 
-    def load_frames(self, engine: Engine) -> Given | None:
+    def load_frames(self, engine: Engine) -> PassedTables | None:
         """Return the frames as input tables, or None if the run names every table."""
         return {name: engine.wrap_frame(frame) for name, frame in self.frames.items()} or None  # type: ignore[attr-defined]
 
@@ -134,7 +134,7 @@ class Question:
             try:
                 with engine.restore_settings():
                     tables = self.tables(engine, prefix)
-                    found = work(engine, self.config, tables=tables, given=self.load_frames(engine))
+                    found = work(engine, self.config, tables=tables, passed=self.load_frames(engine))
                     if "report" in self.config.output.model_fields_set:
                         write_reports(found.report, Path(self.config.output.report))
             except BaseException:
@@ -150,7 +150,7 @@ class Question:
         """Explain a key or a message; ``written`` are the tables that an audit has kept."""
         if (key is None) == (message is None):
             raise ConfigError(f"{self.caller}: pass either key or message")
-        if message is not None and not {"messages", "deliveries"} <= self.given:
+        if message is not None and not {"messages", "deliveries"} <= self.passed:
             raise ConfigError(f"{self.caller}: message needs messages and deliveries")
         with _explain_failures(), engine.restore_settings():
             return Explanation(tuple(self._explain_lines(engine, written, key, message, last)))
@@ -158,17 +158,17 @@ class Question:
     def _explain_lines(
         self, engine: Engine, written: Tables | None, key: str | bytes | None, message: str | None, last: int
     ) -> Iterator[str]:
-        given = self.load_frames(engine) if self.given else None
+        passed = self.load_frames(engine) if self.passed else None
         where = str(self.config.output.tables) if self._is_written else None
         found = AuditTables(written or self.tables(engine, ""), "these frames" if written is not None else where)
         if message is not None:
-            yield from trace_message(engine, self.config, Position.parse(message, "message"), last, found, given)
+            yield from trace_message(engine, self.config, Position.parse(message, "message"), last, found, passed)
             return
         text = fsdecode(key or b"")
-        yield from explain_key(self.config, text, lambda: engine, given)
-        if {"messages", "deliveries"} <= self.given:
+        yield from explain_key(self.config, text, lambda: engine, passed)
+        if {"messages", "deliveries"} <= self.passed:
             yield ""
-            yield from trace_key(engine, self.config, text, last, found, given)
+            yield from trace_key(engine, self.config, text, last, found, passed)
 
 
 def _sections(caller: str, run: Run) -> dict[str, Any]:

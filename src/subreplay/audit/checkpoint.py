@@ -59,7 +59,7 @@ class Checkpoint:
         self.parts.append(column(rows, "checkpoint").filter(pa.array(present)))
         return rows.filter(pa.array(~present))
 
-    def arrays(self) -> dict[str, Ints]:
+    def read_arrays(self) -> dict[str, Ints]:
         """Return the arrays by name, each with two dimensions. Raises ``InputError`` if another secret encrypted
         them."""
         found: dict[str, list[tuple[int, Ints]]] = {}

@@ -79,7 +79,7 @@ class Dispatcher:
         change = np.bincount(joined, minlength=epochs + 1) - np.bincount(left, minlength=epochs + 1)
         return np.flatnonzero(np.cumsum(change)[:epochs] > 0)
 
-    def joined(self, checkpoint: Arrays) -> Ints:
+    def list_join_times(self, checkpoint: Arrays) -> Ints:
         """Return when each session joined, and check it against the checkpoint of the day before.
 
         Raises ``InputError`` if the membership of earlier days has changed since.

@@ -133,7 +133,7 @@ class Judge(Context):
         arrays: dict[str, Ints] = {}
         if self.has_next_day:
             log.state = log.state or self._make_position_state(log)
-            arrays = {n: a for n, a in log.checkpoint.arrays().items() if not n.startswith(_LOG)}
+            arrays = {n: a for n, a in log.checkpoint.read_arrays().items() if not n.startswith(_LOG)}
             arrays |= _prefix_arrays(_LOG, log.state.checkpoint())
         if log.state is not None and log.state.acts:
             arrays[_ACTS] = log.state.patterns.found
@@ -142,10 +142,10 @@ class Judge(Context):
         return make_checkpoint_rows(arrays, log.scope, self.words) if arrays else FACTS.empty_table()
 
     def _make_position_state(self, log: _Log) -> PositionState:
-        arrays = _select_arrays(_LOG, log.checkpoint.arrays())
+        arrays = _select_arrays(_LOG, log.checkpoint.read_arrays())
         begins = Beginning(self.begins.get(log.scope, UNKNOWN), ledger=self.ledgers.get(log.scope, UNKNOWN))
         acts = self.list_acts(log.dispatcher.timeline)
-        return PositionState(log.dispatcher.joined(arrays), arrays, begins, acts)
+        return PositionState(log.dispatcher.list_join_times(arrays), arrays, begins, acts)
 
     def make_load_collector(self) -> LoadCollector | None:
         """Return the collector of loads for the judging pass; None if no loads are collected."""
@@ -194,7 +194,7 @@ class Judge(Context):
         mine = _Together([timed[number] for number in there])
         for each in mine.timed:
             if each.state is None:
-                arrays = each.checkpoint.arrays()
+                arrays = each.checkpoint.read_arrays()
                 each.state, shown = self._make_state(each.dispatcher, arrays), arrays.get(_ACTS)
                 acts = () if shown is None else self.list_acts(each.dispatcher.timeline)
                 each.explained = RedeliveryExplainer(acts, shown, arrays.get(_SEEKS))
@@ -295,7 +295,7 @@ class Judge(Context):
         if given is not None and each.fits is not None:
             given.end([each.fits.rows(), *each.explained.sums(each.scope)])
         if each.still is not None:
-            arrays = each.checkpoint.arrays()
+            arrays = each.checkpoint.read_arrays()
             each.state = each.state or self._make_state(each.dispatcher, arrays)
             each.begin()
             finish_watch(each.state.watch, self.horizon, make_limits(self, self.horizon))
@@ -343,7 +343,7 @@ class Examples:
         self._remaining: dict[int, int] = {}  # by bit
 
     def choose(self, mild: Ints, some: int) -> Ints:
-        """Return the bits to show in each row, from the ``mild`` bits; ``some`` are all of these."""
+        """Return the bits to show in each row, from the ``mild`` bits; ``some`` has every bit that occurs in them."""
         shown = np.zeros(len(mild), np.int64)
         while some:
             bit = some & -some

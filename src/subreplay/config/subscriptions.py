@@ -67,7 +67,7 @@ class SubscriptionEntry(Model, defer_build=False):
         return not _WILDCARDS & {*self.name}
 
 
-def _listed(given: Any) -> Any:
+def _parse_entries(given: Any) -> Any:
     """Convert ``all`` to a list, and each text of a list to an entry with that pattern of names."""
     if given == ALL:
         return [{}]
@@ -82,5 +82,5 @@ _Entries = Annotated[list[Name | SubscriptionEntry], Field(min_length=1, max_len
 Subscriptions = Annotated[
     tuple[SubscriptionEntry, ...],
     Field(max_length=MOST),
-    BeforeValidator(_listed, json_schema_input_type=Literal["all"] | _Entries | None),
+    BeforeValidator(_parse_entries, json_schema_input_type=Literal["all"] | _Entries | None),
 ]

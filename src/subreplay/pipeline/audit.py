@@ -27,7 +27,7 @@ from subreplay.engine.interface import Dataset, Output
 from subreplay.pipeline import daily_runs
 from subreplay.pipeline.missing_dead_letters import build_dead_letters, find_dead_letter_findings
 from subreplay.pipeline.source import Source
-from subreplay.pipeline.topic_findings import keyless_strays, keys_in_two_partitions
+from subreplay.pipeline.topic_findings import find_keyless_strays, find_keys_in_two_partitions
 from subreplay.pipeline.whatif import build_measured_plan
 from subreplay.pipeline.window_sums import Loads, add_up, select_first_findings, write_rows
 from subreplay.reports.figures import MAX_SHOWN_FINDINGS
@@ -55,7 +55,7 @@ def build_judge(source: Source) -> Judge:
             scope: add_unknown_consumers(scope, mine, found.unknown_consumers) for scope, mine in source.events.items()
         }
         timelines = build_measured_plan(source, RECORDED, policy, events).timelines
-        others = {scope: Dispatcher(timelines[scope], of) for scope, of in _sessions(timelines).items()}
+        others = {scope: Dispatcher(timelines[scope], of) for scope, of in _list_sessions(timelines).items()}
     group_events = found.group.ownership
     dispatchers = {
         scope: Dispatcher(
@@ -65,7 +65,7 @@ def build_judge(source: Source) -> Judge:
             others.get(scope),
             find_abandonment_time(policy, group_events.get(scope, ()), source.events.get(scope, ())),
         )
-        for scope, sessions in _sessions(folded.timelines).items()
+        for scope, sessions in _list_sessions(folded.timelines).items()
     }
     # a daily run that continues from another knows the earlier days
     goes_on = source.before is not None
@@ -90,7 +90,7 @@ def build_judge(source: Source) -> Judge:
     )
 
 
-def _sessions(timelines: Mapping[Scope, Timeline]) -> dict[Scope, Sessions]:
+def _list_sessions(timelines: Mapping[Scope, Timeline]) -> dict[Scope, Sessions]:
     """Return who was connected when, by dispatcher. Dispatchers with equal events share one object."""
     return dict(zip(timelines, compute_once_per_index(timelines.values(), Sessions.of), strict=True))
 
@@ -179,15 +179,15 @@ def _find_message_findings(source: Source, judge: Judge, since: int) -> Iterator
     subscription = config.subscription.name
     if len(judge.dispatchers) > 1 and source.may_scatter:
         reported = daily_runs.find_earlier_findings(source.tables, config, topic, Code.KEY_TWO_PARTITIONS)
-        messages = source.messages_with_earlier()
-        yield keys_in_two_partitions(engine, messages, judge, subscription, reported, source.partitioners)
+        messages = source.read_messages_with_earlier()
+        yield find_keys_in_two_partitions(engine, messages, judge, subscription, reported, source.partitioners)
     if topic_findings.may_have_keyless_strays(judge):
-        yield keyless_strays(engine, source.messages_with_earlier(), judge, subscription)
+        yield find_keyless_strays(engine, source.read_messages_with_earlier(), judge, subscription)
     rejected = "dead_letters" in source.statistics.with_rejected
     letters = find_dead_letter_findings(
         engine,
         source.deliveries,
-        source.messages_with_earlier(),
+        source.read_messages_with_earlier(),
         source.letters,
         judge,
         subscription,

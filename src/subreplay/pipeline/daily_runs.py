@@ -88,7 +88,7 @@ class EarlierState:
     @property
     def basis(self) -> str:
         """The settings by which that run judged."""
-        return decode_text(Checkpoint([make_checkpoints(self._basis.slice(0, 1))]).arrays()[BASIS])
+        return decode_text(Checkpoint([make_checkpoints(self._basis.slice(0, 1))]).read_arrays()[BASIS])
 
     @property
     def partitions(self) -> set[int]:

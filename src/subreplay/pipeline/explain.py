@@ -11,35 +11,37 @@ from subreplay.config.plans import Events, build_plans
 from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Engine
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
-from subreplay.pipeline.input_tables import Given
+from subreplay.pipeline.input_tables import PassedTables
 from subreplay.rows.model.text_format import has_dates
 from subreplay.semantics.timelines.event_text import describe_event
 from subreplay.whatif.message_assignment import ScenarioPlan
 
 
-def explain_key(run: RunConfig, key: str, engine: Callable[[], Engine], given: Given | None = None) -> Iterator[str]:
+def explain_key(
+    run: RunConfig, key: str, engine: Callable[[], Engine], passed: PassedTables | None = None
+) -> Iterator[str]:
     """Yield the explanation line by line.
 
-    The ``engine`` reads tables only if the run has a recorded timeline, and only those not in ``given``.
+    The ``engine`` reads tables only if the run has a recorded timeline, and only those not in ``passed``.
     """
     data = os.fsencode(key)
     hash32 = murmur3_32(data)
     yield f"key     {key}"
     yield f"bytes   {data.hex(' ')} ({len(data)} bytes of UTF-8)"
     yield f"murmur3 {hash32} (32 bits, seed 0); {hash32 & MASK_31} (31 bits, as Pulsar keeps it)"
-    for plan in build_plans(run, _read_events(run, engine, given)):
+    for plan in build_plans(run, _read_events(run, engine, passed)):
         yield from _explain_plan(plan, hash32)
 
 
-def _read_events(run: RunConfig, engine: Callable[[], Engine], given: Given | None) -> Events | None:
+def _read_events(run: RunConfig, engine: Callable[[], Engine], passed: PassedTables | None) -> Events | None:
     """Read the recorded membership; None if the run names no tables and no scenario needs it."""
-    named = bool(given) or "traffic" in run.model_fields_set
+    named = bool(passed) or "traffic" in run.model_fields_set
     if not named and all(s.members != "recorded" for s in run.scenarios):
         return None
     from subreplay.pipeline.inputs import read_inputs, scan_inputs  # imported late: a key alone needs no tables
     from subreplay.pipeline.statistics import compute_statistics
 
-    inputs = read_inputs(engine(), run, given, messages_only=True)
+    inputs = read_inputs(engine(), run, passed, messages_only=True)
     return compute_statistics(inputs, scan_inputs(inputs, log=False), None).events
 
 

@@ -49,7 +49,7 @@ class Table:
         return self.select(condition)
 
 
-Given = Mapping[str, Dataset | Table]
+PassedTables = Mapping[str, Dataset | Table]
 """Input tables passed by the caller. Other tables are empty unless the run file names them. ``ingest`` is table
 ``quarantine`` of an ingest."""
 
@@ -57,8 +57,8 @@ Given = Mapping[str, Dataset | Table]
 class Sources:
     """Opens the input tables of a run. A source with several tables is read once."""
 
-    def __init__(self, engine: Engine, config: RunConfig, given: Given | None = None) -> None:
-        self._engine, self._config, self._given = engine, config, given
+    def __init__(self, engine: Engine, config: RunConfig, passed: PassedTables | None = None) -> None:
+        self._engine, self._config, self._passed = engine, config, passed
         self._read: dict[tuple[str, str, Options], Read] = {}
 
     def table(self, name: str, *, required: bool) -> Table:
@@ -68,9 +68,9 @@ class Sources:
         """
         traffic = self._config.traffic
         section: InputTable | None = getattr(traffic, name)
-        if self._given is not None and (given := self._given.get(name)) is not None:
-            return given if isinstance(given, Table) else self._map_columns(name, given, section, name, name)
-        if self._given is not None and section is None:
+        if self._passed is not None and (passed := self._passed.get(name)) is not None:
+            return passed if isinstance(passed, Table) else self._map_columns(name, passed, section, name, name)
+        if self._passed is not None and section is None:
             if required:
                 raise InputError(f"{name}: this DataFrame is missing. Pass it as argument {name}.")
             return self._create_empty(name, frozenset(INPUTS[name].names))
@@ -85,9 +85,9 @@ class Sources:
 
     def ingest(self) -> Table | None:
         """Open the rows that an ingest rejected; None if there was no ingest."""
-        if self._given is not None:
-            given = self._given.get(INGEST_TABLE)
-            return given if isinstance(given, Table) else None
+        if self._passed is not None:
+            passed = self._passed.get(INGEST_TABLE)
+            return passed if isinstance(passed, Table) else None
         traffic = self._config.traffic
         try:
             rows = self._engine.scan(TableSource("", f"{traffic.path.rstrip('/')}/quarantine", format=traffic.format))

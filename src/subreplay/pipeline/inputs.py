@@ -14,7 +14,7 @@ from subreplay.config.run import RunConfig
 from subreplay.config.traffic import InputTable
 from subreplay.engine.interface import Dataset, Engine, Output
 from subreplay.errors import ConfigError, InputError, NoMatchingRows
-from subreplay.pipeline.input_tables import Given, Sources, Table
+from subreplay.pipeline.input_tables import PassedTables, Sources, Table
 from subreplay.pipeline.profiled import build_profiling
 from subreplay.pipeline.table_values import find_distinct_values
 from subreplay.rows.conditions import ALL, Condition
@@ -53,7 +53,7 @@ class Inputs:
     inferred: bool = False
     sampled: bool = False
     ranked: bool = True
-    given: bool = False
+    passed: bool = False
     ingest: Table | None = None
 
     @property
@@ -170,7 +170,7 @@ def has_producers_only(config: RunConfig) -> bool:
 def read_inputs(
     engine: Engine,
     config: RunConfig,
-    given: Given | None = None,
+    passed: PassedTables | None = None,
     *,
     messages_only: bool = False,
     every_topic: bool = False,
@@ -186,11 +186,11 @@ def read_inputs(
             "subscriptions: only `subreplay audit` reads several subscriptions. Set one in subscription.name and "
             "subscription.topic, and remove subscriptions."
         )
-    sources = Sources(engine, config, given)
-    some = messages_only or (given is None and has_producers_only(config))
+    sources = Sources(engine, config, passed)
+    some = messages_only or (passed is None and has_producers_only(config))
     tables = {name: sources.table(name, required=name == "messages" or not some) for name in INPUTS}
     scopes, others = _find_group_topics(tables, config) if every_topic else ((), ())
-    topic = config.subscription.topic or (_describe_topics(scopes) if scopes else _find_topic(tables, config, given))
+    topic = config.subscription.topic or (_describe_topics(scopes) if scopes else _find_topic(tables, config, passed))
     return Inputs(
         engine,
         config,
@@ -201,18 +201,18 @@ def read_inputs(
         inferred=config.traffic.infers_membership(),
         sampled=_get_setting(config.traffic.deliveries, tables["deliveries"], "sampled") is True,
         ranked=_get_setting(config.traffic.membership, tables["membership"], "ranked") is not False,
-        given=given is not None,
+        passed=passed is not None,
         ingest=sources.ingest(),
     )
 
 
-def _get_setting(given: InputTable | None, table: Table, key: str) -> bool | None:
+def _get_setting(section: InputTable | None, table: Table, key: str) -> bool | None:
     """Return a setting of an input table from the run file, or else from its source."""
-    requested: bool | None = None if given is None else getattr(given, key)
+    requested: bool | None = None if section is None else getattr(section, key)
     return table.source_settings.get(key) if requested is None else requested
 
 
-def _find_topic(tables: Mapping[str, Table], config: RunConfig, given: Given | None) -> str:
+def _find_topic(tables: Mapping[str, Table], config: RunConfig, passed: PassedTables | None) -> str:
     """Find the topic of a run that names none: from the members or deliveries of its subscription, else the only
     topic."""
     name = config.subscription.name
@@ -220,7 +220,7 @@ def _find_topic(tables: Mapping[str, Table], config: RunConfig, given: Given | N
         topics = _find_values(tables[table], "topic", name)
         if len(topics) > 1:
             raise InputError(
-                f"{config.traffic.location(given)}: subscription {name!r} has {list_names('topic', topics)}; set "
+                f"{config.traffic.location(passed)}: subscription {name!r} has {list_names('topic', topics)}; set "
                 "subscription.topic to one of them"
             )
         if topics:
@@ -228,7 +228,7 @@ def _find_topic(tables: Mapping[str, Table], config: RunConfig, given: Given | N
     topics = _find_values(tables["messages"], "topic")
     if len(topics) == 1:
         return topics.pop()
-    where = config.traffic.location(given)
+    where = config.traffic.location(passed)
     if len(topics) > 1:
         raise InputError(
             f"{where}: the messages have {list_names('topic', topics)}; set subscription.topic to one of them"

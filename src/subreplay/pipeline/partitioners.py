@@ -43,7 +43,7 @@ def detect_partitioners(source: Source) -> Partitioners | None:
             found = detect(producer_rerouting.build_sightings(profile), partitions, likely)
             if found.settled or not found.keyed:
                 return found if found.keyed else None
-    rows = source.messages_with_earlier().select(_MESSAGE_COLUMNS).map(count_placements, PLACEMENTS).to_table()
+    rows = source.read_messages_with_earlier().select(_MESSAGE_COLUMNS).map(count_placements, PLACEMENTS).to_table()
     found = detect(KeyPlacements.of(merge_placements([rows])), partitions, likely)
     return found if found.keyed else None
 

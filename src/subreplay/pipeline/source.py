@@ -24,7 +24,7 @@ from subreplay.engine.interface import Dataset, Engine, NewRows, Tables
 from subreplay.errors import InputError
 from subreplay.pipeline import daily_runs, key_secrets, partitioners, profiled
 from subreplay.pipeline.daily_runs import EarlierState
-from subreplay.pipeline.input_tables import Given
+from subreplay.pipeline.input_tables import PassedTables
 from subreplay.pipeline.inputs import INGEST_TABLE, Inputs, TableScan, read_inputs, scan_inputs
 from subreplay.pipeline.numbered_messages import drop_copies
 from subreplay.pipeline.profiled import ProfiledTraffic
@@ -76,24 +76,24 @@ class Source:
     @property
     def messages(self) -> Dataset:
         """The valid messages."""
-        return self._valid("messages")
+        return self._read_valid("messages")
 
     @property
     def deliveries(self) -> Dataset:
         """The valid deliveries."""
-        return self._valid("deliveries")
+        return self._read_valid("deliveries")
 
     @property
     def membership(self) -> Dataset:
         """The valid membership events."""
-        return self._valid("membership")
+        return self._read_valid("membership")
 
     @property
     def letters(self) -> Dataset | None:
         """The valid dead letters of this topic; None if no dead letter topic is configured."""
-        return self._valid("dead_letters") if "dead_letters" in self.look.by_table else None
+        return self._read_valid("dead_letters") if "dead_letters" in self.look.by_table else None
 
-    def _valid(self, name: str) -> Dataset:
+    def _read_valid(self, name: str) -> Dataset:
         """Return the valid rows of a table, from the scan if it kept them, else from a second read."""
         return self.look.by_table[name].get("valid") or self.inputs.valid(name)
 
@@ -103,14 +103,14 @@ class Source:
         made = {}
         for name in ("messages", "deliveries"):
             kept = self.look.by_table[name].get("log")
-            made[name] = self._valid(name).map(partial(to_log_rows, name), LOG) if kept is None else kept
+            made[name] = self._read_valid(name).map(partial(to_log_rows, name), LOG) if kept is None else kept
         return made
 
     @property
     def numbered(self) -> bool:
         """Whether messages are numbered by time."""
-        given = self.config.traffic.messages
-        return given is not None and given.columns.get("offset") == {"as": BY_TIME}
+        section = self.config.traffic.messages
+        return section is not None and section.columns.get("offset") == {"as": BY_TIME}
 
     @property
     def quiet(self) -> bool:
@@ -169,7 +169,7 @@ class Source:
         log = daily_runs.build_log(self.engine, [messages, deliveries], rows, self.config, self.before, firsts, served)
         return log.map(keep_wanted, LOG)
 
-    def messages_with_earlier(self) -> Dataset:
+    def read_messages_with_earlier(self) -> Dataset:
         """Return the messages of a run as rows of the log, in any order. A daily run includes earlier days, marked
         ``before``."""
         mine = self.log["messages"]
@@ -253,17 +253,17 @@ def read_source(
     engine: Engine,
     config: RunConfig,
     tables: Tables,
-    given: Given | None = None,
+    passed: PassedTables | None = None,
     *,
     messages_only: bool = False,
     every_topic: bool = False,
 ) -> Source:
-    """Read and check the input tables of a run. Tables in ``given`` are not opened.
+    """Read and check the input tables of a run. Tables in ``passed`` are not opened.
 
     With ``messages_only``, tables other than messages may be missing. With ``every_topic``, all topics of a group are
     read if the run names none. A day without rows is judged too, because messages of earlier days may still be open.
     """
-    inputs = read_inputs(engine, config, given, messages_only=messages_only, every_topic=every_topic)
+    inputs = read_inputs(engine, config, passed, messages_only=messages_only, every_topic=every_topic)
     before = None if messages_only else daily_runs.find_earlier_state(tables, config, inputs.topic)
     if before is not None:
         key_secrets.require_same_secret(tables, config, inputs.topic, before.day)
@@ -311,9 +311,9 @@ def _require_valid_rows(look: TableScan, found: InputStatistics, config: RunConf
             "their numbers, or set columns: {offset: {as: by_time}} to number them by time."
         )
     for row in found.counts if config.date is None else ():
-        table, given = row["table"], getattr(config.traffic, row["table"], None)
+        table, section = row["table"], getattr(config.traffic, row["table"], None)
         if table in ("messages", "deliveries") and row["quarantined"] and not row["valid"]:
-            columns = {} if given is None else parse_mapping({"columns": given.columns}, table).columns
+            columns = {} if section is None else parse_mapping({"columns": section.columns}, table).columns
             why = describe_all_rejected(row["quarantined"], count_reasons(look, [table]), columns)
             raise InputError(f"traffic.{table}: {why}")
 
@@ -336,11 +336,11 @@ def _build_reject(row: dict[str, Any]) -> RejectedRow:
 
 
 def read_traffic(
-    engine: Engine, config: RunConfig, tables: Tables, given: Given | None = None, *, every_topic: bool = False
+    engine: Engine, config: RunConfig, tables: Tables, passed: PassedTables | None = None, *, every_topic: bool = False
 ) -> Source:
     """Read the source of a what-if, and the stored traffic profile if there is one."""
-    source = read_source(engine, config, tables, given, messages_only=True, every_topic=every_topic)
-    if given or config.traffic.profile is None or source.inputs.scopes:
+    source = read_source(engine, config, tables, passed, messages_only=True, every_topic=every_topic)
+    if passed or config.traffic.profile is None or source.inputs.scopes:
         return source
     stored = profiled.read_profile_table(
         engine, config, source.inputs.topic, source.messages, source.extent["messages"]

@@ -13,7 +13,7 @@ from subreplay.pipeline import audit as stages
 from subreplay.pipeline import whatif as scenarios
 from subreplay.pipeline.attempts import run_tables
 from subreplay.pipeline.dispatch import describe_replays, replay_dispatch
-from subreplay.pipeline.input_tables import Given
+from subreplay.pipeline.input_tables import PassedTables
 from subreplay.pipeline.plan_questions import answer, build_finalists, build_plan_input
 from subreplay.pipeline.run_times import read_clock
 from subreplay.pipeline.source import Source, read_source, read_traffic, write_profile, write_tables
@@ -50,17 +50,17 @@ def audit(
     config: RunConfig,
     progress: Progress = nullcontext,
     tables: Tables | None = None,
-    given: Given | None = None,
+    passed: PassedTables | None = None,
     shown_engine: EngineInfo | None = None,
 ) -> Result:
     """Check recorded deliveries against the guarantees of the subscription, and compare the scenarios of the run.
 
-    Input tables may be passed as ``given``. Without ``tables``, results are written where the run configures it.
+    Input tables may be passed as ``passed``. Without ``tables``, results are written where the run configures it.
     ``shown_engine`` is the engine in the report, if a task of that engine runs this audit on another engine.
     """
     started = read_clock()
     with progress("reading and checking the tables"):
-        source = read_source(engine, config, tables or run_tables(engine, config), given)
+        source = read_source(engine, config, tables or run_tables(engine, config), passed)
     with progress("folding the membership into epochs"):
         judge = stages.build_judge(source)
     with progress("judging every delivery"):
@@ -88,16 +88,16 @@ def whatif(
     config: RunConfig,
     progress: Progress = nullcontext,
     tables: Tables | None = None,
-    given: Given | None = None,
+    passed: PassedTables | None = None,
 ) -> Result:
     """Replay recorded traffic under every scenario of the run, and compare them side by side.
 
-    ``tables`` and ``given`` are those of ``audit``.
+    ``tables`` and ``passed`` are those of ``audit``.
     """
     started = read_clock()
     with progress("reading and checking the tables"):
         written = tables or run_tables(engine, config, "whatif_")
-        source = read_traffic(engine, config, written, given, every_topic=True)
+        source = read_traffic(engine, config, written, passed, every_topic=True)
     return _compare(source, started, progress)
 
 
@@ -107,15 +107,15 @@ def plan(
     questions: Sequence[Question],
     progress: Progress = nullcontext,
     tables: Tables | None = None,
-    given: Given | None = None,
+    passed: PassedTables | None = None,
 ) -> Result:
     """Answer questions about the setup of a subscription, and replay the traffic under the finalists.
 
-    ``tables`` and ``given`` are those of ``audit``.
+    ``tables`` and ``passed`` are those of ``audit``.
     """
     started = read_clock()
     with progress("reading and checking the tables"):
-        source = read_traffic(engine, config, tables or run_tables(engine, config, "plan_"), given)
+        source = read_traffic(engine, config, tables or run_tables(engine, config, "plan_"), passed)
     with progress("profiling the traffic"):
         replays = build_plan_input(source)
     with progress(f"planning {', '.join(questions)}"):

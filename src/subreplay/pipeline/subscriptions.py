@@ -134,7 +134,7 @@ def _audit_together(
         name: written.begin_write(name, columns, date, where)
         for name, columns in _list_result_tables(config, earlier).items()
     }
-    outputs: dict[str, Output] = {**new, RUNS: _runs(config), "audits": AUDITS}
+    outputs: dict[str, Output] = {**new, RUNS: _build_runs_schema(config), "audits": AUDITS}
     info = story.describe_engine(engine)
     topics = f"{len(of_topics):,} topic{'s' * (len(of_topics) > 1)}"
     with progress(f"auditing {len(runs):,} subscription{'s' * (len(runs) > 1)} on {topics}"):
@@ -224,7 +224,7 @@ def _list_result_tables(config: RunConfig, earlier: EarlierRuns) -> dict[str, pa
     return {name: _add_run_columns(columns) for name, columns in found.items()}
 
 
-def _runs(config: RunConfig) -> pa.Schema:
+def _build_runs_schema(config: RunConfig) -> pa.Schema:
     runs = add_key_columns(result_tables.RUNS.empty_table(), config)
     return _add_run_columns(pa.schema([*runs.schema, *RUN_TIMES]))
 

@@ -33,7 +33,7 @@ def sum_audit(source: Source, judge: Judge, judged: JudgedRows, found: Explained
     """Sum the judged rows, and write tables ``assignments``, ``violations_by_window``, ``finding_counts`` and
     ``withdrawn``."""
     folded = ScenarioPlan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
-    given, width = judged.loads.overall(), source.width
+    given, width = judged.loads.sum_overall(), source.width
     totals = sums.sum_totals(given)
     intervals = _find_connected(source, judge, totals)
     _write_assignments(source, judged, intervals)
@@ -49,8 +49,8 @@ def sum_audit(source: Source, judge: Judge, judged: JudgedRows, found: Explained
         plan=folded,
         connected=intervals,
         totals=totals,
-        load=judged.loads.by_window(source.report_span).to_pylist(),
-        published=judged.loads.published(source.report_span),
+        load=judged.loads.sum_by_window(source.report_span).to_pylist(),
+        published=judged.loads.count_published(source.report_span),
         consumers=sums.sum_consumers(given),
         findings=findings,
         worst=sums.select_worst(found.first, source.config.report.worst, width, MAX_SHOWN_FINDINGS),
@@ -86,7 +86,7 @@ def sum_audit(source: Source, judge: Judge, judged: JudgedRows, found: Explained
 def _write_assignments(source: Source, judged: JudgedRows, intervals: Sequence[ConnectedInterval]) -> None:
     span = source.span
     if judged.loads.collected is not None:
-        loads = judged.loads.by_window(span)
+        loads = judged.loads.sum_by_window(span)
         source.put(sums.make_assignments(loads, intervals, span.width), "assignments")
         return
     new = source.begin_write("assignments", ASSIGNMENTS)

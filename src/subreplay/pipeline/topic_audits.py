@@ -85,11 +85,11 @@ class AuditTopics:
         assert run.config is not None
         engine = LocalEngine(1, processes=False)
         with engine:
-            given = {each.table.name: each.of(engine) for each in rows if not each.table.earlier}
+            passed = {each.table.name: each.of(engine) for each in rows if not each.table.earlier}
             earlier = {each.table.name: each.create_dataset(engine) for each in rows if each.table.earlier}
             try:
                 kept = _TaskTables(engine, earlier)
-                result = story.audit(engine, run.config, tables=kept, given=given, shown_engine=self.engine)
+                result = story.audit(engine, run.config, tables=kept, passed=passed, shown_engine=self.engine)
                 audited = build_finished_row(run, result)
             except Exception as error:
                 yield "audits", build_failed_row(run, error)

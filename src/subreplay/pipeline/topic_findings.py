@@ -24,7 +24,7 @@ from subreplay.rows.model.partitioners import Partitioners
 from subreplay.rows.model.tables import VIOLATIONS
 
 
-def keys_in_two_partitions(
+def find_keys_in_two_partitions(
     engine: Engine,
     messages: Dataset,
     judge: Judge,
@@ -43,7 +43,7 @@ def keys_in_two_partitions(
     return engine.create_dataset(VIOLATIONS.empty_table()) if firsts is None else firsts.map(step, VIOLATIONS)
 
 
-def keyless_strays(engine: Engine, messages: Dataset, judge: Judge, subscription: str) -> Dataset:
+def find_keyless_strays(engine: Engine, messages: Dataset, judge: Judge, subscription: str) -> Dataset:
     """Find messages without a key outside the partition of their producer, as rows of table ``violations``. Needs
     ``may_stray``."""
     firsts = _find_first_messages(engine, messages, False, judge.words)

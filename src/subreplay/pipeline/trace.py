@@ -46,9 +46,9 @@ from subreplay.errors import ConfigError, InputError
 from subreplay.pipeline import audit as stages
 from subreplay.pipeline import key_secrets
 from subreplay.pipeline.attempts import run_tables
-from subreplay.pipeline.input_tables import Given
+from subreplay.pipeline.input_tables import PassedTables
 from subreplay.pipeline.source import Source, read_source
-from subreplay.pipeline.topic_findings import keys_in_two_partitions
+from subreplay.pipeline.topic_findings import find_keys_in_two_partitions
 from subreplay.rows.conditions import ALL, Condition, field
 from subreplay.rows.model.entry_keys import own_keys
 from subreplay.rows.model.stored_rows import explain_nothing_found
@@ -74,20 +74,20 @@ def trace_message(
     position: Position,
     last: int,
     written: AuditTables | None = None,
-    given: Given | None = None,
+    passed: PassedTables | None = None,
 ) -> Iterator[str]:
     """Yield the history of a message line by line.
 
-    Input tables may be passed as ``given``. ``written`` are the tables of an audit; by default they are where the run
+    Input tables may be passed as ``passed``. ``written`` are the tables of an audit; by default they are where the run
     configures it. Raises ``InputError`` if the tables do not contain the message.
     """
-    evidence = _Evidence.of(engine, run, written, given)
+    evidence = _Evidence.of(engine, run, written, passed)
     topic = evidence.source.inputs.topic
     if topic not in (position.scope.topic, f"persistent://public/default/{position.scope.topic}"):
         raise ConfigError(f"message {position}: the run audits topic {topic}. Pass a message of that topic.")
     lines = [*evidence.format_lines(evidence.select_message_rows(position), f"message {position}", last)]
     if not lines:
-        day, where = f" on {run.date}" if run.date else "", run.traffic.location(given)
+        day, where = f" on {run.date}" if run.date else "", run.traffic.location(passed)
         raise InputError(
             f"{where}: message {position} was neither stored nor delivered{day}. Check its position; a "
             "partitioned topic needs the suffix -partition-N."
@@ -101,18 +101,18 @@ def trace_key(
     key: str,
     last: int,
     written: AuditTables | None = None,
-    given: Given | None = None,
+    passed: PassedTables | None = None,
 ) -> Iterator[str]:
     """Yield the history of a key line by line, or one line if no message has it. See ``trace_message``."""
     data = os.fsencode(key)
-    evidence = _Evidence.of(engine, run, written, given)
+    evidence = _Evidence.of(engine, run, written, passed)
     word, source = run.keys.words.mask_key(data), evidence.source
     lines = [*evidence.format_lines(evidence.select_key_rows(data), f"messages of key {word}", last)]
     if not source.extent["deliveries"]:
         run_condition = run.subscription.name, source.inputs.topic, run.date
         yield f"mind: {explain_nothing_found(source.stored, 'deliveries', *run_condition)}"
     day = f" on {run.date}" if run.date else ""
-    yield from lines or [f"no message of this key{day} in {run.traffic.location(given)}"]
+    yield from lines or [f"no message of this key{day} in {run.traffic.location(passed)}"]
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,10 @@ class _Evidence:
     judged_by: str
 
     @classmethod
-    def of(cls, engine: Engine, run: RunConfig, written: AuditTables | None, given: Given | None) -> _Evidence:
+    def of(cls, engine: Engine, run: RunConfig, written: AuditTables | None, passed: PassedTables | None) -> _Evidence:
         if written is None:
             written = AuditTables(run_tables(engine, run), str(run.output.tables))
-        source = read_source(engine, run, written.tables, given)
+        source = read_source(engine, run, written.tables, passed)
         return cls(source, stages.build_judge(source), *_find_audited(source, written))
 
     def select_message_rows(self, position: Position) -> Dataset:
@@ -152,10 +152,10 @@ class _Evidence:
         if partitions is not None and not partitions:
             return self.source.engine.create_dataset(ROWS.empty_table())
         there = ALL if partitions is None else field("partition").is_in(*partitions)
-        rows = self._judged(there) if self.audited is None else self.audited.where(there)
+        rows = self._judge_rows(there) if self.audited is None else self.audited.where(there)
         return rows.where(mine & (field("commit") == 0)).select(ROWS.names)
 
-    def _judged(self, there: Condition) -> Dataset:
+    def _judge_rows(self, there: Condition) -> Dataset:
         """Judge the rows now, in the form of table ``audited``."""
         source, config = self.source, self.source.config
         if config.date is None:
@@ -210,7 +210,7 @@ class _Evidence:
         if not keys or len(self.judge.dispatchers) < 2 or not source.may_scatter:
             return
         messages = source.log["messages"].map(KeyMessageFilter(tuple(keys)), LOG)
-        found = keys_in_two_partitions(source.engine, messages, self.judge, config.subscription.name).to_table()
+        found = find_keys_in_two_partitions(source.engine, messages, self.judge, config.subscription.name).to_table()
         words = pa.array([config.keys.words.mask_key(key) for key in keys])
         found = found.filter(pc.is_in(found["key"], words))
         order = [(name, "ascending") for name in ("key", "moment", "partition")]

@@ -60,7 +60,7 @@ class Loads:
         collected = collect_small([rows])
         return cls(rows, None if collected is None else add_up(make_load_adder(), *collected))
 
-    def overall(self) -> pa.Table:
+    def sum_overall(self) -> pa.Table:
         """Return the loads of all time, with the counts that belong to no time."""
         if self.collected is not None:
             return self.collected
@@ -68,13 +68,13 @@ class Loads:
             make_load_adder(), self.rows.where(field("width").is_in(ALL_TIME.width, NO_TIME.width)).to_table()
         )
 
-    def by_window(self, span: Span) -> pa.Table:
+    def sum_by_window(self, span: Span) -> pa.Table:
         """Return the loads of each consumer in each window of a span."""
         if self.collected is not None:
             return sums.sum_loads(self.collected, span)
         return sum_loads_by_window(self.rows, span)
 
-    def published(self, span: Span) -> sums.Rows:
+    def count_published(self, span: Span) -> sums.Rows:
         """Return the messages that were published in each window of a span."""
         if self.collected is not None:
             return sums.sum_published(self.collected, span)

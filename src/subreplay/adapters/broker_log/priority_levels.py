@@ -64,12 +64,12 @@ def infer_levels(seen: set[SeenActive]) -> Mapping[str, int] | None:
     orders = _list_levels(len(names)) if len(names) <= MAX_NAMES else [(0,) * len(names)]
     for order in orders:
         level = dict(zip(names, order, strict=True))
-        if all(_expected_active(one, level) == one.active for one in seen):
+        if all(_predict_active(one, level) == one.active for one in seen):
             return level
     return None
 
 
-def _expected_active(seen: SeenActive, level: Mapping[str, int]) -> str | None:
+def _predict_active(seen: SeenActive, level: Mapping[str, int]) -> str | None:
     state = _POLICY.start(seen.scope)
     for index, name in enumerate(seen.members):
         state = _POLICY.join(state, Consumer(index, name, level[name]))

@@ -30,21 +30,21 @@ class BinaryCells:
         padding = np.zeros(max(0, _MAX_WIDTH - len(self.bytes)), np.uint8)
         self.padded = np.concatenate([self.bytes, padding]) if len(padding) else self.bytes
 
-    def integers(self, at: Ints, kind: str) -> Ints:
+    def read_integers(self, at: Ints, kind: str) -> Ints:
         """Read the big-endian number of numpy type ``kind`` at each index; 0 where it does not fit."""
         width = np.dtype(kind).itemsize
         every = np.ndarray((len(self.padded) - width + 1,), kind, self.padded, strides=(1,))  # at each byte
         inside = (at >= 0) & (at + width <= len(self.bytes))
         return np.where(inside, every[np.where(inside, at, 0)], 0).astype(np.int64)
 
-    def varints(self, at: Ints) -> tuple[Ints, Ints]:
+    def read_varints(self, at: Ints) -> tuple[Ints, Ints]:
         """Read the unsigned varint of at most two bytes at each index, and its width; 0 and 2 where it is longer."""
-        first, second = self.integers(at, ">u1"), self.integers(at + 1, ">u1")
+        first, second = self.read_integers(at, ">u1"), self.read_integers(at + 1, ">u1")
         long = first >= 0x80
         value = np.where(long, (first & 0x7F) | (second << 7), first)
         return np.where(long & (second >= 0x80), 0, value), np.where(long, 2, 1)
 
-    def strings(self, *slices: tuple[Ints, Ints]) -> list[pa.Array]:
+    def read_strings(self, *slices: tuple[Ints, Ints]) -> list[pa.Array]:
         """Read some slices of each row, in order, as columns of bytes.
 
         Rows and slices are in order in the buffer. So the slices and the gaps between them form one column, of which
@@ -68,33 +68,33 @@ class DecodedCommits(NamedTuple):
 
 def read_key_versions(keys: BinaryCells) -> Ints:
     """Read the version of each key, which is the type of its record; -1 where there is none."""
-    return np.where(keys.end - keys.begin >= 2, keys.integers(keys.begin, ">i2"), -1)
+    return np.where(keys.end - keys.begin >= 2, keys.read_integers(keys.begin, ">i2"), -1)
 
 
 def decode_commits(key: pa.Array, value: pa.Array) -> DecodedCommits:
     """Decode offset commits. ``key`` and ``value`` are of such records only; a null value is a tombstone."""
     keys, values = BinaryCells(key), BinaryCells(value)
     gone = np.asarray(value.is_null().to_numpy(zero_copy_only=False), np.bool_)
-    group = keys.begin + 4, keys.integers(keys.begin + 2, ">i2")
+    group = keys.begin + 4, keys.read_integers(keys.begin + 2, ">i2")
     topic_at = group[0] + group[1]
-    topic = topic_at + 2, keys.integers(topic_at, ">i2")
+    topic = topic_at + 2, keys.read_integers(topic_at, ">i2")
     last = topic[0] + topic[1]
-    partition = keys.integers(last, ">i4")
+    partition = keys.read_integers(last, ">i4")
     usual = (group[1] > 0) & (topic[1] > 0) & (last + 4 == keys.end)
     usual &= (partition >= 0) & (partition <= PARTITION.most)
 
-    version = values.integers(values.begin, ">i2")
-    offset = values.integers(values.begin + 2, ">i8")
+    version = values.read_integers(values.begin, ">i2")
+    offset = values.read_integers(values.begin + 2, ">i8")
     has_epoch, compact = version >= 3, version == 4
-    epoch = np.where(has_epoch, values.integers(values.begin + 10, ">i4"), -1)
+    epoch = np.where(has_epoch, values.read_integers(values.begin + 10, ">i4"), -1)
     length_at = values.begin + np.where(has_epoch, 14, 10)
-    length_plus_1, width = values.varints(length_at)
-    size = np.where(compact, length_plus_1 - 1, values.integers(length_at, ">i2"))
+    length_plus_1, width = values.read_varints(length_at)
+    size = np.where(compact, length_plus_1 - 1, values.read_integers(length_at, ">i2"))
     note = length_at + np.where(compact, width, 2), size
     after = note[0] + size
-    at = values.integers(after, ">i8")
-    expires = np.where(version == 1, values.integers(after + 8, ">i8"), -1)
-    tags = np.where(compact, values.integers(after + 8, ">u1"), 0)  # their number
+    at = values.read_integers(after, ">i8")
+    expires = np.where(version == 1, values.read_integers(after + 8, ">i8"), -1)
+    tags = np.where(compact, values.read_integers(after + 8, ">u1"), 0)  # their number
     end = after + 8 + np.where(version == 1, 8, 0) + compact
     whole = (version >= 0) & (version <= 4) & (values.end - values.begin >= 2) & (size >= 0) & (end == values.end)
     whole &= (tags == 0) & (offset >= 0) & (offset <= ENTRY.most + 1)
@@ -129,7 +129,7 @@ def _is_legal_time(millis: Ints) -> Flags:
 
 def _read_usual_slices(cells: BinaryCells, usual: Flags, *slices: tuple[Ints, Ints]) -> list[pa.Array]:
     """Read the slices of usual rows; those of the others are empty."""
-    return cells.strings(
+    return cells.read_strings(
         *[(np.where(usual, begin, cells.begin), np.where(usual, length, 0)) for begin, length in slices]
     )
 

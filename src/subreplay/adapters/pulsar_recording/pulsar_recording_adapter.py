@@ -135,7 +135,7 @@ def reject_backward_times(events: ContractRows[Any]) -> None:
     times = [events.rows[line].t_ns for line in lines]
     if all(a <= b for a, b in pairwise(times)):
         return
-    for i in sorted(set(range(len(times))) - set(_longest_rising(times))):
+    for i in sorted(set(range(len(times))) - set(_find_longest_rising(times))):
         event = events.rows[lines[i]]
         rule = f"times must not decrease in the broker's order (seq {event.seq})"
         reason = Reason("t_ns", str(event.t_ns), rule, "correct the clock or the order of the recording")
@@ -184,7 +184,7 @@ def sort_events(events: ContractRows[Any]) -> list[Any]:
     return insert_missing_closes(ordered)
 
 
-def _longest_rising(values: list[int]) -> list[int]:
+def _find_longest_rising(values: list[int]) -> list[int]:
     """Return the indexes of a longest non-decreasing subsequence (patience sorting, O(n log n))."""
     tails: list[int] = []
     at: list[int] = []

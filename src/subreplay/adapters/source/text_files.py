@@ -220,12 +220,12 @@ def detect_csv_options(path: Path) -> dict[str, str]:
     whole = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1] or head
     text = whole.decode(encoding, errors="replace")
     sep = detect_separator(text)
-    first = _first_row(path, [text.lstrip().split("\n")[0].rstrip("\r")], delimiter=sep)
+    first = _read_first_row(path, [text.lstrip().split("\n")[0].rstrip("\r")], delimiter=sep)
     header = not any(_VALUE.fullmatch(cell.strip()) for cell in first)
     return {"header": str(header).lower()} | ({} if sep == "," else {"sep": sep})
 
 
-def _first_row(name: Path | str, lines: Iterable[str], **how: Any) -> list[str]:
+def _read_first_row(name: Path | str, lines: Iterable[str], **how: Any) -> list[str]:
     try:
         return next(csv.reader(lines, **how), [])
     except csv.Error as error:
@@ -238,7 +238,7 @@ def _detect_dialect(name: str, text: str, options: Mapping[str, str]) -> CsvDial
     escape = options.get("escape") or ("\\" if '\\"' in text[:HEAD_BYTES] and '""' not in text[:HEAD_BYTES] else "")
     has_header = options.get("header", "").lower() == "true"
     lines = io.StringIO(text, newline="")
-    first = _first_row(name, lines, delimiter=sep, quotechar=quote, escapechar=escape or None)
+    first = _read_first_row(name, lines, delimiter=sep, quotechar=quote, escapechar=escape or None)
     names = [cell.strip() for cell in first] if has_header else [f"_c{n}" for n in range(len(first))]
     names = [name or f"_c{n}" for n, name in enumerate(names)]
     if repeated := [each for each, count in Counter(names).items() if count > 1]:

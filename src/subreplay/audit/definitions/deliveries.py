@@ -175,14 +175,14 @@ def violates_redelivered(_: History, d: Attempt) -> bool:
 
 
 def violates_never_taken(h: History, d: Attempt) -> bool:
-    """It is the last delivery of a message that was acknowledged and that no application received."""
+    """Return whether it is the last delivery of an acknowledged message that no application received."""
     m = d.message
     taken = any(e.received != UNKNOWN for e in m.deliveries)
     return h.judge.has_receipts and d is m.attempts[-1] and m.first_ack != NEVER and not taken
 
 
 def violates_mixed_batch(h: History, d: Attempt) -> bool:
-    """It is the first delivery of the first message of its batch that has another key: one finding for each batch."""
+    """Return whether it is the first delivery of the first message with another key in its batch, found once."""
     batch = [e for m in h.messages if m.mixed and m.position[:2] == d.message.position[:2] for e in m.attempts]
     return bool(batch) and d is batch[0]
 

@@ -185,7 +185,8 @@ def _write_policy(answer: PlanAnswer) -> PlanSentences:
         f"In its worst window its busiest consumer gets {format_ratio(best.skew)} the fair share{second}. "
         + ("It is the most balanced policy that keeps order." if best.ordered else "No policy keeps order."),
         _join(costs),
-        f"No assignment of what has one owner gets below {format_ratio(best.bound)}. {_describe_gap(answer)}",
+        f"No assignment gets below {format_ratio(best.bound)}, because each key, slot or partition has one owner. "
+        f"{_describe_gap(answer)}",
         best.policy,
     )
 

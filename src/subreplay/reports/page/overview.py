@@ -43,7 +43,7 @@ def render_overview_page(data: Overview) -> str:
     verdicts = {row.verdict: 0 for row in data.rows}
     for row in data.rows:
         verdicts[row.verdict] += 1
-    filters = {"slug": format_slug, "shown": _shown, "order": _order, "plural": format_plural, "trend": draw_trend}
+    filters = {"slug": format_slug, "shown": _format_figure, "order": _order, "plural": format_plural, "trend": draw_trend}
     environment = page_environment(filters)
     return render_page(
         environment,
@@ -60,7 +60,7 @@ def _is_of_one_day(column: tuple[str, str, str]) -> bool:
     return column[0] != "trend"
 
 
-def _shown(row: OverviewRow, field: str) -> str:
+def _format_figure(row: OverviewRow, field: str) -> str:
     """Format a figure of a row, or a dash."""
     value = getattr(row, field)
     if value is None:

@@ -145,7 +145,7 @@ class _DecisionFold:
         for topic, partition in decided:
             self.counts[topic] = max(self.counts.get(topic, 0), partition + 1)
         group = self.group.with_partitions(Partitions.from_counts(self.counts, topic_ids=self.ids(self.counts)))
-        group = replace(group, members=self._ordered(group.members), generation=generation - 1)
+        group = replace(group, members=self._sort_members(group.members), generation=generation - 1)
         self.group, self.fresh = group.rebalance(), set()
         return self.owners()
 
@@ -157,7 +157,7 @@ class _DecisionFold:
             for topic_partition in self.group.partitions.list_names(member.claim.partitions)
         }
 
-    def _ordered(self, members: Sequence[GroupMember]) -> tuple[GroupMember, ...]:
+    def _sort_members(self, members: Sequence[GroupMember]) -> tuple[GroupMember, ...]:
         """Sort members as the coordinator's map does: Java's order, or on the server its own, with new members last."""
         if self.server:
             index = {member_id: number for number, member_id in enumerate(self.order)}

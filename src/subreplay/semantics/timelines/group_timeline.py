@@ -330,7 +330,7 @@ class GroupFold:
         member_id = f"{event.label}-{one.join}" if taken else event.label
         topics = self.every_topic if event.topics is None else frozenset(event.topics)
         member = GroupMember(member_id, topics, event.instance_id, event.rack)
-        old = self._former(event.instance_id)
+        old = self._find_former(event.instance_id)
         self.order.add(member_id)
         self.ids[one.join] = member_id
         if old is None:
@@ -345,7 +345,7 @@ class GroupFold:
         self.group = self.group.restart(old.member_id, member, quietly)
         return [event, replace(event, event="leave", consumer=name)], not quietly
 
-    def _former(self, instance: str | None) -> GroupMember | None:
+    def _find_former(self, instance: str | None) -> GroupMember | None:
         """Return the connected static member with that instance id, if there is one."""
         instances = Roster.from_members(self.group.members).instances
         if instance is None or instance not in instances:

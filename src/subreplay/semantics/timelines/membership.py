@@ -37,7 +37,7 @@ def build_dispatcher_events(
         else:
             seen_by = [Scope(row["topic"], row["partition"])]
         for scope in seen_by:
-            events.setdefault(scope, []).append(_event(scope, row))
+            events.setdefault(scope, []).append(_build_event(scope, row))
     return {
         scope: tuple(assign_aliases(sorted(scope_events, key=lambda e: e.at), unnamed_instances))
         for scope, scope_events in sorted(events.items(), key=_topic_and_partition)
@@ -47,7 +47,7 @@ def build_dispatcher_events(
 def collect_member_changes(rows: Iterable[Mapping[str, Any]]) -> list[MembershipEvent]:
     """Return the joins, leaves and crashes of a Kafka group's members, one for each topic; rows as for
     ``build_dispatcher_events``."""
-    return [_event(Scope(row["topic"]), row) for row in rows if row["event"] in CHANGES]
+    return [_build_event(Scope(row["topic"]), row) for row in rows if row["event"] in CHANGES]
 
 
 def collect_ownership_events(rows: Iterable[Mapping[str, Any]]) -> dict[Scope, tuple[MembershipEvent, ...]]:
@@ -59,7 +59,7 @@ def collect_ownership_events(rows: Iterable[Mapping[str, Any]]) -> dict[Scope, t
     for row in rows:
         if row["event"] in OWNERSHIP and row["partition"] is not None:
             scope = Scope(row["topic"], row["partition"])
-            events.setdefault(scope, []).append(_event(scope, row))
+            events.setdefault(scope, []).append(_build_event(scope, row))
     return {
         scope: tuple(sorted(scope_events, key=lambda e: e.at))
         for scope, scope_events in sorted(events.items(), key=_topic_and_partition)
@@ -117,7 +117,7 @@ def _topic_and_partition(item: tuple[Scope, object]) -> tuple[str, int]:
     return item[0].topic, item[0].partition
 
 
-def _event(scope: Scope, row: Mapping[str, Any]) -> MembershipEvent:
+def _build_event(scope: Scope, row: Mapping[str, Any]) -> MembershipEvent:
     at = Instant(_nanos(row, "at"), row["seq"])
     since = at if row["since"] is None else Instant(_nanos(row, "since"), row["since_seq"] or 0)
     ranges = row["ranges"]

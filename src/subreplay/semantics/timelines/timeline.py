@@ -65,14 +65,14 @@ class SortedInstants:
     def from_instants(cls, instants: Iterable[Instant]) -> SortedInstants:
         at, seq = np.array([*instants], np.int64).reshape(-1, 2).T
         times, sequences = np.unique(at), np.unique(seq)
-        return cls(times, sequences, _ranks(times, sequences, at, seq))
+        return cls(times, sequences, _rank_instants(times, sequences, at, seq))
 
     def count_until(self, at: Ints, seq: Ints) -> Ints:
         """Count the instants at or before each ``(at, seq)``."""
-        return np.searchsorted(self.keys, _ranks(self.times, self.sequences, at, seq), "right")
+        return np.searchsorted(self.keys, _rank_instants(self.times, self.sequences, at, seq), "right")
 
 
-def _ranks(times: Ints, sequences: Ints, at: Ints, seq: Ints) -> Ints:
+def _rank_instants(times: Ints, sequences: Ints, at: Ints, seq: Ints) -> Ints:
     """Return one number per instant that sorts like the pair. A time between two known times ranks after the earlier
     one."""
     time = np.searchsorted(times, at, "right")

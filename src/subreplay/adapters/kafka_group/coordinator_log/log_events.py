@@ -206,7 +206,7 @@ def _split_lines(text: pa.Array) -> tuple[pa.Array, pa.Array]:
     position = np.where(position < 0, length, position)
     head, tail = (
         part.cast(pa.large_string())
-        for part in cells.strings((cells.begin, position), (cells.begin + position, length - position))
+        for part in cells.read_strings((cells.begin, position), (cells.begin + position, length - position))
     )
     message = pc.replace_substring_regex(tail, rf"^{_PREFIX}\s*", "")
     return head, pc.replace_substring_regex(message, _LOGGER, "")
