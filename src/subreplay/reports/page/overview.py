@@ -43,7 +43,13 @@ def render_overview_page(data: Overview) -> str:
     verdicts = {row.verdict: 0 for row in data.rows}
     for row in data.rows:
         verdicts[row.verdict] += 1
-    filters = {"slug": format_slug, "shown": _format_figure, "order": _order, "plural": format_plural, "trend": draw_trend}
+    filters = {
+        "slug": format_slug,
+        "shown": _format_figure,
+        "order": _order,
+        "plural": format_plural,
+        "trend": draw_trend,
+    }
     environment = page_environment(filters)
     return render_page(
         environment,
