@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -197,3 +198,38 @@ def test_the_metrics_of_a_fleet_are_one_file_that_others_can_read(
     assert verdicts == [("ann-1", "2"), ("ann-2", "0"), ("bob-1", "2"), ("bob-2", "0")]
     assert [each.name for each in path.parent.iterdir()] == ["subreplay.prom"]
     assert path.stat().st_mode & 0o444 == 0o444  # the collector is another user
+
+
+def test_only_what_is_new_fails_with_fail_on_new(fleet: Callable[..., Path]) -> None:
+    one = {"name": "bob-1", "topic": "mails", "policy": "pulsar.key_shared.auto_split"}
+    run_file = fleet(subscriptions=None, subscription=one)
+    codes = [audit(run_file, day, "--fail-on", "new") for day in (DAYS[0], DAYS[1], DAYS[1], DAYS[2])]
+    assert codes == [0, 1, 0, 1]  # valid, new, the same again, worse
+
+
+def test_of_a_fleet_each_subscription_counts_for_the_exit_code(
+    fleet: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    junit = tmp_path / "ci" / "junit.xml"
+    entries = [{"name": "ann-*"}]
+    run_file = fleet(subscriptions=entries)
+    assert audit(run_file, DAYS[0], "--fail-on", "new") == 1
+    capsys.readouterr()
+    assert audit(run_file, DAYS[1], "--fail-on", "new", "--junit", str(junit), "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["exit_code"], found["junit"]) == (0, str(junit))
+    assert {row["verdict"] for row in found["subscriptions"]} == {"invalid", "valid"}
+    suites = ET.parse(junit).getroot()
+    assert [(suite.get("name"), suite.get("failures") != "0") for suite in suites] == [
+        ("ann-1 on orders", True),
+        ("ann-2 on bills", False),
+    ]
+    assert audit(fleet(subscriptions=[*entries, "nobody"]), DAYS[1], "--fail-on", "new") == 3  # an error always fails
+
+
+def test_with_fail_on_invalid_an_unknown_verdict_is_no_failure(fleet: Callable[..., Path]) -> None:
+    one = {"name": "ann-2", "topic": "bills", "policy": "pulsar.key_shared.auto_split"}
+    run_file = fleet(subscriptions=None, subscription=one, require={"messages": 100})
+    assert audit(run_file, DAYS[0]) == 3
+    assert audit(run_file, DAYS[0], "--fail-on", "unknown") == 3
+    assert audit(run_file, DAYS[0], "--fail-on", "invalid") == 0

@@ -193,7 +193,7 @@ def test_names_from_the_data_cannot_add_headers_or_control_a_terminal(hook: Any)
     from subreplay.reports.overview_data import OverviewRow
 
     row = OverviewRow("x\nBcc: all@x.org", "t\x1b[31m", "", "failed", 4, "no\nspace")
-    (alert,) = build_alerts([AuditedSubscription(row, None, (STUCK,))], ("new",), None, None, True)
+    (alert,) = build_alerts([AuditedSubscription(row, (STUCK,))], ("new",), None, None, True)
     with mail_server() as box:
         target = {"kind": "email", "host": "127.0.0.1", "port": box.port, "security": "none", "from": "audit@x.org"}
         assert send(alerts_to({**target, "to": ["ann@x.org"]}), alert)[0] == DeliveryReport(1)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from subreplay.config.alerts import CHANGE_KINDS, ChangeKind
 from subreplay.reports.assemble.run_changes import AuditedSubscription, RunChange
 from subreplay.reports.formatting import format_plural
+from subreplay.reports.overview_data import FAILED
 from subreplay.reports.text_cleaning import clean_strings
 
 ALERT_VERSION: Final = "1.0"
@@ -88,7 +89,7 @@ def build_alerts(
         row = audit.row
         changes = tuple(change for change in audit.changes if change.change in wanted)
         if changes:
-            page = (row.page if several else "report.html") if audit.report is not None else ""
+            page = (row.page if several else "report.html") if row.verdict != FAILED else ""
             link = f"{reports}/{page}" if reports and page else ""
             by_owner.setdefault(row.owner, []).append(
                 SubscriptionChanges(row.subscription, row.topic, row.verdict, row.sentence, link, changes)

@@ -1,4 +1,4 @@
-"""What follows the report of an audit: alerts about what changed since the run before, and a file of metrics."""
+"""What follows the report of an audit: alerts, files for Prometheus and for continuous integration, the exit code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -21,9 +21,19 @@ if TYPE_CHECKING:
     from subreplay.reports.data import ReportData
     from subreplay.reports.overview_data import OverviewRow
 
+    Audits: TypeAlias = Iterable[tuple[OverviewRow, ReportData | None]]
+
 DryRunAlerts = Annotated[
     bool, typer.Option("--dry-run-alerts", help="Print the alerts of `alerts` instead of sending them.")
 ]
+FailOnChoice = Literal["invalid", "unknown", "new"]
+FailOn = Annotated[
+    FailOnChoice,
+    typer.Option(
+        "--fail-on", metavar="<when>", help="What fails the command: invalid; unknown, too; or new (or worse) only."
+    ),
+]
+Junit = Annotated[str | None, typer.Option("--junit", help="Write JUnit XML to this file: a test case for each rule.")]
 Metrics = Annotated[
     str | None,
     typer.Option("--metrics", help="Write gauges as OpenMetrics text to this file; overrides output.metrics."),
@@ -36,14 +46,16 @@ class AfterAudit:
     """The outputs of an audit beside its tables and report. The engine is needed for ``prepare`` only."""
 
     run: RunConfig
+    junit: str | None = None
+    fail_on: FailOnChoice = "unknown"
     dry_run: bool = False
     _previous: Mapping[tuple[str, str], PreviousRun] = field(default_factory=dict)
 
     def prepare(self, engine: Engine) -> None:
         """Read what is known of the run before this one, and warn about secrets that cannot be read."""
-        if not self._sends_alerts:
+        if not self._sends_alerts and self.fail_on != "new":
             return
-        if not self.dry_run:
+        if self._sends_alerts and not self.dry_run:
             from subreplay.alerts.delivery import check_secrets
 
             for sentence in check_secrets(self.run.alerts):
@@ -57,10 +69,10 @@ class AfterAudit:
     def _sends_alerts(self) -> bool:
         return self.dry_run or bool(self.run.alerts.targets)
 
-    def finish(self, read_audits: Callable[[], Iterable[tuple[OverviewRow, ReportData | None]]]) -> dict[str, Any]:
-        """Write the files of the audits, and send or print their alerts.
+    def finish(self, code: int, read_audits: Callable[[], Audits]) -> tuple[int, dict[str, Any]]:
+        """Write the files of the audits, and send or print their alerts. ``code`` is the exit code of the verdict.
 
-        Returns what the JSON object of the command says about them.
+        Returns the exit code of the command, and what its JSON object says about alerts and files.
         """
         found: dict[str, Any] = {}
         if self._sends_alerts:
@@ -69,9 +81,24 @@ class AfterAudit:
             from subreplay.reports.open_metrics import format_open_metrics
 
             found |= _write_file("metrics", self.run.output.metrics, format_open_metrics(read_audits(), time.time()))
-        return found
+        if self.junit is not None:
+            from subreplay.reports.junit import format_junit
 
-    def _alert_safely(self, audits: Iterable[tuple[OverviewRow, ReportData | None]]) -> dict[str, Any]:
+            found |= _write_file("junit", self.junit, format_junit(read_audits()))
+        return (code if self.fail_on == "unknown" else self._decide_exit_code(read_audits())), found
+
+    def _decide_exit_code(self, audits: Audits) -> int:
+        """Return the worst exit code of the audits that fail the command. One that ended with an error always does."""
+        from subreplay.reports.overview_data import FAILED, WORST_FIRST
+
+        failing = [
+            one.row.exit_code
+            for one in self._compare(audits)
+            if one.row.verdict == FAILED or (one.has_new if self.fail_on == "new" else one.row.verdict == "invalid")
+        ]
+        return min(failing, key=WORST_FIRST.index, default=0)
+
+    def _alert_safely(self, audits: Audits) -> dict[str, Any]:
         try:
             return self._alert([*self._compare(audits)])
         except Exception as error:  # the verdict and the exit code stay
@@ -79,12 +106,12 @@ class AfterAudit:
             self._warn(f"alert not sent: {sentence}")
             return {"alerts": {"sent": 0, "failed": [sentence]}}
 
-    def _compare(self, audits: Iterable[tuple[OverviewRow, ReportData | None]]) -> Iterator[AuditedSubscription]:
+    def _compare(self, audits: Audits) -> Iterator[AuditedSubscription]:
         from subreplay.reports.assemble.run_changes import AuditedSubscription, find_changes
 
         for row, report in audits:
             before = self._previous.get((row.subscription, row.topic))
-            yield AuditedSubscription(row, report, find_changes(row, report, before))
+            yield AuditedSubscription(row, find_changes(row, report, before))
 
     def _alert(self, audits: Iterable[AuditedSubscription]) -> dict[str, Any]:
         from subreplay.alerts import delivery, messages

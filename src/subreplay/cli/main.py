@@ -20,7 +20,7 @@ import typer
 
 from subreplay import __version__, failures
 from subreplay.adapters import Options
-from subreplay.cli.after_audit import AfterAudit, DryRunAlerts, Metrics
+from subreplay.cli.after_audit import AfterAudit, DryRunAlerts, FailOn, Junit, Metrics
 from subreplay.cli.command import Command, log, open_engine_for, run_command, terminal
 from subreplay.cli.commands import conformance, history, sources
 from subreplay.cli.commands.plan import plan_app
@@ -92,6 +92,8 @@ def audit(
         int | None,
         typer.Option("--jobs", min=1, max=1024, help="Processes of the local engine; one a core by default."),
     ] = None,
+    fail_on: FailOn = "unknown",
+    junit: Junit = None,
     metrics: Metrics = None,
     dry_run_alerts: DryRunAlerts = False,
     explain_config: ExplainConfig = False,
@@ -107,7 +109,7 @@ def audit(
     run = load_run(config_file, day, tables, out_dir, not explain_config, engine=engine, **more)
     if explain_config:
         return print_explanation("audit", run)
-    after = AfterAudit(run, dry_run_alerts)
+    after = AfterAudit(run, junit, fail_on, dry_run_alerts)
     if run.subscriptions is not None:
         return _audit_several(run, only or [], jobs, after)
     if only:
@@ -123,7 +125,7 @@ def _audit_one(run: RunConfig, jobs: int | None, after: AfterAudit) -> int:
 
         after.prepare(engine)
         result = story.audit(engine, run, terminal.progress)
-        finish = partial(after.finish, lambda: [(summarize_result(result), result.report)])
+        finish = partial(after.finish, read_audits=lambda: [(summarize_result(result), result.report)])
         return write_report("audit", run, result.verdict, result.report, finish)
 
 
@@ -134,7 +136,7 @@ def _audit_several(run: RunConfig, only: Sequence[str], jobs: int | None, after:
 
         after.prepare(engine)
         found = subscriptions.audit(engine, run, terminal.progress, only)
-        return write_overview(run, found.overview, found.reports(), partial(after.finish, found.audits))
+        return write_overview(run, found.overview, found.reports(), partial(after.finish, read_audits=found.audits))
 
 
 def _day(date: str | None, day_before: str | None) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -12,7 +12,7 @@ from subreplay.cli.command import EXIT_CODES, log, open_engine_for, terminal
 from subreplay.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from subreplay.cli.explained_run import RunKind
     from subreplay.config.run import RunConfig
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from subreplay.reports.overview_data import Overview, OverviewRow
     from subreplay.reports.write import ReportPaths
     from subreplay.rows.model.rows import Verdict
+
+    AfterReport: TypeAlias = Callable[[int], tuple[int, dict[str, object]]]
 
 ConfigFile = Annotated[Path, typer.Option("--config", help="The run, as YAML; `subreplay config` prints every key.")]
 ConfigOrMessages = Annotated[Path | None, typer.Option("--config", help="The run, as YAML. Or name --messages.")]
@@ -133,22 +135,24 @@ def check_folder(option: str, value: str) -> None:
 
 
 def write_report(
-    kind: str, run: RunConfig, verdict: Verdict, report: ReportData, after: Callable[[], Mapping[str, object]] = dict,
+    kind: str, run: RunConfig, verdict: Verdict, report: ReportData, after: AfterReport | None = None,
     **more: object,
 ) -> int:  # fmt: skip
     """Write and print the report of a run and return the exit code.
 
-    ``after`` runs when the report is written. What it returns, and ``more``, is added to the JSON object.
+    ``after`` runs when the report is written. It gets the exit code of the verdict and returns that of the command.
+    What it returns beside, and ``more``, is added to the JSON object.
     """
     from subreplay.reports.write import write_reports
 
     with terminal.progress("writing the report"):
         paths = write_reports(report, Path(run.output.report))
     terminal.print_report(report, paths)
-    found = after()
-    code = EXIT_CODES[verdict]
+    code, found = EXIT_CODES[verdict], dict[str, object]()
+    if after is not None:
+        code, found = after(code)
     if terminal.as_json:
-        terminal.print_json(_summarize(kind, run, report, code, paths) | more | {**found})
+        terminal.print_json(_summarize(kind, run, report, code, paths) | more | found)
     return code
 
 
@@ -167,7 +171,7 @@ def write_overview(
     run: RunConfig,
     overview: Overview,
     reports: Iterable[tuple[OverviewRow, bytes, bytes]],
-    after: Callable[[], Mapping[str, object]] = dict,
+    after: AfterReport | None = None,
 ) -> int:
     """Write the reports of several subscriptions and their overview, and show that; returns the exit code.
 
@@ -178,13 +182,15 @@ def write_overview(
     with terminal.progress("writing the reports"):
         path = write.write_overview(overview, reports, Path(run.output.report))
     terminal.print_overview(overview, path)
-    found = after()
+    code, found = overview.exit_code, dict[str, object]()
+    if after is not None:
+        code, found = after(code)
     if terminal.as_json:
         rows = [asdict(row) for row in overview.rows]
         terminal.print_json(
             {
                 "command": "audit",
-                "exit_code": overview.exit_code,
+                "exit_code": code,
                 "subscriptions": rows,
                 "tables": str(run.output.tables),
                 "overview": str(path.resolve()),
@@ -192,7 +198,7 @@ def write_overview(
                 **found,
             }
         )
-    return overview.exit_code
+    return code
 
 
 def _summarize(kind: str, run: RunConfig, report: ReportData, code: int, paths: ReportPaths) -> dict[str, object]:

@@ -64,10 +64,11 @@ class Audits:
                 yield ROW.validate_json(row), report, page
 
     def audits(self) -> Iterator[tuple[OverviewRow, ReportData | None]]:
-        """Yield each row with its report; None if the audit failed."""
-        for batch in self.rows.select(["row", "report"]).to_batches(max_chunksize=1):
-            row, report = (batch.column(name)[0].as_py() for name in ("row", "report"))
-            yield ROW.validate_json(row), None if report is None else from_json(report.decode())
+        """Yield each row, by subscription and topic, with its report; None if the audit failed."""
+        rows = [ROW.validate_json(row) for row in self.rows["row"].to_pylist()]
+        for number in sorted(range(len(rows)), key=lambda number: (rows[number].subscription, rows[number].topic)):
+            report = self.rows["report"][number].as_py()
+            yield rows[number], None if report is None else from_json(report.decode())
 
 
 def audit(engine: Engine, config: RunConfig, progress: Progress = nullcontext, only: Sequence[str] = ()) -> Audits:

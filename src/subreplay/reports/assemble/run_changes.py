@@ -58,13 +58,9 @@ class RunChange:
 
 @dataclass(frozen=True, slots=True)
 class AuditedSubscription:
-    """The row of a subscription in an overview, its report, and what changed since the run before.
-
-    ``report`` is None if the audit failed.
-    """
+    """The row of a subscription in an overview, and what changed since the run before."""
 
     row: OverviewRow
-    report: ReportData | None
     changes: tuple[RunChange, ...] = ()
 
     @property
