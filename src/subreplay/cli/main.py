@@ -313,6 +313,7 @@ def report(
 
 
 command()(history.history)
+command()(history.vacuum)
 command()(conformance.conformance)
 command()(conformance.fidelity)
 

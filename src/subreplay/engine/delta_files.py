@@ -23,7 +23,7 @@ from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from subreplay.engine.interface import NewRows, Runs
+from subreplay.engine.interface import NewRows, OldRows, Runs
 from subreplay.errors import EnvironmentFailed, InputError
 from subreplay.failures import describe_os_error
 from subreplay.rows.model.columns import MOST_BYTES, ROWS
@@ -353,6 +353,34 @@ def write_rows(new: NewFiles, rows: pa.Table) -> None:
         writing.add(rows)
     new.files.extend(writing.files)
     new.commit()
+
+
+def remove_rows(path: str, old: OldRows, access: Mapping[str, str] | None = None) -> None:
+    """Remove rows of the table at ``path``, in one transaction."""
+    with _open_to_change(path, access) as table:
+        table.delete(old.sql)
+
+
+def clean_up(path: str, old: OldRows, access: Mapping[str, str] | None = None) -> None:
+    """Merge small files of the table at ``path``, delete files that no reader needs any more, and write a
+    checkpoint."""
+    with _open_to_change(path, access) as table:
+        if old.column in table.metadata().partition_columns:
+            table.optimize.compact([(old.column, "<", old.before)])
+        table.vacuum(dry_run=False, full=True)  # files are kept for a week
+        table.create_checkpoint()
+        table.cleanup_metadata()
+
+
+@contextmanager
+def _open_to_change(path: str, access: Mapping[str, str] | None) -> Iterator[DeltaTable]:
+    """Open a table, and explain the errors of a change."""
+    try:
+        yield DeltaTable(path, storage_options=_storage_options(access))
+    except DeltaError as error:
+        raise EnvironmentFailed(
+            f"{path}: cannot change the table: {error}. If another run is writing, wait until it has ended."
+        ) from error
 
 
 def require_partition_values(where: Mapping[str, str]) -> None:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from subreplay.config.run import Location
 from subreplay.config.traffic import InputTable
 from subreplay.rows.conditions import Condition
+from subreplay.rows.conditions import field as field_of
 from subreplay.rows.sorted_blocks import Order
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
@@ -57,6 +58,31 @@ class TableSource:
     def is_own(self) -> bool:
         """Whether it is a table below ``traffic.path``, which an ingest writes. Such a table has no key."""
         return not self.key
+
+
+@dataclass(frozen=True)
+class OldRows:
+    """The rows whose value of ``column`` sorts ``before`` a text and is not among ``kept``."""
+
+    column: str
+    before: str
+    kept: Sequence[str] = ()
+
+    @property
+    def condition(self) -> Condition:
+        """The condition that selects them."""
+        old = field_of(self.column) < self.before
+        return old & ~field_of(self.column).is_in(*self.kept) if self.kept else old
+
+    @property
+    def sql(self) -> str:
+        """The same as a condition of SQL."""
+        for text in (self.before, *self.kept):
+            if "'" in text or "\\" in text:
+                raise ValueError(f"{text!r} cannot be written into SQL")
+        old = f"{self.column} < '{self.before}'"
+        names = ", ".join(f"'{text}'" for text in self.kept)
+        return f"{old} AND {self.column} NOT IN ({names})" if names else old
 
 
 class NewRows(ABC):
@@ -147,6 +173,18 @@ class Tables(ABC):
         The view has the rows whose value of ``column`` table ``runs`` contains too. Audits also get views
         ``latest_runs`` and ``open_incidents``.
         """
+
+    def remove_rows(self, name: str, old: OldRows) -> None:
+        """Remove rows of a table, in one transaction."""
+        raise NotImplementedError("temporary tables are removed as a whole")
+
+    def clean_up(self, name: str, old: OldRows) -> None:
+        """Merge small files of a table, and delete files that no reader needs any more.
+
+        Files with rows of writers since ``old.before`` are not merged. A file is deleted when it has not been part of
+        the table for a week.
+        """
+        raise NotImplementedError("temporary tables are removed as a whole")
 
     @property
     @abstractmethod

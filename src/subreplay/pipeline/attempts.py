@@ -40,6 +40,11 @@ def run_tables(
     return RunTables(engine.open_tables(config.output.tables, prefix), subscription, prefix)
 
 
+def format_attempt_time(time: datetime) -> str:
+    """Format the time (UTC) with which the ids of attempts begin, so that ids sort by time."""
+    return f"{time:%Y%m%dT%H%M%SZ}"
+
+
 class RunTables(Tables):
     """Output tables that contain the rows of finished attempts, and to which one attempt writes.
 
@@ -48,7 +53,7 @@ class RunTables(Tables):
 
     def __init__(self, tables: Tables, subscription: str | None, prefix: str) -> None:
         self.tables, self.subscription, self.prefix = tables, subscription, prefix
-        self.attempt = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
+        self.attempt = f"{format_attempt_time(datetime.now(timezone.utc))}-{secrets.token_hex(4)}"
         self._tables_written: dict[str, tuple[pa.Schema, dict[str, str], Runs]] = {}
         self._finished_attempts: tuple[str, ...] | None = None
         self._written: Mapping[str, Dataset] | None = None

@@ -1,8 +1,9 @@
-"""Commands over the result tables of earlier runs: ``history``."""
+"""Commands over the result tables of earlier runs: ``history`` and ``vacuum``."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,6 +60,57 @@ def history(
         }
     )
     return 0
+
+
+def vacuum(
+    keep: Annotated[str, typer.Option("--keep", help="Keep the runs of this time, e.g. 90d; at least 7d.")],
+    config_file: ResultConfig = None,
+    tables: ResultTables = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be removed.")] = False,
+    engine: Engine = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> int:
+    """Remove old runs from the result tables, merge small files, and delete files that nobody needs."""
+    terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json)
+    run = load_result_tables(config_file, tables, engine)
+    age = _parse_age(keep)
+    with open_engine_for(run, meanwhile="subreplay.pipeline.vacuum") as opened:
+        from subreplay.pipeline.run_times import read_clock
+        from subreplay.pipeline.vacuum import remove_old_runs
+
+        with terminal.progress("looking for old runs" if dry_run else "removing old runs"):
+            found = remove_old_runs(opened, run, read_clock(), age, dry_run)
+    terminal.print_line(
+        f"{'would remove' if dry_run else 'removed'}: {found.runs:,} of {found.runs + found.kept:,} runs and "
+        f"{found.unfinished:,} unfinished attempts, from {len(found.tables):,} tables"
+    )
+    terminal.print_json(
+        {
+            "command": "vacuum",
+            "exit_code": 0,
+            "dry_run": dry_run,
+            **asdict(found),
+            "output": str(run.output.tables),
+        }
+    )
+    return 0
+
+
+def _parse_age(keep: str) -> timedelta:
+    from subreplay.config.fields import parse_duration
+    from subreplay.pipeline.vacuum import LEAST_KEPT
+
+    try:
+        age = timedelta(microseconds=parse_duration(keep))
+    except ValueError as error:
+        raise ConfigError(f"--keep {keep!r}: {error}") from error
+    if age < LEAST_KEPT:
+        raise ConfigError(
+            f"--keep {keep}: a run of the last {LEAST_KEPT.days} days may still be written. Keep at least 7d."
+        )
+    return age
 
 
 def load_result_tables(config_file: Path | None, tables: str | None, engine: str | None) -> RunConfig:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from subreplay.engine import delta_files, parquet_files
 from subreplay.engine.delta_files import NewFiles
-from subreplay.engine.interface import Dataset, NewRows, Runs, TableSource
+from subreplay.engine.interface import Dataset, NewRows, OldRows, Runs, TableSource
 from subreplay.engine.local.datasets import PartsDataset
 from subreplay.engine.local.parts import Part, TablePart
 from subreplay.engine.output_tables import TemporaryTables, WrittenTables
@@ -41,6 +41,12 @@ class LocalTables(WrittenTables):
 
     def write(self, name: str, rows: pa.Table, where: Mapping[str, str], runs: Runs) -> None:
         delta_files.write_rows(self._begin(name, rows.schema, where, runs), rows)
+
+    def remove_rows(self, name: str, old: OldRows) -> None:
+        delta_files.remove_rows(f"{self.root}/{name}", old)
+
+    def clean_up(self, name: str, old: OldRows) -> None:
+        delta_files.clean_up(f"{self.root}/{name}", old)
 
     def find(self, name: str) -> Dataset | None:
         self.flush()

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -22,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from subreplay.config.fields import quote_name
 from subreplay.config.run import Location, Schema
 from subreplay.engine.delta_files import build_properties, list_partition_columns, require_partition_values
-from subreplay.engine.interface import Runs
+from subreplay.engine.interface import OldRows, Runs
 from subreplay.engine.missing_files import find_missing_condition
 from subreplay.engine.spark.local_paths import is_local
 from subreplay.engine.spark.schemas import build_frame, spark_schema
@@ -156,6 +157,24 @@ def _replace_in_catalog(frame: DataFrame, name: str, table: str, partitions: Seq
         new.create()
     else:
         frame.writeTo(name).option("mergeSchema", "true").overwrite(F.expr(condition))
+
+
+def remove_rows(spark: SparkSession, root: Location, name: str, old: OldRows) -> None:
+    """Remove rows of a Delta table, in one transaction."""
+    spark.sql(f"DELETE FROM {_name_in_sql(root, name)} WHERE {old.sql}")
+
+
+def clean_up(spark: SparkSession, root: Location, name: str, old: OldRows) -> None:
+    """Merge small files of a Delta table, and delete files that have not been part of it for a week."""
+    table = _name_in_sql(root, name)
+    if old.column in spark.sql(f"DESCRIBE DETAIL {table}").collect()[0]["partitionColumns"]:
+        spark.sql(f"OPTIMIZE {table} WHERE {replace(old, kept=()).sql}")
+    spark.sql(f"VACUUM {table}")
+
+
+def _name_in_sql(root: Location, name: str) -> str:
+    path = _join_path(root, name)
+    return quote_name(path) if isinstance(root, Schema) else f"delta.`{path}`"
 
 
 def make_view(spark: SparkSession, schema: Schema, name: str, runs: str, column: str) -> None:

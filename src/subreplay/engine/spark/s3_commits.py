@@ -49,9 +49,8 @@ def replace_rows(frame: DataFrame, columns: pa.Schema, path: str, name: str, whe
     """
     spark, date = frame.sparkSession, where.get("date")
     try:
-        new = delta_files.begin_write(
-            _S3.sub("s3://", path, count=1), name, columns, where, read_storage_options(spark, path)
-        )
+        place, access = find_place(spark, path)
+        new = delta_files.begin_write(place, name, columns, where, access)
     except (OSError, EnvironmentFailed) as error:
         why = str(error).splitlines()[0]
         raise EnvironmentFailed(
@@ -65,6 +64,11 @@ def replace_rows(frame: DataFrame, columns: pa.Schema, path: str, name: str, whe
     frame.select(*new.schema.names, "date").write.partitionBy("date").parquet(folder)
     new.files.extend(_list_files(spark, folder, new.schema))
     new.commit()
+
+
+def find_place(spark: SparkSession, path: str) -> tuple[str, dict[str, str]]:
+    """Return the location of a table for delta-rs, and its access to it."""
+    return _S3.sub("s3://", path, count=1), read_storage_options(spark, path)
 
 
 def _list_files(spark: SparkSession, folder: str, schema: pa.Schema) -> list[NewFile]:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from subreplay.config.run import Location, Schema
 from subreplay.engine import delta_files
-from subreplay.engine.interface import Dataset, NewRows, Runs
+from subreplay.engine.interface import Dataset, NewRows, OldRows, Runs
 from subreplay.engine.output_tables import TemporaryTables, WrittenTables
 from subreplay.engine.rows_with_values import add_values
 from subreplay.engine.spark import frame_tables, s3_commits
@@ -85,6 +85,25 @@ class SparkTables(WrittenTables):
             if not self.prefix and "incidents" in names:
                 self._writes.append(self._pool.submit(frame_tables.make_run_views, self.engine.session, self.root))
             self.flush()
+
+    def remove_rows(self, name: str, old: OldRows) -> None:
+        if (place := self._find_place_for_delta_rs(name)) is not None:
+            return delta_files.remove_rows(place[0], old, place[1])
+        frame_tables.remove_rows(self.engine.session, self.root, name, old)
+
+    def clean_up(self, name: str, old: OldRows) -> None:
+        if (place := self._find_place_for_delta_rs(name)) is not None:
+            return delta_files.clean_up(place[0], old, place[1])
+        frame_tables.clean_up(self.engine.session, self.root, name, old)
+
+    def _find_place_for_delta_rs(self, name: str) -> tuple[str, Mapping[str, str] | None] | None:
+        """Return the location of a table and the access to it if delta-rs commits its changes; None if Spark does."""
+        path = f"{self.root}/{name}"
+        if is_local(self.engine.session, self.root):
+            return os.path.abspath(path), None
+        if s3_commits.is_needed(self.engine.session, self.root):
+            return s3_commits.find_place(self.engine.session, path)
+        return None
 
     def find(self, name: str) -> Dataset | None:
         self.flush()
