@@ -127,6 +127,27 @@ def test_daily_runs_continue_from_one_another_and_explain_reads_them(
     assert f"no message of this key on {first} in spark_catalog.audits_of_ours.messages, " in capsys.readouterr().out
 
 
+def test_old_runs_are_removed_from_tables_of_a_catalog(
+    spark: SparkSession, audits: Schema, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    ages = {"20200101T000000Z-a": "2020-01-01", "20200102T000000Z-b": "2020-01-02"}
+    for attempt, date in ages.items():
+        where = {"subscription": "s", "topic": "t", "date": date}
+        for part in range(2):
+            rows = spark.range(1).withColumn("code", F.lit(f"part {part}"))
+            frame_tables.replace_rows(rows, audits, "violations", "delta", **where, attempt=attempt)
+        run = spark.range(1).select(F.lit("audit").alias("kind"), F.lit(attempt).alias("attempt"))
+        frame_tables.replace_rows(run, audits, "runs", "delta", **where)
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump({"output": {"tables": {"schema": audits.name}}}))
+    for verb, options in (("would remove", ["--dry-run"]), ("removed", [])):
+        assert main(["vacuum", "--config", str(path), "--keep", "90d", *options]) == 0
+        assert f"{verb}: 1 of 2 runs and 0 unfinished attempts, from 2 tables" in capsys.readouterr().out
+    for name in ("runs", "violations"):
+        left = frame_tables.read_table(spark, audits, name, "delta").collect()
+        assert [row.attempt for row in left] == ["20200102T000000Z-b"]
+
+
 def test_a_missing_schema_is_reported_before_anything_is_read(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
