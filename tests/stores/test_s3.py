@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
+from pyarrow import fs
 
 from subreplay.engine.local.engine import LocalEngine
+from subreplay.reports.report_folder import open_store
 from tests.support import s3_server
 from tests.support.commands import VERDICTS, read_run, start_audit, wait_for, whole_run, write_inputs
 from tests.support.s3_server import BUCKET, STORES, server
@@ -90,3 +92,22 @@ def test_of_runs_of_one_subscription_one_holds_whole(address: str, tmp_path: Pat
         for code, said in ended:
             assert code in VERDICTS or (code == 4 and "another run is writing the same" in said), said
         assert read_store(address, "same", [*expected], "s") == expected
+
+
+def test_a_report_and_its_log_go_to_the_store(tmp_path: Path) -> None:
+    """The server itself, because the proxy does not pass on what pyarrow uploads in chunks."""
+    with server(tmp_path) as proxy:
+        settings = {f"spark.hadoop.fs.s3a.{name}": value for name, value in SECRETS.items()}
+        settings |= {"spark.hadoop.fs.s3a.endpoint": f"http://127.0.0.1:{proxy.behind}"}
+        place, spark = f"s3a://{BUCKET}/reports/day", {"conf": settings}
+        output = {"tables": f"{tmp_path}/out", "report": place}
+        (run_file,) = write_inputs(tmp_path, "s", output=output, spark=spark)
+        code, said = wait_for(start_audit(run_file, "--engine=local", environment={"AWS_REGION": "us-east-1"}))
+        assert code in VERDICTS, said
+        store, root = open_store(place, settings | {"spark.hadoop.fs.s3a.endpoint.region": "us-east-1"})
+        found = store.get_file_info(fs.FileSelector(root))
+        names = ["report.html", "report.json", "report.txt", "subreplay.log"]
+        assert sorted(each.base_name for each in found) == names
+        with store.open_input_stream(f"{root}/report.html") as page:
+            assert page.metadata()["Content-Type"] == b"text/html; charset=utf-8"
+            assert page.read().startswith(b"<!doctype html>")

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date as Date
 from os import PathLike, fsdecode, fspath
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 
 from subreplay import failures
@@ -24,6 +23,7 @@ from subreplay.pipeline.engines import choose_engine, is_frame, open_engine, ope
 from subreplay.pipeline.explain import explain_key
 from subreplay.pipeline.input_tables import PassedTables
 from subreplay.pipeline.trace import AuditTables, trace_key, trace_message
+from subreplay.reports.report_folder import ReportFolder
 from subreplay.reports.write import write_reports
 from subreplay.rows.model.tables import INPUTS
 
@@ -136,7 +136,10 @@ class Question:
                     tables = self.tables(engine, prefix)
                     found = work(engine, self.config, tables=tables, passed=self.load_frames(engine))
                     if "report" in self.config.output.model_fields_set:
-                        write_reports(found.report, Path(self.config.output.report))
+                        folder = ReportFolder(self.config.output.report, self.config.spark.conf)
+                        write_reports(found.report, folder.path)
+                        folder.upload()
+                        folder.remove_copy()
             except BaseException:
                 engine.close()
                 raise

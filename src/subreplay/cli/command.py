@@ -210,4 +210,4 @@ def _show_log_path() -> None:
     """Print the path of the log file for a verbose command."""
     if terminal.verbose:
         log.keep()
-        terminal.warn(f"log: {log.path}", style="")
+        terminal.warn(f"log: {log.address}", style="")

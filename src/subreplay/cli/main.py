@@ -118,7 +118,7 @@ def audit(
 
 
 def _audit_one(run: RunConfig, jobs: int | None, after: AfterAudit) -> int:
-    log.open(Path(run.output.report))
+    log.open(run.output.report, run.spark.conf)
     with open_engine_for(run, meanwhile="subreplay.pipeline.story", jobs=jobs) as engine:
         from subreplay.pipeline import story
         from subreplay.pipeline.topic_audits import summarize_result
@@ -130,7 +130,7 @@ def _audit_one(run: RunConfig, jobs: int | None, after: AfterAudit) -> int:
 
 
 def _audit_several(run: RunConfig, only: Sequence[str], jobs: int | None, after: AfterAudit) -> int:
-    log.open(Path(run.output.report))
+    log.open(run.output.report, run.spark.conf)
     with open_engine_for(run, meanwhile="subreplay.pipeline.subscriptions", jobs=jobs) as engine:
         from subreplay.pipeline import subscriptions
 
@@ -207,7 +207,7 @@ def _apply_preset(run: RunConfig, preset: str | None, consumers: int) -> RunConf
 
 
 def _run(kind: Literal["audit", "whatif"], run: RunConfig, jobs: int | None = None) -> int:
-    log.open(Path(run.output.report))
+    log.open(run.output.report, run.spark.conf)
     with open_engine_for(run, meanwhile="subreplay.pipeline.story", jobs=jobs) as engine:
         from subreplay.pipeline import story
 
@@ -230,7 +230,7 @@ def profile(
     """Write the traffic profile of each day to traffic.profile, so that later what-ifs start from it."""
     terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json)
     run = load_run(config_file, _day(date, day_before), tables, None, engine=engine)
-    log.open(Path(run.output.report))
+    log.open(run.output.report, run.spark.conf)
     with open_engine_for(run, meanwhile="subreplay.pipeline.story") as opened_engine:
         from subreplay.pipeline import story
 
@@ -308,7 +308,8 @@ def report(
         raise InputError(f"{json_file} is not a report: it is nested too deeply") from error
     except (InputError, ValueError) as error:
         raise InputError(f"{json_file}: {error}") from error
-    terminal.print_report(data, write_reports(data, out_dir))
+    paths = write_reports(data, out_dir)
+    terminal.print_report(data, log.describe(paths.html or paths.text))
     return 0
 
 

@@ -8,12 +8,15 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from subreplay.errors import EnvironmentFailed
+
+if TYPE_CHECKING:
+    from subreplay.reports.report_folder import ReportFolder
 
 LOG_NAME = "subreplay.log"
 
@@ -43,14 +46,18 @@ class RunLog(logging.Handler):
         self._file: TextIO | None = None
         self._kept = False
         self._page: tuple[Path, int | None] | None = None
+        self.folder: ReportFolder | None = None
 
-    def open(self, folder: Path) -> None:
-        """Write to a permanent file in this folder.
+    def open(self, location: str, settings: Mapping[str, str]) -> None:
+        """Write to a permanent file in the folder of the report, which may be in a store; see ``ReportFolder``.
 
         Raises ``EnvironmentFailed`` if the folder is not writable, so that a long run fails at its start.
         """
+        from subreplay.reports.report_folder import ReportFolder
         from subreplay.reports.write import PAGE
 
+        self.folder = ReportFolder(location, settings)
+        folder = self.folder.path
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = open(  # noqa: SIM115  it stays open until the command ends
@@ -65,6 +72,16 @@ class RunLog(logging.Handler):
             raise EnvironmentFailed(f"{folder}: cannot be written: {error.strerror}; {remedy}") from error
         self.path, self._kept = (folder / LOG_NAME).absolute(), True
         self._page = (folder / PAGE, _read_modification_time(folder / PAGE))
+        self.folder.upload()
+
+    @property
+    def address(self) -> str | None:
+        """The log file as its readers know it, which may be in a store."""
+        return self.describe(self.path) if self.path is not None else None
+
+    def describe(self, path: Path) -> str:
+        """Return the address of a file of the run as its readers know it."""
+        return str(path.resolve()) if self.folder is None else self.folder.describe(path)
 
     @property
     def earlier_page(self) -> Path | None:
@@ -94,6 +111,10 @@ class RunLog(logging.Handler):
                 with suppress(OSError):
                     self._file.close()
                 self._file = None  # what a program logs after a command goes to a file of its own
+            if self.folder is not None and self.folder.is_in_store:
+                with suppress(EnvironmentFailed):
+                    self.folder.upload()
+                self.folder.remove_copy()
 
     @contextmanager
     def capture_output(self) -> Iterator[None]:
@@ -115,14 +136,14 @@ class RunLog(logging.Handler):
         with suppress(OSError):
             print(self.format(record), file=self._open_file(), flush=True)
 
-    def traceback(self, error: BaseException) -> Path | None:
-        """Write the traceback of an error; return the file, or None if no file can be written."""
+    def traceback(self, error: BaseException) -> str | None:
+        """Write the traceback of an error; return the file's address, or None if no file can be written."""
         trace = "".join(traceback.format_exception(error))
         for _ in range(2):
             try:
                 print(trace, file=self._open_file(), flush=True)
                 self.keep()
-                return self.path
+                return self.address
             except OSError:  # this disk may be full, and the disk of temporary files may not be
                 self._file = None
         return None

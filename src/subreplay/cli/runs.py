@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from subreplay.reports.data import ReportData
     from subreplay.reports.finding_data import CodeSummary
     from subreplay.reports.overview_data import Overview, OverviewRow
+    from subreplay.reports.report_folder import ReportFolder
     from subreplay.reports.write import ReportPaths
     from subreplay.rows.model.rows import Verdict
 
@@ -134,6 +135,13 @@ def check_folder(option: str, value: str) -> None:
         raise ConfigError(f"{option} {value!r}: {error}") from error
 
 
+def open_report_folder(run: RunConfig) -> ReportFolder:
+    """Return the folder of the run's report, in which the log file is, too."""
+    from subreplay.reports.report_folder import ReportFolder
+
+    return log.folder or ReportFolder(run.output.report, run.spark.conf)
+
+
 def write_report(
     kind: str, run: RunConfig, verdict: Verdict, report: ReportData, after: AfterReport | None = None,
     **more: object,
@@ -146,8 +154,10 @@ def write_report(
     from subreplay.reports.write import write_reports
 
     with terminal.progress("writing the report"):
-        paths = write_reports(report, Path(run.output.report))
-    terminal.print_report(report, paths)
+        folder = open_report_folder(run)
+        paths = write_reports(report, folder.path)
+        folder.upload()
+    terminal.print_report(report, folder.describe(paths.html or paths.text))
     code, found = EXIT_CODES[verdict], dict[str, object]()
     if after is not None:
         code, found = after(code)
@@ -180,7 +190,9 @@ def write_overview(
     from subreplay.reports import write
 
     with terminal.progress("writing the reports"):
-        path = write.write_overview(overview, reports, Path(run.output.report))
+        folder = open_report_folder(run)
+        path = folder.describe(write.write_overview(overview, reports, folder.path))
+        folder.upload()
     terminal.print_overview(overview, path)
     code, found = overview.exit_code, dict[str, object]()
     if after is not None:
@@ -193,8 +205,8 @@ def write_overview(
                 "exit_code": code,
                 "subscriptions": rows,
                 "tables": str(run.output.tables),
-                "overview": str(path.resolve()),
-                "log": str(log.path),
+                "overview": path,
+                "log": log.address,
                 **found,
             }
         )
@@ -217,8 +229,8 @@ def _summarize(kind: str, run: RunConfig, report: ReportData, code: int, paths: 
         "recommendation": None if report.recommendation is None else asdict(report.recommendation),
         "scenarios": list_scenario_figures(report),
         "tables": str(run.output.tables),
-        "report": {name: None if path is None else str(path.resolve()) for name, path in asdict(paths).items()},
-        "log": str(log.path),
+        "report": {name: None if path is None else log.describe(path) for name, path in asdict(paths).items()},
+        "log": log.address,
     }
 
 

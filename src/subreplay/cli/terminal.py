@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from subreplay.reports.data import ReportData
     from subreplay.reports.history_data import History
     from subreplay.reports.overview_data import Overview
-    from subreplay.reports.write import ReportPaths
 
 
 JSON_VERSIONS: Final = {
@@ -102,12 +101,12 @@ class Terminal:
             console = self._spinner_console or self.err
             console.print(escape_unsafe(line), style=style, markup=False, highlight=False, soft_wrap=True)
 
-    def print_failure(self, text: str, code: int, log: os.PathLike[str] | None = None) -> None:
+    def print_failure(self, text: str, code: int, log: str | None = None) -> None:
         """Print the error that ended the command."""
         self.warn(f"subreplay: {text}", style="red")
         if log is not None:
             self.warn(f"log: {log}", style="red")
-        self.print_json({"exit_code": code, "error": text, "log": None if log is None else str(log)})
+        self.print_json({"exit_code": code, "error": text, "log": log})
 
     def print_json(self, content: Mapping[str, Any]) -> None:
         """Print the one JSON object if the command requests it, with the version of its fields."""
@@ -115,29 +114,29 @@ class Terminal:
             versioned = {"schema_version": JSON_VERSIONS[content.get("command", "error")], **content}
             sys.stdout.write(json.dumps(versioned, ensure_ascii=False) + "\n")
 
-    def print_report(self, report: ReportData, paths: ReportPaths) -> None:
-        """Print a report, and the path of its page last; a quiet command prints the verdict and the path only."""
+    def print_report(self, report: ReportData, page: str) -> None:
+        """Print a report, and the address of its page last; a quiet command prints the verdict and the path only."""
         self.print_compilation()
         if self.as_json:
             return
         from subreplay.reports import text
 
-        path = f"report: {(paths.html or paths.text).resolve()}"
+        path = f"report: {page}"
         if self.quiet:
             self.print_line("  ".join(text.describe_result(report)))
         else:
-            path += f" (figures: {paths.json.name})"
+            path += " (figures: report.json)"
             text.render(report, self.out, full=self.full, most=self._count_free_lines(path))
         self.print_line(path)
 
-    def print_overview(self, overview: Overview, page: Path) -> None:
-        """Print the overview of several subscriptions, and the path of its page last."""
+    def print_overview(self, overview: Overview, page: str) -> None:
+        """Print the overview of several subscriptions, and the address of its page last."""
         self.print_compilation()
         if self.as_json:
             return
         from subreplay.reports import overview_text
 
-        path = f"overview: {page.resolve()}"
+        path = f"overview: {page}"
         if self.quiet:
             self.print_line("  ".join(overview_text.describe_overview(overview)))
         else:

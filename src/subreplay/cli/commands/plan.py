@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -125,7 +124,7 @@ for _question in _QUESTIONS:
 
 
 def _run(question: Question, run: RunConfig) -> int:
-    log.open(Path(run.output.report))
+    log.open(run.output.report, run.spark.conf)
     with open_engine_for(run, meanwhile="subreplay.pipeline.story") as engine:
         from subreplay.pipeline import story
 
