@@ -54,11 +54,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Of the two halves of ``make test`` each reads only files with tests of its own: to import all takes a while."""
-    asked = config.getoption("markexpr")
-    if collection_path.suffix != ".py" or "spark and" not in asked:
+    requested = config.getoption("markexpr")
+    if collection_path.suffix != ".py" or "spark and" not in requested:
         return None
     text = collection_path.read_bytes()
-    if "not spark and" in asked:
+    if "not spark and" in requested:
         return True if b"\npytestmark = pytest.mark.spark\n" in text else None
     return None if b"mark.spark" in text or b"engine: Engine" in text else True  # the latter is given each engine
 

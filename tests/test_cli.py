@@ -428,12 +428,12 @@ def test_json_output_contains_verdict_counts_and_paths(spoken, finished, run_fil
     stub = finished(Verdict.INVALID)
     stub.report = made_reports.report(3, 2, 3, 4, 10.0)
     code, out, _ = spoken("audit", "--config", run_file(), "--json")
-    told = json.loads(out)
-    assert (code, told["exit_code"], told["verdict"]) == (1, 1, stub.report.verdict)
-    assert told["findings"][0].keys() == {"code", "status", "count"}
-    assert told["inputs"][0].keys() >= {"table", "rows_in", "valid", "quarantined"}
-    assert told["report"]["html"] == f"{here}/build/report/report.html"
-    assert told["log"] == f"{here}/build/report/subreplay.log"
+    reported = json.loads(out)
+    assert (code, reported["exit_code"], reported["verdict"]) == (1, 1, stub.report.verdict)
+    assert reported["findings"][0].keys() == {"code", "status", "count"}
+    assert reported["inputs"][0].keys() >= {"table", "rows_in", "valid", "quarantined"}
+    assert reported["report"]["html"] == f"{here}/build/report/report.html"
+    assert reported["log"] == f"{here}/build/report/subreplay.log"
 
 
 def test_the_object_of_a_what_if_has_the_figures_of_its_scenarios(spoken, finished, run_file, here):

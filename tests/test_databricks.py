@@ -71,10 +71,10 @@ def test_the_job_audits_the_day_before_its_own_and_fails_where_the_verdict_is_no
     values = {"${workspace.file_path}": str(ROOT), "{{job.parameters.day}}": "2026-11-22"}
     arguments = [re.sub(r"\$\{.*\}|\{\{.*\}\}", lambda found: values[found[0]], each) for each in task["parameters"]]
     monkeypatch.setattr(sys, "argv", ["job", *arguments])
-    asked: list[Any] = []
+    requested: list[Any] = []
 
     def load_run(*given: Any, engine: str | None = None) -> config.RunConfig:
-        asked.append(given)
+        requested.append(given)
         return config.load(RUN)
 
     for code in (0, 1):
@@ -86,7 +86,7 @@ def test_the_job_audits_the_day_before_its_own_and_fails_where_the_verdict_is_no
             assert ended.value.code == code
         else:
             job()
-    assert asked == [(RUN, "2026-11-21", None, None)] * 2
+    assert requested == [(RUN, "2026-11-21", None, None)] * 2
     assert AUDIT["parameters"] == [{"name": "day", "default": "{{job.trigger.time.iso_date}}"}]
 
 

@@ -44,8 +44,8 @@ Parquet column `[size]`. Expected Spark type int, actual Parquet type INT64     
 
 @pytest.mark.parametrize("line", TOLD.strip().splitlines())
 def test_a_failure_of_spark_has_a_sentence(line):
-    told, _, sentence = (part.strip() for part in line.partition(" | "))
-    found = explain_failure(OfSpark(told))
+    reported, _, sentence = (part.strip() for part in line.partition(" | "))
+    found = explain_failure(OfSpark(reported))
     assert isinstance(found, (ConfigError, InputError) if sentence.startswith("!") else EnvironmentFailed)
     assert sentence.removeprefix("! ") in str(found)
 

@@ -40,10 +40,10 @@ def some_rows(monkeypatch, tmp_path):
     table = pa.table({"entry": list(range(1_500))})
     counts = (FileCount("m.jsonl", 1_512, 12),)
     run = {"subscription": {"name": "подписка", "policy": "pulsar.shared"}}
-    told = Adapter(
+    reported = Adapter(
         "pulsar-recording", read=lambda folder, options: SourceTables({"messages": table}, rejected, counts, run)
     )
-    monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
+    monkeypatch.setitem(ADAPTERS, "pulsar-recording", reported)
     monkeypatch.setattr(sources, "read", in_one_go)
     monkeypatch.setattr(ingest, "write", lambda *arguments: (tmp_path / "to").mkdir())
 
@@ -57,25 +57,27 @@ def test_ingest_counts_rows_shows_the_first_wrong_ones_and_names_the_next_comman
         "tables: messages 1,500",
         f"next: subreplay audit --config {tmp_path}/to/audit.yaml",
     ]
-    told = err.splitlines()[2:]  # after the stages
-    assert told[0] == "quarantined: m.jsonl, row 1: key = 7: a string (quote it)"
-    assert told[-1] == "… and 2 more in table quarantine"
-    assert len(told) == 11
+    reported = err.splitlines()[2:]  # after the stages
+    assert reported[0] == "quarantined: m.jsonl, row 1: key = 7: a string (quote it)"
+    assert reported[-1] == "… and 2 more in table quarantine"
+    assert len(reported) == 11
 
 
 def test_a_name_is_neither_markup_nor_steers_the_terminal(some_rows, tmp_path, capsys, monkeypatch):
     read = ADAPTERS["pulsar-recording"]
-    told = Adapter("pulsar-recording", read=lambda *asked: replace(read(*asked), others=(("[/red]\x1b[31m", "t\r"),)))
-    monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
+    reported = Adapter(
+        "pulsar-recording", read=lambda *requested: replace(read(*requested), others=(("[/red]\x1b[31m", "t\r"),))
+    )
+    monkeypatch.setitem(ADAPTERS, "pulsar-recording", reported)
     assert main.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0
     assert "also recorded: [/red]\\x1b[31m on t\\x0d; name it in a run of its own" in capsys.readouterr().out
 
 
 def test_json_output_of_ingest_contains_counts_and_paths(some_rows, tmp_path, capsys):
     assert main.main(["ingest", ".", "--to", str(tmp_path / "to"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["files"] == [{"file": "m.jsonl", "rows_in": 1_512, "quarantined": 12, "others": 0, "valid": 1_500}]
-    assert (told["rows"], told["run_file"]) == ({"messages": 1_500}, f"{tmp_path}/to/audit.yaml")
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["files"] == [{"file": "m.jsonl", "rows_in": 1_512, "quarantined": 12, "others": 0, "valid": 1_500}]
+    assert (reported["rows"], reported["run_file"]) == ({"messages": 1_500}, f"{tmp_path}/to/audit.yaml")
 
 
 def test_the_run_file_that_ingest_writes_is_legal(some_rows, tmp_path):
@@ -139,10 +141,11 @@ def test_an_option_that_is_not_taken_is_an_error(nothing_written, tmp_path, caps
 
 def test_a_note_that_would_break_the_run_file_does_not(some_rows, tmp_path, monkeypatch):
     read = ADAPTERS["pulsar-recording"]
-    told = Adapter(
-        "pulsar-recording", read=lambda *asked: replace(read(*asked), notes=("not read: a\x1b\nsubscription: 7\x85",))
+    reported = Adapter(
+        "pulsar-recording",
+        read=lambda *requested: replace(read(*requested), notes=("not read: a\x1b\nsubscription: 7\x85",)),
     )
-    monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
+    monkeypatch.setitem(ADAPTERS, "pulsar-recording", reported)
     assert main.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0
     assert load(tmp_path / "to" / "audit.yaml").subscription.name == "подписка"
 

@@ -17,7 +17,7 @@ def test_a_question_needs_messages(question: str, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         (["--p99", "2s", "--backlog", "5", "--within", "1h"], "set p99 or backlog, not both"),
         (["--backlog", "5"], "backlog and within belong together"),
@@ -27,11 +27,11 @@ def test_a_question_needs_messages(question: str, capsys: pytest.CaptureFixture[
     ],
 )
 def test_a_wrong_option_is_reported_by_its_key(
-    options: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    options: list[str], reported: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "run.yaml").write_text("traffic: {path: nowhere}\n")
     assert main(["plan", "consumers", "--config", str(tmp_path / "run.yaml"), *options]) == 2
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
 
 
 def test_an_unknown_key_of_section_plan_is_reported_with_a_hint(

@@ -70,8 +70,8 @@ def test_the_other_commands_work_without_spark():
 
 @pytest.mark.parametrize(("words", "found"), [("subreplay pl", "plan"), ("subreplay plan roll", "rollout")])
 def test_shell_completion_lists_the_continuations_of_a_command(monkeypatch, capsys, words, found):
-    asked = {"_SUBREPLAY_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-    for name, value in asked.items():
+    requested = {"_SUBREPLAY_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    for name, value in requested.items():
         monkeypatch.setenv(name, value)
     assert (main.main([]), capsys.readouterr().out.strip()) == (0, found)
 
@@ -122,5 +122,5 @@ import pyarrow
 print(pyarrow.table({{"a": [1, 2]}}).to_pandas().shape)
 """
     command = [sys.executable, "-c", code]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, env=PROGRAM).stdout
-    assert told.splitlines()[-2:] == ["[]", "(2, 1)"]
+    reported = subprocess.run(command, capture_output=True, text=True, check=True, env=PROGRAM).stdout
+    assert reported.splitlines()[-2:] == ["[]", "(2, 1)"]

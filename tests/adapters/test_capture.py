@@ -46,19 +46,19 @@ def about(kind: str, seq: int, entry: int, **columns: Any) -> dict[str, Any]:
 
 
 def received(seq: int, entry: int, **columns: Any) -> dict[str, Any]:
-    told = {"publish_time_ms": T0 // 1_000_000, "size": 3, "redelivery_count": 0, "producer": "p", "key": b"k"}
-    return about("receive", seq, entry, **(told | columns))
+    reported = {"publish_time_ms": T0 // 1_000_000, "size": 3, "redelivery_count": 0, "producer": "p", "key": b"k"}
+    return about("receive", seq, entry, **(reported | columns))
 
 
 def of_kafka(
     kind: str, seq: int, entry: int | None = None, partition: int | None = 0, **columns: Any
 ) -> dict[str, Any]:
-    told: dict[str, Any] = {"publish_time_ms": T0 // 1_000_000, "size": 3, "redelivery_count": 0}
+    reported: dict[str, Any] = {"publish_time_ms": T0 // 1_000_000, "size": 3, "redelivery_count": 0}
     place = {
         "topic": None if partition is None else "orders", "partition": partition, "entry": entry,
         "ledger": None if entry is None else 0, "batch_index": None if entry is None else -1,
     }  # fmt: skip
-    return event(kind, seq, **(place | (told if kind == "receive" else {}) | {"library": KAFKA} | columns))
+    return event(kind, seq, **(place | (reported if kind == "receive" else {}) | {"library": KAFKA} | columns))
 
 
 def ingested(events: Iterable[dict[str, Any]]) -> SourceTables:
@@ -82,8 +82,8 @@ def since(at: Any) -> int | None:
 
 def test_a_receipt_is_a_delivery_known_by_when_the_application_took_it() -> None:
     (row,) = ingested([received(3, 7, redelivery_count=2)]).tables["deliveries"].to_pylist()
-    told = {name: value for name, value in row.items() if value is not None}
-    assert {n: v for n, v in told.items() if n not in ("date", "received_at")} == {
+    reported = {name: value for name, value in row.items() if value is not None}
+    assert {n: v for n, v in reported.items() if n not in ("date", "received_at")} == {
         "subscription": "sub", "topic": TOPIC, "partition": -1, "ledger": 5, "entry": 7, "batch_index": -1,
         "consumer": "c1", "instance": "host:1:a", "seq": 3, "redelivery_count": 2, "outcome": "pending",
         "source": "observed",
@@ -387,8 +387,8 @@ def test_captured_events_of_real_clients_are_read_back(name: str) -> None:
     found = ingested(events)
     assert not found.rejected
     columns = ("consumer", "entry", "batch_index", "received_at", "acked_at", "refused_at")
-    told = [tuple(row[c] for c in columns) for row in found.tables["deliveries"].to_pylist()]
-    exact = [(*row[:3], *(None if t is None else round(t.timestamp() * 1e6) for t in row[3:])) for row in told]
+    reported = [tuple(row[c] for c in columns) for row in found.tables["deliveries"].to_pylist()]
+    exact = [(*row[:3], *(None if t is None else round(t.timestamp() * 1e6) for t in row[3:])) for row in reported]
     names = ("recv_ns", "ack_ns", "nack_ns")
     assert sorted(exact, key=str) == sorted(
         (

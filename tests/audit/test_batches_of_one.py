@@ -21,9 +21,9 @@ def in_batches(table: pa.Table, *entries: int) -> pa.Table:
 
 
 def test_an_unbatched_delivery_belongs_to_the_batch_of_one_in_the_messages() -> None:
-    told = TABLES | {"messages": in_batches(TABLES["messages"], 0, 2)}
-    exact = told | {"deliveries": in_batches(TABLES["deliveries"], 0, 2)}
-    found = findings_of(auto_split(), told)
+    reported = TABLES | {"messages": in_batches(TABLES["messages"], 0, 2)}
+    exact = reported | {"deliveries": in_batches(TABLES["deliveries"], 0, 2)}
+    found = findings_of(auto_split(), reported)
     assert found == findings_of(auto_split(), exact)
     assert "DUP_DELIVERED_AFTER_ACK" in {code for code, _ in found} or found
     assert "UNKNOWN_MESSAGE" not in {code for code, _ in found}

@@ -36,7 +36,7 @@ INSIDE = {
     faults.skip_a_message: (S1, S7, S9),
     faults.deliver_again_after_the_acknowledgement: (S1, S5, S7),
     further_faults.come_late: (S1, S2),
-    further_faults.deliver_to_a_stranger: (S1,),
+    further_faults.deliver_to_an_unknown_consumer: (S1,),
 }
 
 

@@ -68,8 +68,8 @@ def test_a_session_that_is_over_and_a_key_that_is_closed_are_left_behind() -> No
 def test_the_state_of_many_keys_and_sessions_is_small() -> None:
     """Each key was delivered once and acknowledged; each session but the last is over."""
     keys, sessions, random = 2_000, 200, Random(7)
-    told = history("a1", " ".join(f"+C{i}:1000 -C{i}" for i in range(sessions)) + " +D:1000")
-    (message,) = told["messages"].to_pylist()
+    reported = history("a1", " ".join(f"+C{i}:1000 -C{i}" for i in range(sessions)) + " +D:1000")
+    (message,) = reported["messages"].to_pylist()
     begin = START + 1000 * STEP
     log = [
         message | {"entry": i, "sequence_id": i, "key": f"order-{i}".encode(), "publish_time": begin + i * 997}
@@ -80,9 +80,15 @@ def test_the_state_of_many_keys_and_sessions_is_small() -> None:
         at = row["publish_time"] + random.randrange(1000, 3000)
         ends = {"delivered_at": at, "received_at": at + 500, "acked_at": at + random.randrange(1000, 100_000)}
         position = {name: row[name] for name in ("topic", "partition", "ledger", "entry", "batch_index")}
-        told_by = {"subscription": SUBSCRIPTION, "consumer": "D", "seq": 0, "redelivery_count": 0, "source": "observed"}
-        served.append({"date": row["date"], **position, **told_by, **ends})
-    tables = told | {"messages": build_table("messages", log), "deliveries": build_table("deliveries", served)}
+        reported_by = {
+            "subscription": SUBSCRIPTION,
+            "consumer": "D",
+            "seq": 0,
+            "redelivery_count": 0,
+            "source": "observed",
+        }
+        served.append({"date": row["date"], **position, **reported_by, **ends})
+    tables = reported | {"messages": build_table("messages", log), "deliveries": build_table("deliveries", served)}
     judge = replace(judge_of(auto_split(), tables), horizon=(begin + 10_000_000_000) * 1000, lookback=NEVER)
     rows = judged_log(judge, log_of(tables["messages"], tables["deliveries"]))
     checkpoint = column(rows, "checkpoint").drop_null().to_pylist()

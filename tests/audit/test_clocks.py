@@ -103,11 +103,11 @@ def test_clocks_of_one_machine_agree_and_one_that_is_off_is_found(folder: Path) 
     busy = [row["consumer"] for row in rows if all(row[name]["count"] >= 100 for name in LAGS)]
     for by in (-5_000_000, 5_000_000) if len(busy) > 1 else ():
         for columns, written in ((OWN_LOG, ALL), (OWN_LOG[1:], CLIENT)):
-            told = find_shifts(lags(off(tables, busy[-1], by, columns)), SECOND)
-            if not told:  # what another one holds back is late by something else each time
+            reported = find_shifts(lags(off(tables, busy[-1], by, columns)), SECOND)
+            if not reported:  # what another one holds back is late by something else each time
                 assert (by > 0, columns, "stuck" in folder.name) == (True, OWN_LOG, True)
                 continue
-            ((who, shift, wrote),) = told
+            ((who, shift, wrote),) = reported
             assert (who, wrote) == (busy[-1], written)
             assert abs(shift - by * 1_000) < 50 * MS
 

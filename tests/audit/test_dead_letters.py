@@ -80,6 +80,6 @@ def test_letters_are_found_by_position():
     names = ("ledger", "entry", "batch_index", "at")
     found = [{"topic": "t", "partition": 0} | dict(zip(names, r, strict=True)) for r in rows]
     letters = DeadLetters.of(pa.Table.from_pylist(found))
-    asked = np.array([(0, 9, 2), (1, 5, -1), (1, 5, 0), (2, 0, -1)]).T
-    assert letters.find_published(Scope("t", 0), asked).tolist() == [10, 20, NEVER, NEVER]
-    assert letters.find_published(Scope("t", 1), asked).tolist() == [NEVER] * 4
+    requested = np.array([(0, 9, 2), (1, 5, -1), (1, 5, 0), (2, 0, -1)]).T
+    assert letters.find_published(Scope("t", 0), requested).tolist() == [10, 20, NEVER, NEVER]
+    assert letters.find_published(Scope("t", 1), requested).tolist() == [NEVER] * 4

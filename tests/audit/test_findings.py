@@ -99,7 +99,7 @@ class TestRanges:
         assert [*find_range_findings(fold(make_policy("pulsar.key_shared.auto_split", "pulsar-4.0"), "+C1"))] == []
 
 
-def given_up(entry: int, count: int = 3, nacked: bool = True, acked: bool = False) -> dict[str, Any]:
+def dead_lettered(entry: int, count: int = 3, nacked: bool = True, acked: bool = False) -> dict[str, Any]:
     position = {"topic": "t", "partition": -1, "ledger": 1, "entry": entry, "batch_index": -1, "key": "k"}
     return position | {"consumer": "C1", "at": SECOND, "redelivery_count": count, "nacked": nacked, "acked": acked}
 
@@ -122,13 +122,15 @@ def judged(exhausted: list[dict[str, Any]], letters: list[dict[str, Any]]) -> li
 
 class TestDeadLetters:
     def test_a_message_that_exceeded_its_redeliveries_is_on_the_dead_letter_topic(self) -> None:
-        assert judged([given_up(7)], [letter(0, 7)]) == []
-        assert judged([given_up(7)], []) == [(Code.DLQ_INCOMPLETE, 7, Exemption.NONE)]
-        assert judged([given_up(7, count=4, nacked=False)], []) == [(Code.DLQ_INCOMPLETE, 7, Exemption.NONE)]
+        assert judged([dead_lettered(7)], [letter(0, 7)]) == []
+        assert judged([dead_lettered(7)], []) == [(Code.DLQ_INCOMPLETE, 7, Exemption.NONE)]
+        assert judged([dead_lettered(7, count=4, nacked=False)], []) == [(Code.DLQ_INCOMPLETE, 7, Exemption.NONE)]
 
     def test_the_last_attempt_may_have_succeeded_or_be_under_way(self) -> None:
-        assert judged([given_up(7, nacked=False, acked=True)], []) == [(Code.DLQ_INCOMPLETE, 7, Exemption.LAST_ATTEMPT)]
-        assert judged([given_up(7, nacked=False)], []) == []
+        assert judged([dead_lettered(7, nacked=False, acked=True)], []) == [
+            (Code.DLQ_INCOMPLETE, 7, Exemption.LAST_ATTEMPT)
+        ]
+        assert judged([dead_lettered(7, nacked=False)], []) == []
 
     def test_dead_letters_of_a_key_may_change_places(self) -> None:
         assert judged([], [letter(0, 7), letter(1, 8)]) == []
@@ -142,8 +144,8 @@ class TestDeadLetters:
 
 @examples(50)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=12), st.sampled_from([1, 3, 100]))
-def test_dead_letters_are_found_out_of_order_as_the_definition_says(told: list[tuple[str, int]], rows: int) -> None:
-    letters = [letter(entry, of, key) for entry, (key, of) in enumerate(told)]
+def test_dead_letters_are_found_out_of_order_as_the_definition_says(reported: list[tuple[str, int]], rows: int) -> None:
+    letters = [letter(entry, of, key) for entry, (key, of) in enumerate(reported)]
     table = pa.Table.from_pylist(letters, schema=LETTERS).sort_by([(name, "ascending") for name in LETTER_ORDER])
     found = [f.explanation.split()[2] for f in find_disorder(table.to_batches(rows))]
     assert sorted(found) == sorted(f"9:{position[1]}" for position in find_late_dead_letters(letters))
@@ -151,7 +153,7 @@ def test_dead_letters_are_found_out_of_order_as_the_definition_says(told: list[t
 
 @pytest.mark.parametrize(("terms", "rows"), [(Terms(max_redeliveries=3), 1), (Terms(), 0)])
 def test_they_become_rows_of_the_violations_table_where_the_rule_applies(terms: Terms, rows: int) -> None:
-    found = find_incomplete(pa.Table.from_pylist([given_up(7)], schema=EXHAUSTED).to_batches(), 3)
+    found = find_incomplete(pa.Table.from_pylist([dead_lettered(7)], schema=EXHAUSTED).to_batches(), 3)
     table = make_violations(found, "sub", RULES, find_rule_statuses(SHARED, terms))
     assert table.schema == VIOLATIONS
     assert [(r["code"], r["verdict"], r["entry"]) for r in table.to_pylist()] == [

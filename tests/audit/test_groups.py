@@ -20,9 +20,9 @@ from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.needs import Need
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.timelines.group_timeline import REBALANCE_TIMEOUT_NS
+from tests.support.daily_runs import audit_daily
 from tests.support.groups import RECORDED, Audited, audit_ingested, audited
 from tests.support.history import START, STEP, findings, history
-from tests.support.nights import audit_nights
 from tests.support.pure import audit_by, judge_of
 from tests.support.source_reading import read_at_once
 
@@ -85,8 +85,8 @@ def test_k_again_1_the_reason_for_a_missing_commit_is_shown_if_commits_contain_i
 @pytest.mark.row("K-AGAIN-1")
 def test_k_again_1_where_no_callbacks_are_recorded_nobody_knows_whether_the_application_sought_back():
     tables = history("a1 a2", "+C1 =C1 a1>C1 a1! C1!1 a1>C1")
-    told, untold = judge_of(RANGE, tables), replace(judge_of(RANGE, tables), lacking=frozenset({Need.CALLBACKS}))
-    for judge, exemption in ((told, Exemption.NONE), (untold, Exemption.SEEKS_NOT_RECORDED)):
+    reported, untold = judge_of(RANGE, tables), replace(judge_of(RANGE, tables), lacking=frozenset({Need.CALLBACKS}))
+    for judge, exemption in ((reported, Exemption.NONE), (untold, Exemption.SEEKS_NOT_RECORDED)):
         rows = audit_by(judge, tables).to_pylist()
         found = [row for row in rows if row["codes"] & Code.DUP_DELIVERY.bit]
         assert [find_exemption(Code.DUP_DELIVERY, row["excuses"]) for row in found] == [exemption]
@@ -195,7 +195,7 @@ def _with(it, membership, others=MappingProxyType({})):
 
 def test_the_next_daily_run_continues_with_earlier_commits():
     tables = history("a1 a2", "+C1 =C1 a1>C1 a2>C1 C1!2 ~3 C1!1")
-    first, second = audit_nights(RANGE, tables, [(START + 106 * STEP) * 1_000, (START + 200 * STEP) * 1_000])
+    first, second = audit_daily(RANGE, tables, [(START + 106 * STEP) * 1_000, (START + 200 * STEP) * 1_000])
     assert not any(code & Code.COMMIT_BACK.bit for code in first["codes"].to_pylist())
     assert [code & Code.COMMIT_BACK.bit for code in second["codes"].to_pylist()] == [Code.COMMIT_BACK.bit]
     (earlier,) = second["order_witness"].to_pylist()

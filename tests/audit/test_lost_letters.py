@@ -69,11 +69,11 @@ def test_letters_are_judged_as_the_definitions_say(seed: int, most: int, monkeyp
         rows = dealt(engine, tables["deliveries"]), dealt(engine, log), dealt(engine, of_letters)
         found = pipeline.find_dead_letter_findings(engine, *rows, judge, "s", DAY.date())
         assert found is not None
-        told = found.to_table()
+        reported = found.to_table()
         arrived = pipeline.build_dead_letters(rows[2], False)
         assert pipeline.find_dead_letter_findings(engine, rows[0], rows[1], None, judge, "s", None) is None
-    assert told.schema == VIOLATIONS
-    lost = [row for row in told.to_pylist() if row["code"] == "DLQ_INCOMPLETE"]
+    assert reported.schema == VIOLATIONS
+    lost = [row for row in reported.to_pylist() if row["code"] == "DLQ_INCOMPLETE"]
     as_origin = [
         letter | letter["origin"] | {f"origin_{name}": letter["origin"][name] for name in POSITION}
         | {name: letter[name] for name in POSITION}
@@ -87,7 +87,7 @@ def test_letters_are_judged_as_the_definitions_say(seed: int, most: int, monkeyp
     until = [letter for letter in as_origin if letter["date"] <= DAY.date() and letter["key"] is not None]
     origin_of = {tuple(letter[name] for name in POSITION): letter for letter in until}
     late = [origin_of[position] for position in find_late_dead_letters(until)]
-    assert sorted(row["entry"] for row in told.to_pylist() if row["code"] == "DLQ_ORDER") == sorted(
+    assert sorted(row["entry"] for row in reported.to_pylist() if row["code"] == "DLQ_ORDER") == sorted(
         letter["origin_entry"] for letter in late if letter["date"] == DAY.date()
     )
     positions, at = arrived.of_scope[Scope("t", 0)]

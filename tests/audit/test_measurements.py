@@ -28,7 +28,7 @@ AUDITED_COLUMNS = (
 
 
 @pytest.fixture(params=[3, 1 << 17])
-def few_held(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def few_buffered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "MOST_PENDING", request.param)
 
 
@@ -54,7 +54,7 @@ def as_audited(rows: list[Row]) -> pa.Table:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_quantiles_of_lags_are_their_nearest_ranks(seed: int, few_held: None) -> None:
+def test_quantiles_of_lags_are_their_nearest_ranks(seed: int, few_buffered: None) -> None:
     rows = judged(Random(seed))
     lags: dict[str, dict[str, list[int]]] = defaultdict(lambda: {name: [] for name in LAGS})
     for row in rows:
@@ -75,7 +75,7 @@ def test_quantiles_of_lags_are_their_nearest_ranks(seed: int, few_held: None) ->
             assert row[name] == {"count": len(values), "lags": nearest}
 
 
-def test_keys_that_were_scattered_are_counted_as_at_once(few_held: None) -> None:
+def test_keys_that_were_scattered_are_counted_as_at_once(few_buffered: None) -> None:
     rows = as_audited(judged(Random(7)))
     with LocalEngine(1) as engine:
         found = measurements.count_scattered_keys(engine, dealt(engine, rows))
@@ -84,7 +84,7 @@ def test_keys_that_were_scattered_are_counted_as_at_once(few_held: None) -> None
 
 
 @pytest.mark.parametrize("few", [1, 7, 1_000])
-def test_the_hottest_keys_are_those_with_the_most_messages(few: int, few_held: None) -> None:
+def test_the_hottest_keys_are_those_with_the_most_messages(few: int, few_buffered: None) -> None:
     draws = Random(few)
     keys = [
         draws.choice([None, *(b"k%d" % min(draws.randrange(40), draws.randrange(40)) for _ in range(3))])

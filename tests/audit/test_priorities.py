@@ -29,11 +29,11 @@ def test_the_active_consumer_is_unknown_without_priority_levels(lacking: set[Nee
 
 
 @pytest.mark.parametrize(
-    ("told", "ranked"), [({"type": "Failover"}, False), ({"type": "Failover", "priority": 0}, True), ({}, True)]
+    ("reported", "ranked"), [({"type": "Failover"}, False), ({"type": "Failover", "priority": 0}, True), ({}, True)]
 )
-def test_an_audit_of_failover_reports_missing_priority_levels(told: dict[str, object], ranked: bool) -> None:
+def test_an_audit_of_failover_reports_missing_priority_levels(reported: dict[str, object], ranked: bool) -> None:
     traffic, notes = note_missing_priorities(
-        changed(TO_THE_SECOND, "membership", **{"priority": None} | told)["membership"]
+        changed(TO_THE_SECOND, "membership", **{"priority": None} | reported)["membership"]
     )
     assert traffic == ({} if ranked else {"traffic": {"membership": {"ranked": False}}})
     assert bool(notes) is not ranked

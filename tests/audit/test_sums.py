@@ -25,9 +25,9 @@ ORIGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 def findings(draw: st.DrawFn) -> dict[str, Any]:
     """A row of table ``violations``; messages share entries, and some were never delivered."""
     moment = ORIGIN + timedelta(seconds=draw(st.integers(0, 40)))
-    told = {"date": moment.date(), "subscription": "s", "key": None, "slot": 0, "epoch": 1, "witness": []}
+    reported = {"date": moment.date(), "subscription": "s", "key": None, "slot": 0, "epoch": 1, "witness": []}
     position = {"topic": "t", "partition": draw(st.integers(0, 1)), "ledger": 1, "batch_index": -1}
-    return told | position | {
+    return reported | position | {
         "entry": draw(st.integers(0, 9)), "moment": moment, "at": draw(st.sampled_from([None, moment])),
         "code": draw(st.sampled_from(["LOST", "SKIP"])), "verdict": draw(st.sampled_from(["valid", "invalid"])),
         "excuse": None, "consumer": draw(st.sampled_from(["a", "b", None])), "explanation": "",

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 
 @pytest.fixture(autouse=True, params=[4, 1 << 17])
-def few_held(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def few_buffered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "MOST_PENDING", request.param)
 
 

@@ -38,8 +38,11 @@ def facts(rows: list[Any]) -> pa.Table:
     never = dict.fromkeys(("in_transition", "by_receipt"), [False] * len(rows)) | dict.fromkeys(
         REPEATED, [0] * len(rows)
     )
-    told = dict.fromkeys(("received", "acked"), [UNKNOWN] * len(rows)) | {"due": at, "batch_index": [-1] * len(rows)}
-    return pa.table(columns | never | told)
+    reported = dict.fromkeys(("received", "acked"), [UNKNOWN] * len(rows)) | {
+        "due": at,
+        "batch_index": [-1] * len(rows),
+    }
+    return pa.table(columns | never | reported)
 
 
 def codes(rows: list[Any]) -> Any:

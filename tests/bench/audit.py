@@ -91,13 +91,13 @@ def audit(warm_up: Path, folder: Path, kept: str, messages: dict[str, Any] | Non
 
     def run(tables: Path, progress: Callable[..., Any]) -> story.Result:
         with tempfile.TemporaryDirectory() as out:
-            asked = {
+            requested = {
                 "traffic": traffic(tables),
                 "windows": {"width": "1m"},
                 "output": {"tables": f"{out}/tables", "report": f"{out}/report", "audited": kept},
             }
             with LocalEngine() as engine:
-                return story.audit(engine, config.parse(asked, "benchmark"), progress)
+                return story.audit(engine, config.parse(requested, "benchmark"), progress)
 
     run(warm_up, timed)
     stages.clear()

@@ -14,9 +14,9 @@ from typing import Any
 
 def lines(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
     """The table, ratios last."""
-    for name, told in ("old", old), ("new", new):
-        machine = told["machine"]
-        yield f"{name}: commit {told['commit']}, {machine['cores']} cores of {machine['cpu']}"
+    for name, reported in ("old", old), ("new", new):
+        machine = reported["machine"]
+        yield f"{name}: commit {reported['commit']}, {machine['cores']} cores of {machine['cpu']}"
     yield f"{'':56}{'old':>14}{'new':>14}{'new/old':>9}"
     rows = {row: old["figures"][row] for row in old["figures"] if row in new["figures"]}
     pairs = [

@@ -118,8 +118,8 @@ def reenacted(profile: str, messages: int) -> Figures:
     """What consumers did in a prediction, re-enacted: the dispatcher has to hand out the same."""
     timeline = members(AUTO_SPLIT, profile)
     log = np.concatenate([rows.copy() for rows in stream(timeline.policy, messages)]).view(np.recarray)
-    told = np.concatenate(list(replay(timeline, messages).predict_deliveries())).view(np.recarray)
-    entries, commands = create_records(messages, ENTRIES), _commands(told)
+    reported = np.concatenate(list(replay(timeline, messages).predict_deliveries())).view(np.recarray)
+    entries, commands = create_records(messages, ENTRIES), _commands(reported)
     for name in ENTRIES.names or ():
         entries[name] = log[name]
 
@@ -133,15 +133,20 @@ def reenacted(profile: str, messages: int) -> Figures:
     return timed(play)
 
 
-def _commands(told: Records) -> Records:
+def _commands(reported: Records) -> Records:
     """Every acknowledgement, and half a queue of permits whenever a consumer has taken as many messages."""
     first = [(START - 1, 0, ClientCommand.FLOW, consumer, QUEUE, 0) for consumer in range(8)]
     flows = []
     for consumer in range(8):
-        taken = np.sort(told.received_at[told.consumer == consumer])[QUEUE // 2 - 1 :: QUEUE // 2]
+        taken = np.sort(reported.received_at[reported.consumer == consumer])[QUEUE // 2 - 1 :: QUEUE // 2]
         flows += [(at, 0, ClientCommand.FLOW, consumer, QUEUE // 2, 0) for at in taken.tolist()]
-    acks = create_records(len(told), CLIENT_COMMANDS)
-    acks.at, acks.ordinal, acks.kind, acks.consumer = told.acked_at, told.ordinal, ClientCommand.ACK, told.consumer
+    acks = create_records(len(reported), CLIENT_COMMANDS)
+    acks.at, acks.ordinal, acks.kind, acks.consumer = (
+        reported.acked_at,
+        reported.ordinal,
+        ClientCommand.ACK,
+        reported.consumer,
+    )
     commands = np.concatenate([np.array(first + flows, CLIENT_COMMANDS), acks])
     return commands[np.argsort(commands["at"], kind="stable")].view(np.recarray)
 
@@ -209,9 +214,9 @@ def main(quick: bool = False) -> None:
 
 
 if __name__ == "__main__":
-    asked = sys.argv[1:]
-    if asked and asked[0] != "--quick":
-        told = loaded() if asked[0] == "load" else ROWS[asked[0]]()
-        print(json.dumps(told | {"peak": figures.peak()}))
+    requested = sys.argv[1:]
+    if requested and requested[0] != "--quick":
+        reported = loaded() if requested[0] == "load" else ROWS[requested[0]]()
+        print(json.dumps(reported | {"peak": figures.peak()}))
     else:
-        main(quick=bool(asked))
+        main(quick=bool(requested))

@@ -43,11 +43,11 @@ def measured(benchmark: Callable[[], object]) -> None:
     """Keep what a benchmark tells in a process of its own: the memory of one process is at least that of the largest
     benchmark that it has run."""
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        for row, told in process.submit(_told_by, benchmark).result().items():
-            tell(row, **told)
+        for row, reported in process.submit(_reported_by, benchmark).result().items():
+            tell(row, **reported)
 
 
-def _told_by(benchmark: Callable[[], object]) -> dict[str, dict[str, float]]:
+def _reported_by(benchmark: Callable[[], object]) -> dict[str, dict[str, float]]:
     benchmark()
     return _told
 
@@ -91,5 +91,5 @@ def _machine() -> dict[str, Any]:
 
 
 def _commit() -> str:
-    told = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    return told.stdout.strip() or "unknown"
+    reported = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return reported.stdout.strip() or "unknown"

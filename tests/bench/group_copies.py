@@ -62,8 +62,8 @@ def table(pairs: list[tuple[bytes, bytes]], first: int) -> pa.Table:
 
 def records(key: pa.Array, value: pa.Array, **numbers: Any) -> pa.Table:
     types = {"partition": pa.int32(), "offset": pa.int64(), "timestamp": pa.timestamp("us", "UTC")}
-    told = {name: pa.array(np.asarray(numbers[name], np.int64)).cast(kind) for name, kind in types.items()}
-    return pa.table({"key": key, "value": value, **told})
+    reported = {name: pa.array(np.asarray(numbers[name], np.int64)).cast(kind) for name, kind in types.items()}
+    return pa.table({"key": key, "value": value, **reported})
 
 
 def whole(folder: Path) -> dict[str, Any]:

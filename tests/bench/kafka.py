@@ -76,12 +76,12 @@ def replay(assignor: str, service: Service, count: int, size: tuple[int, int] = 
         records(count, count_of_partitions),
         SimulationParameters(member=MemberModel(service)),
     )
-    told = 0
+    reported = 0
     for rows in group.predict_deliveries():
-        told += len(rows)
+        reported += len(rows)
         for _ in group.take_lags():  # drawn, so that they need not be kept
             pass
-    return told
+    return reported
 
 
 def measure(row: str, count: int) -> dict[str, float]:
@@ -91,10 +91,10 @@ def measure(row: str, count: int) -> dict[str, float]:
     assignor, service, times = ROWS[row]
     replay(assignor, service, 1_000)  # compiled code is loaded
     began = time.process_time()
-    told = replay(assignor, service, round(count * times), SIZES.get(row, FEW))
+    reported = replay(assignor, service, round(count * times), SIZES.get(row, FEW))
     seconds = time.process_time() - began
     peak = figures.peak()
-    return {"records": round(count * times), "rows": told, "seconds": seconds, "peak": peak}
+    return {"records": round(count * times), "rows": reported, "seconds": seconds, "peak": peak}
 
 
 def _fold() -> dict[str, float]:
@@ -122,8 +122,8 @@ def main(millions: float = 2) -> None:
 
 
 if __name__ == "__main__":
-    asked = float(sys.argv[1]) if len(sys.argv) > 1 else 2
+    requested = float(sys.argv[1]) if len(sys.argv) > 1 else 2
     if len(sys.argv) > 2:
-        print(json.dumps(measure(sys.argv[2], round(asked * 1e6))))
+        print(json.dumps(measure(sys.argv[2], round(requested * 1e6))))
     else:
-        main(asked)
+        main(requested)

@@ -69,12 +69,12 @@ def main(millions: float = 10) -> None:
         warm_up, whole = Path(scratch) / "warm_up", Path(scratch) / "whole"
         write(warm_up, WARM_UP)
         write(whole, round(millions * 1e6))
-        asked = ["tests.bench.audit", str(warm_up), str(whole), "findings"]
+        requested = ["tests.bench.audit", str(warm_up), str(whole), "findings"]
         for _ in range(ROUNDS):
-            own = measured(*asked)
+            own = measured(*requested)
             print(f"{'our own columns':40}{own.found['seconds']:8.1f} s{own.peak:7.0f} MiB")
             for name, section in MAPPINGS.items():
-                run = measured(*asked, json.dumps(section | {"format": "parquet"}))
+                run = measured(*requested, json.dumps(section | {"format": "parquet"}))
                 assert run.found["counts"] == own.found["counts"], "the same rows, the same findings"
                 times = run.found["seconds"] / own.found["seconds"]
                 print(f"{name:40}{run.found['seconds']:8.1f} s{run.peak:7.0f} MiB   {times:.2f} times")

@@ -105,8 +105,8 @@ def main(consumers: int) -> None:
 
 
 if __name__ == "__main__":
-    asked = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    requested = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     if len(sys.argv) > 2:
-        print(json.dumps(measure(sys.argv[2], asked)))
+        print(json.dumps(measure(sys.argv[2], requested)))
     else:
-        main(asked)
+        main(requested)

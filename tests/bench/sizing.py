@@ -27,10 +27,10 @@ def hours(figures: dict[str, float], millions: float, cores: int, share: float) 
     return max(millions * figures["core_seconds"] / cores, millions * share * figures["hot_seconds"]) / 3600
 
 
-def lines(told: dict[str, Any], deliveries: int = BILLION) -> Iterator[str]:
+def lines(reported: dict[str, Any], deliveries: int = BILLION) -> Iterator[str]:
     """Two tables: what a million costs, and a day."""
-    machine, figures, millions = told["machine"], told["figures"][MILLION], deliveries / 1e6
-    yield f"Measured at commit {told['commit']} with {machine['cores']} cores of {machine['cpu']}:"
+    machine, figures, millions = reported["machine"], reported["figures"][MILLION], deliveries / 1e6
+    yield f"Measured at commit {reported['commit']} with {machine['cores']} cores of {machine['cpu']}:"
     yield ""
     yield "| a million deliveries more | |"
     yield "|---|--:|"
@@ -46,10 +46,10 @@ def lines(told: dict[str, Any], deliveries: int = BILLION) -> Iterator[str]:
         yield f"| {share:.1%} of them | " + " | ".join(cells) + " |"
 
 
-def driver_lines(told: dict[str, Any]) -> Iterator[str]:
+def driver_lines(reported: dict[str, Any]) -> Iterator[str]:
     """A table of the largest audit: by stage of the story the seconds in which no task ran, and those of its tasks on
     some cores."""
-    every = {name: row for name, row in told["figures"].items() if name.startswith(DRIVER)}
+    every = {name: row for name, row in reported["figures"].items() if name.startswith(DRIVER)}
     largest = list(every)[-1].partition(":")[0]
     rows = {name.partition(": ")[2]: row for name, row in every.items() if name.startswith(largest)}
     yield f"| {largest.removeprefix(DRIVER)} | no task, first | no task, later |" + "".join(
@@ -66,8 +66,8 @@ def driver_lines(told: dict[str, Any]) -> Iterator[str]:
 
 
 def main(path: str, deliveries: str = str(BILLION)) -> None:
-    told = json.loads(Path(path).read_text(encoding="utf-8"))
-    for line in (*lines(told, int(deliveries)), "", *driver_lines(told)):
+    reported = json.loads(Path(path).read_text(encoding="utf-8"))
+    for line in (*lines(reported, int(deliveries)), "", *driver_lines(reported)):
         print(line)
 
 

@@ -89,14 +89,14 @@ def summary(spent: dict[tuple[str, float], float], sizes: tuple[float, float, fl
     million = {place: (spent[place, more] - spent[place, fewer]) / (more - fewer) for place in (LOCAL, *MOST_TIMES)}
     lines = [f"{'CPU seconds':40}{'further million':>16}{'of local':>10}{'fixed':>8}"]
     for place, cpu in million.items():
-        told, times, goals = {"further_million_cpu": cpu}, cpu / million[LOCAL], ""
+        reported, times, goals = {"further_million_cpu": cpu}, cpu / million[LOCAL], ""
         fixed = spent[place, few] - spent.get((place, 0.0), 0.0)
-        told |= {"times_local": times, "fixed_cpu": fixed}
+        reported |= {"times_local": times, "fixed_cpu": fixed}
         if place in MOST_TIMES:
             goals += f"   at most {MOST_TIMES[place]:g} x"
         if place in MOST_FIXED:
             goals += f", fixed at most {MOST_FIXED[place]:g} s"
-        figures.tell(f"audit, {place}", **told)
+        figures.tell(f"audit, {place}", **reported)
         lines.append(f"{place:40}{cpu:16.1f}{times:9.2f}x{fixed:8.1f}{goals}")
     return lines
 

@@ -48,8 +48,8 @@ def test_a_further_million_and_the_fixed_cost_come_from_audits_of_three_sizes(mo
         "local[2] 4.5 1.50x 20.0 at most 1.5 x",
         "cluster of two one-core workers 6.0 2.00x 25.0 at most 2 x, fixed at most 30 s",
     ]
-    told = figures.found()["figures"]["audit, cluster of two one-core workers"]
-    assert told == {"further_million_cpu": 6.0, "times_local": 2.0, "fixed_cpu": 25.0}
+    reported = figures.found()["figures"]["audit, cluster of two one-core workers"]
+    assert reported == {"further_million_cpu": 6.0, "times_local": 2.0, "fixed_cpu": 25.0}
 
 
 def test_two_trees_audit_the_same_files_in_turn_and_the_ratio_is_new_over_old(tmp_path, monkeypatch, capsys):

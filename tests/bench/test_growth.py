@@ -13,7 +13,7 @@ import pytest
 
 from subreplay.hashing.profiles import PULSAR_4_0
 from subreplay.rows.model.columns import DAY
-from tests.bench import membership, nights
+from tests.bench import daily_runs, membership
 
 ROUNDS, ATTEMPTS = 3, 4
 MOST = 3  # times
@@ -21,8 +21,8 @@ MOST = 3  # times
 
 def judged(rows: int) -> Callable[[], object]:
     """Both passes of the audit over one topic partition, each key once."""
-    judge, log = replace(nights._judge(nights.BEGIN + DAY - 1, 50), lookback=0), nights._log(rows)
-    return lambda: nights._night(judge, log)
+    judge, log = replace(daily_runs._judge(daily_runs.BEGIN + DAY - 1, 50), lookback=0), daily_runs._log(rows)
+    return lambda: daily_runs._daily_run(judge, log)
 
 
 def folded(consumers: int) -> Callable[[], object]:

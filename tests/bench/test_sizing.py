@@ -20,8 +20,8 @@ def test_a_day_takes_as_long_as_all_cores_or_as_its_busiest_partition():
 
 
 def test_tables_say_what_a_million_costs_and_a_day():
-    told = {"commit": "1a2b3c4", "machine": {"cores": 2, "cpu": "a test's"}, "figures": {MILLION: FIGURES}}
-    lines = [*sizing.lines(told)]
+    reported = {"commit": "1a2b3c4", "machine": {"cores": 2, "cpu": "a test's"}, "figures": {MILLION: FIGURES}}
+    lines = [*sizing.lines(reported)]
     assert lines[0] == "Measured at commit 1a2b3c4 with 2 cores of a test's:"
     assert "| work of all tasks | 14.4 core seconds |" in lines
     assert "| 1 billion deliveries: the busiest topic partition has | 4 cores | 16 cores | 64 cores |" in lines
@@ -29,16 +29,18 @@ def test_tables_say_what_a_million_costs_and_a_day():
 
 
 def test_the_chapter_says_what_the_figures_beside_it_say():
-    told = json.loads((DOCS / "assets" / "figures.json").read_text(encoding="utf-8"))
+    reported = json.loads((DOCS / "assets" / "figures.json").read_text(encoding="utf-8"))
     text = (DOCS / "explanation" / "performance.md").read_text(encoding="utf-8")
-    assert "\n".join(sizing.lines(told)) in text
+    assert "\n".join(sizing.lines(reported)) in text
 
 
 def test_the_driver_table_has_the_largest_audit_by_stage_and_the_share_without_tasks():
     names, small = ("first", "later", "tasks_4", "tasks_16", "tasks_64"), f"{DRIVER}0.5 M: {WHOLE}"
     row = dict(zip(names, (3.0, 1.0, 9.0, 3.0, 1.0), strict=True))
-    told = {"figures": {small: dict.fromkeys(names, 9.0), f"{DRIVER}4 M: judging": row, f"{DRIVER}4 M: {WHOLE}": row}}
-    assert [*sizing.driver_lines(told)] == [
+    reported = {
+        "figures": {small: dict.fromkeys(names, 9.0), f"{DRIVER}4 M: judging": row, f"{DRIVER}4 M: {WHOLE}": row}
+    }
+    assert [*sizing.driver_lines(reported)] == [
         "| 4 M | no task, first | no task, later | tasks, 4 cores | tasks, 16 cores | tasks, 64 cores |",
         "|---|--:|--:|--:|--:|--:|",
         "| judging | 3.0 s | 1.0 s | 9.0 s | 3.0 s | 1.0 s |",

@@ -141,7 +141,7 @@ def compare(folder: str) -> None:
     """A what-if of a scenario of each policy, from raw messages to its report's data and tables."""
     members = [{"consumer": f"c{i}"} for i in range(10)]
     with tempfile.TemporaryDirectory() as out:
-        asked = {
+        requested = {
             "traffic": {"messages": {"path": f"{folder}/messages", "format": "parquet"}},
             "subscription": {"topic": TOPIC},
             "windows": {"width": "1h"},
@@ -149,7 +149,7 @@ def compare(folder: str) -> None:
             "output": {"tables": f"{out}/tables", "report": f"{out}/report"},
         }
         with LocalEngine() as engine:
-            story.whatif(engine, config.parse(asked, "bench"))
+            story.whatif(engine, config.parse(requested, "bench"))
 
 
 SCANNING = """
@@ -169,8 +169,10 @@ for _ in range(4):
 
 def scans(table: str) -> list[float]:
     """Seconds of a bare scan, once Java knows its code."""
-    told = subprocess.run([sys.executable, "-c", SCANNING, table], capture_output=True, text=True, check=True).stdout
-    return [float(line) for line in told.split()][1:]
+    reported = subprocess.run(
+        [sys.executable, "-c", SCANNING, table], capture_output=True, text=True, check=True
+    ).stdout
+    return [float(line) for line in reported.split()][1:]
 
 
 def main(millions: float = 10) -> None:

@@ -58,18 +58,20 @@ def test_the_log_names_the_killed_consumer_and_receipts_agree(pulsar: Broker) ->
     seen = pa.Table.from_batches(read_batches(client, TOPIC, None, time.time_ns() // 1_000_000))
     client.close()
     assert [key.decode() for key in seen["key"].to_pylist()] == [key for key, _ in RECORDS]
-    told = read_at_once("pulsar-broker-log", pulsar.log.parent, Options(**MINE))
+    reported = read_at_once("pulsar-broker-log", pulsar.log.parent, Options(**MINE))
     captured = read_at_once("capture", pulsar.folder / "captured", Options())
     messages = {"messages": pa.Table.from_pylist(seen.to_pylist(), MESSAGES)}
-    by_log = audit_ingested(replace(told, tables=told.tables | messages), frozenset({Need.RECEIPTS}))
+    by_log = audit_ingested(replace(reported, tables=reported.tables | messages), frozenset({Need.RECEIPTS}))
     receipts = {"deliveries": captured.tables["deliveries"]}
-    by_receipts = audit_ingested(replace(told, tables=told.tables | messages | receipts, rejected=captured.rejected))
+    by_receipts = audit_ingested(
+        replace(reported, tables=reported.tables | messages | receipts, rejected=captured.rejected)
+    )
     assert (by_log.rejected, by_log.failing) == (by_receipts.rejected, by_receipts.failing) == (0, {})
 
-    assert {(row["consumer"], row["event"]) for row in told.tables["membership"].to_pylist()} == {
+    assert {(row["consumer"], row["event"]) for row in reported.tables["membership"].to_pylist()} == {
         ("steady", "join"), ("killed", "join"), ("killed", "crash"), ("steady", "leave")
     }  # fmt: skip
-    given = told.tables["deliveries"].to_pylist()
+    given = reported.tables["deliveries"].to_pylist()
     held = [row["entry"] for row in given if row["consumer"] == "killed" and row["acked_at"] is None]
     assert sorted(row["entry"] for row in given if row["consumer"] == "steady") == sorted(
         {row["entry"] for row in given} - {row["entry"] for row in given if row["consumer"] == "killed"} | set(held)
@@ -90,11 +92,11 @@ sys.exit(main(["audit", "--config", sys.argv[1]]))
 
 @pytest.mark.spark
 def test_an_audit_by_run_file_reads_the_topic_live(pulsar: Broker, tmp_path: Path) -> None:
-    told = read_at_once("pulsar-broker-log", pulsar.log.parent, Options(**MINE))
+    reported = read_at_once("pulsar-broker-log", pulsar.log.parent, Options(**MINE))
     log = {"from": "pulsar-broker-log", "path": str(pulsar.log.parent), "options": MINE}
     receipts = {"from": "capture", "path": str(pulsar.folder / "captured")}
     live = {"from": "pulsar-live", "options": {"service_url": pulsar.address, "topic": TOPIC}}
-    run = told.run | {
+    run = reported.run | {
         "traffic": {"messages": live, "membership": log, "deliveries": receipts},
         "scenarios": [],
         "output": {"tables": str(tmp_path / "tables"), "report": str(tmp_path / "report")},

@@ -65,13 +65,13 @@ def test_a_commit_of_everything_contains_offsets_only_if_the_client_returns_them
 
 
 def test_callbacks_are_the_applications_and_what_they_commit_is_recorded(tmp_path: Path) -> None:
-    told: list[tuple[str, Any]] = []
+    reported: list[tuple[str, Any]] = []
 
     def on_assign(consumer: Any, partitions: Any) -> None:
-        told.append(("assigned", partitions))
+        reported.append(("assigned", partitions))
 
     def on_revoke(consumer: Any, partitions: Any) -> None:
-        told.append(("revoked", partitions))
+        reported.append(("revoked", partitions))
         consumer.commit(offsets=[TopicPartition("orders", 0, 3)])
 
     consumer, client = consumer_of(tmp_path)
@@ -83,7 +83,7 @@ def test_callbacks_are_the_applications_and_what_they_commit_is_recorded(tmp_pat
     client.callbacks["on_assign"](client, [])
     consumer.unsubscribe()
 
-    assert told == [("assigned", both), ("revoked", both[:1]), ("revoked", both[1:]), ("assigned", [])]
+    assert reported == [("assigned", both), ("revoked", both[:1]), ("revoked", both[1:]), ("assigned", [])]
     consumer.close()
     assert events(tmp_path, "event", "topic", "partition") == [
         ("subscribe", "orders", None), ("assign", "orders", 0), ("assign", "orders", 1),

@@ -216,11 +216,15 @@ def test_the_former_name_of_the_list_of_files_warns(tmp_path: Path) -> None:
 def test_metadata_name_the_consumer_of_a_file(tmp_path: Path) -> None:
     capture.wrap(fakes.PulsarConsumer(), tmp_path, subscription_type="Shared").close()
     (path,) = capture.list_capture_files(tmp_path)
-    told = json.loads(pq.read_schema(path).metadata[b"subreplay.capture"])
-    assert told["version"] == capture.VERSION
-    assert (told["library"], told["subscription"], told["subscription_type"]) == ("pulsar-client", "sub", "Shared")
-    assert (told["consumer"], told["pid"], told["keys"]) == ("c1", os.getpid(), "as given")
-    assert told["instance"].startswith(f"{told['host']}:{told['pid']}:")
+    reported = json.loads(pq.read_schema(path).metadata[b"subreplay.capture"])
+    assert reported["version"] == capture.VERSION
+    assert (reported["library"], reported["subscription"], reported["subscription_type"]) == (
+        "pulsar-client",
+        "sub",
+        "Shared",
+    )
+    assert (reported["consumer"], reported["pid"], reported["keys"]) == ("c1", os.getpid(), "as given")
+    assert reported["instance"].startswith(f"{reported['host']}:{reported['pid']}:")
 
 
 def test_keys_are_recorded_as_the_digests_of_the_secret(tmp_path: Path) -> None:
@@ -236,9 +240,9 @@ def test_keys_are_recorded_as_the_digests_of_the_secret(tmp_path: Path) -> None:
     assert (keyless["key"], keyless["ordering_key"]) == (None, None)
     (path,) = capture.list_capture_files(tmp_path)
     assert b"user-17" not in path.read_bytes()
-    told = json.loads(pq.read_schema(path).metadata[b"subreplay.capture"])
-    assert told["keys"] == f"digests {words.check}"
-    assert "s3cret" not in json.dumps(told)
+    reported = json.loads(pq.read_schema(path).metadata[b"subreplay.capture"])
+    assert reported["keys"] == f"digests {words.check}"
+    assert "s3cret" not in json.dumps(reported)
 
 
 def test_events_of_several_threads_are_all_there(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ def keys_of_model(model: type[BaseModel], prefix: str = "") -> set[str]:
     keys = set()
     for name, field in model.model_fields.items():
         nested = isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
-        told = field.alias or name
-        keys |= keys_of_model(field.annotation, f"{prefix}{told}.") if nested else {prefix + told}
+        reported = field.alias or name
+        keys |= keys_of_model(field.annotation, f"{prefix}{reported}.") if nested else {prefix + reported}
     return keys
 
 
@@ -113,9 +113,9 @@ def test_an_example_loads_and_says_how_to_run_it(path):
 
 
 def test_the_nightly_example_takes_its_day_from_the_command_line():
-    nightly = CONF / "examples" / "nightly_audit.yaml"
-    assert config.load(nightly).date is None
-    assert config.load(nightly, date="2026-11-21").date == date(2026, 11, 21)
+    daily_runs = CONF / "examples" / "nightly_audit.yaml"
+    assert config.load(daily_runs).date is None
+    assert config.load(daily_runs, date="2026-11-21").date == date(2026, 11, 21)
 
 
 def test_the_what_if_example_has_every_policy_in_both_brokers():

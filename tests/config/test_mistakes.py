@@ -46,10 +46,10 @@ def test_a_key_of_the_other_kind_of_policy_is_an_error_that_says_so(tmp_path, li
     assert said.startswith(f"run.yaml:1: {message}" % "scenarios.0.dispatch")
 
 
-@pytest.mark.parametrize("told", ["2000", "2s", "'2000'", "2000ms"])
-def test_settings_of_kafka_have_its_names_and_ms_or_a_unit(tmp_path, told):
-    options = f"options: {{session.timeout.ms: {told}}}"
-    found = run(tmp_path, f"{KAFKA[:-2] % f'{{max.poll.interval.ms: {told}}}'}, {options}}}]").scenarios[0]
+@pytest.mark.parametrize("reported", ["2000", "2s", "'2000'", "2000ms"])
+def test_settings_of_kafka_have_its_names_and_ms_or_a_unit(tmp_path, reported):
+    options = f"options: {{session.timeout.ms: {reported}}}"
+    found = run(tmp_path, f"{KAFKA[:-2] % f'{{max.poll.interval.ms: {reported}}}'}, {options}}}]").scenarios[0]
 
     assert found.dispatch.max_poll_interval == found.make_policy().session_timeout_us == 2_000_000
 

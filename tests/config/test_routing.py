@@ -33,28 +33,28 @@ def test_producers_of_which_the_run_names_no_scheme_hash_as_the_java_client_of_t
 def test_an_unknown_scheme_is_answered_with_all_schemes_their_clients_and_the_way_out():
     with pytest.raises(ConfigError) as error:
         config.parse({"topic": {"routing": {"partitions": 4, "scheme": "SipHash"}}}, "run.yaml")
-    for told in (
+    for reported in (
         "murmur2_random, fnv1a_random",
         "consistent_random (librdkafka",
         "BoostHash (the default of Pulsar's C++ and Python clients",
         "set mode: CustomPartition in topic.routing, or omit topic.routing",
         "(found: 'SipHash')",
     ):
-        assert told in str(error.value)
+        assert reported in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("told", "limit"),
+    ("reported", "limit"),
     [("7d", Retention(time=7 * DAYS)), ("100GB", Retention(size=10**11)), ("1.5 KiB", Retention(size=1536))],
 )
-def test_a_retention_is_a_duration_or_a_size(told, limit):
-    assert scenario(retention=told).retention_limit == limit
+def test_a_retention_is_a_duration_or_a_size(reported, limit):
+    assert scenario(retention=reported).retention_limit == limit
 
 
-@pytest.mark.parametrize("told", ["7", "100 XB", "soon", "-1d"])
-def test_what_is_neither_is_refused(told):
+@pytest.mark.parametrize("reported", ["7", "100 XB", "soon", "-1d"])
+def test_what_is_neither_is_refused(reported):
     with pytest.raises(ConfigError, match="neither a duration such as 7d nor a size such as 100GB"):
-        scenario(retention=told)
+        scenario(retention=reported)
 
 
 def test_the_dispatch_replay_knows_the_recorded_partitions_only():

@@ -54,8 +54,8 @@ def test_a_reference_stands_for_the_secret_and_does_not_hold_it(kind: str, refer
 def test_a_run_does_not_show_its_secret(given: object, references: dict[str, str]) -> None:
     found = of(given)
     assert found.keys.words
-    for told in (repr(found), str(found), found.model_dump_json(), json.dumps(found.model_dump(mode="json"))):
-        assert HIDDEN not in told
+    for reported in (repr(found), str(found), found.model_dump_json(), json.dumps(found.model_dump(mode="json"))):
+        assert HIDDEN not in reported
 
 
 def test_a_secret_in_the_run_file_is_used_instead_of_the_default() -> None:

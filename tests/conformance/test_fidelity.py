@@ -178,9 +178,9 @@ def permits_off(folder):
             for consumer in shown[0]["consumers"] if shown and "stats_t_ns" in row else ():
                 if consumer["name"] in index:
                     at, mine = row["stats_t_ns"], index[consumer["name"]]
-                    asked = flows.amount[(flows.consumer == mine) & (flows.at <= at)].sum()
+                    requested = flows.amount[(flows.consumer == mine) & (flows.at <= at)].sum()
                     got = given.dispatched[(given.dispatched.consumer == mine) & (given.dispatched.at <= at)].ordinal
-                    yield asked - given.entries.messages[got].sum() - consumer["permits"]
+                    yield requested - given.entries.messages[got].sum() - consumer["permits"]
 
 
 @pytest.mark.long

@@ -96,12 +96,12 @@ def test_a_poll_of_a_partition_that_is_not_the_members_brings_nothing():
 @pytest.mark.long
 def test_the_command_prints_each_recording_and_leaves_with_0(capsys):
     assert main(["fidelity", str(SLOW), str(LATEST)]) == 0
-    told = capsys.readouterr().out
+    reported = capsys.readouterr().out
 
-    assert "k16_slow (kafka.range): generations with the same members and assignment: 4 of 4 recorded" in told
-    assert "same consumer 100.00 % of 2,550 records, same outcome of 2,086 of 2,086 commits" in told
-    assert "redelivered, with consumer and cause: 50 of 50 recorded" in told
-    assert "never delivered: 62 of 62 recorded" in told
+    assert "k16_slow (kafka.range): generations with the same members and assignment: 4 of 4 recorded" in reported
+    assert "same consumer 100.00 % of 2,550 records, same outcome of 2,086 of 2,086 commits" in reported
+    assert "redelivered, with consumer and cause: 50 of 50 recorded" in reported
+    assert "never delivered: 62 of 62 recorded" in reported
 
 
 @pytest.mark.long

@@ -68,12 +68,12 @@ def test_a_subscription_is_stopped_at_its_limit():
 
 
 def test_settings_have_the_names_and_units_of_broker_conf():
-    told = {
+    reported = {
         "maxUnackedMessagesPerConsumer": 60,
         "keySharedUnblockingIntervalMs": 5,
         "isDelayedDeliveryDeliverAtTimeStrict": True,
     }
-    settings = parse_settings(told | {"managedLedgerMaxEntriesPerLedger": 3})
+    settings = parse_settings(reported | {"managedLedgerMaxEntriesPerLedger": 3})
     assert (settings.max_unacked_per_consumer, settings.unblocking_interval) == (60, 5 * MILLISECOND)
     assert settings.delay_strict
     assert parse_settings({}) == DEFAULTS

@@ -118,9 +118,9 @@ def test_by_the_timer_alone_switches_come_out_otherwise(folder):
     recorded, taken = delivered(folder)
     by_rule = tuple(replace(change, delay=BY_RULE, writing=False) for change in taken.changes)
     runs = (taken, replace(taken, changes=by_rule))
-    told, alone = (np.quantile(np.abs(errors_of(recorded, one)), 0.98) for one in runs)
+    reported, alone = (np.quantile(np.abs(errors_of(recorded, one)), 0.98) for one in runs)
 
-    assert told < 50 * MS
+    assert reported < 50 * MS
     assert alone > 500 * MS or not SWITCHES[folder.parent.name]
 
 
@@ -146,11 +146,11 @@ def test_nobody_is_handed_anything_without_a_permit(folder):
     _, taken = delivered(folder)
     flows = taken.commands[taken.commands.kind == ClientCommand.FLOW]
     for consumer in np.unique(taken.dispatched.consumer):
-        asked = flows[flows.consumer == consumer]
+        requested = flows[flows.consumer == consumer]
         mine = taken.dispatched[taken.dispatched.consumer == consumer]
         messages = taken.entries.messages[mine.ordinal]
         used = np.cumsum(messages) - messages
-        permits = np.concatenate([[0], np.cumsum(asked.amount)])[np.searchsorted(asked.at, mine.at, "right")]
+        permits = np.concatenate([[0], np.cumsum(requested.amount)])[np.searchsorted(requested.at, mine.at, "right")]
         assert (used < permits).all()
 
 

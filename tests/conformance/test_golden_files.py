@@ -34,8 +34,8 @@ def test_a_wrong_expectation_is_reported_with_both_values():
     sent["events"][2]["delivered"]["0"][0] = [7, 7]
 
     assert CASES["failover"](active, "pulsar-4.0") == "event 0 (add 0), active: expected 99, actual 0"
-    told = CASES["dispatch_shared"](sent, "pulsar-4.0")
-    assert told.startswith("event 2 (add 0), delivered: expected {'0': [[7, 7], ")
+    reported = CASES["dispatch_shared"](sent, "pulsar-4.0")
+    assert reported.startswith("event 2 (add 0), delivered: expected {'0': [[7, 7], ")
 
 
 @pytest.mark.long
@@ -118,7 +118,7 @@ def test_the_version_folder_or_the_option_picks_the_profile(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "reported"),
     [
         ("weather.jsonl", "{}\n", "does not say what the cases are about"),
         ("partitioner.jsonl", "", "contains no case"),
@@ -127,7 +127,7 @@ def test_the_version_folder_or_the_option_picks_the_profile(tmp_path, capsys):
         ("partitioner.jsonl.gz", "not gzip", "cannot be read"),
     ],
 )
-def test_a_file_that_is_not_understood_is_an_error_and_the_others_are_judged(name, text, told, tmp_path, capsys):
+def test_a_file_that_is_not_understood_is_an_error_and_the_others_are_judged(name, text, reported, tmp_path, capsys):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / name).write_text(text)
     (tmp_path / "b").mkdir()
@@ -135,7 +135,7 @@ def test_a_file_that_is_not_understood_is_an_error_and_the_others_are_judged(nam
 
     assert main(["conformance", str(tmp_path)]) == 2
     shown = capsys.readouterr()
-    assert told in shown.err
+    assert reported in shown.err
     assert "300 passed, 0 failed" in shown.out
 
 

@@ -202,7 +202,7 @@ def test_permits_equal_the_free_space_of_the_queue(name, profile, members, log, 
         assert total == model.receiver_queue_size
 
 
-def held_twice(replay):
+def outstanding_twice(replay):
     """Slots of which entries are unacknowledged at two consumers at this instant."""
     state, log = replay.broker.state[0], replay.broker.log
     entries = log[np.arange(state.start, state.end) & (len(log) - 1)]
@@ -224,7 +224,7 @@ def test_in_4_x_no_key_is_unacknowledged_at_two_consumers(profile, name, members
     keys, columns = log
     for time in until:
         run = predict(name, profile, members, keys, model, until=time, columns=columns, settings=broker)
-        assert held_twice(run.replay) == []
+        assert outstanding_twice(run.replay) == []
 
 
 @given(

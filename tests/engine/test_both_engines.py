@@ -115,12 +115,12 @@ def lost_letter(folder: Path) -> Path:
 
 def of_partitions(count: int) -> History:
     """One message of each of many partitions; each seventh was given to the consumer that does not own it."""
-    told = []
+    reported = []
     for number in range(count):
         owner = "C1" if number % 2 == 0 else "C2"
         to = owner if number % 7 else "C2" if owner == "C1" else "C1"
-        told.append(history("a1", f"+C1 +C2 a1>{to} a1!", number))
-    return {name: pa.concat_tables([one[name] for one in told]) for name in told[0]}
+        reported.append(history("a1", f"+C1 +C2 a1>{to} a1!", number))
+    return {name: pa.concat_tables([one[name] for one in reported]) for name in reported[0]}
 
 
 def of_hot_key() -> History:

@@ -247,8 +247,8 @@ def test_a_changed_subscription_causes_a_rebalance_at_once():
     run = consume(COOPERATIVE, "+a +b", "", topics=topics, client_actions=[Resubscription(13 * MS, "a", ("s",))])
 
     first = run.generations()[0][2]["a"]
-    given_up = [partition for partition in first if partition > 1]
-    assert run.fetched_from(given_up[0])[1] == (13, None)
+    dead_lettered = [partition for partition in first if partition > 1]
+    assert run.fetched_from(dead_lettered[0])[1] == (13, None)
     assert complete(run)[:2] == [0, 20]
 
 

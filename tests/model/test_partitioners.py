@@ -43,9 +43,9 @@ def test_every_scheme_is_recognised_by_where_its_messages_are(scheme):
     found = found_in(sent("p", scheme, 7))
     assert found.settled
     assert (found.parts[0].way.scheme, counts(found.parts[0])) == (scheme, [7])
-    (told,) = build_statements(found, None, scheme)
-    assert told.value == scheme
-    assert told.sentence.startswith(f"all 200 keyed messages are where {scheme} of 7 partitions puts their keys (")
+    (reported,) = build_statements(found, None, scheme)
+    assert reported.value == scheme
+    assert reported.sentence.startswith(f"all 200 keyed messages are where {scheme} of 7 partitions puts their keys (")
 
 
 def test_the_evidence_counts_what_the_systems_default_explains():
@@ -56,8 +56,8 @@ def test_the_evidence_counts_what_the_systems_default_explains():
             == sent(None, "consistent", 6)["partition"].to_numpy()
         ).sum()
     )
-    (told,) = build_statements(found, None, "murmur2")
-    assert told.sentence.endswith(f"; {murmur2} of 200 are where murmur2 does")
+    (reported,) = build_statements(found, None, "murmur2")
+    assert reported.sentence.endswith(f"; {murmur2} of 200 are where murmur2 does")
 
 
 @pytest.mark.row("L-ROUTE-3")
@@ -70,9 +70,9 @@ def test_l_route_3_producers_with_different_schemes_are_named():
         ("cpp",): "BoostHash",
     }
     assert (found.unexplained, found.unexplained_producers) == (200, ("router",))
-    (told,) = build_statements(found, None, "JavaStringHash")
-    assert told.value == WARNING
-    assert told.sentence == (
+    (reported,) = build_statements(found, None, "JavaStringHash")
+    assert reported.value == WARNING
+    assert reported.sentence == (
         "producers hash keys differently, so equal keys go to different partitions: all 200 of cpp are where "
         "BoostHash of 4 partitions puts their keys; all 200 of java are where JavaStringHash of 4 partitions puts "
         "their keys; no known scheme explains 200 (those of router)"
@@ -83,10 +83,10 @@ def test_two_schemes_of_producers_without_a_name_are_distinguished():
     found = found_in(sent(None, "murmur2", 12, messages=300), sent(None, "consistent_random", 12))
     assert [part.way.scheme for part in found.parts] == ["murmur2", "consistent_random"]
     assert sum(part.messages for part in found.parts) == found.keyed == 500
-    told = build_statements(found, "murmur2", "murmur2")
-    assert [one.value for one in told] == [WARNING]
-    assert f"{found.parts[0].messages} of 500 keyed messages are where murmur2 of 12" in told[0].sentence
-    assert f"; {found.parts[1].messages} others are where consistent_random of 12" in told[0].sentence
+    reported = build_statements(found, "murmur2", "murmur2")
+    assert [one.value for one in reported] == [WARNING]
+    assert f"{found.parts[0].messages} of 500 keyed messages are where murmur2 of 12" in reported[0].sentence
+    assert f"; {found.parts[1].messages} others are where consistent_random of 12" in reported[0].sentence
 
 
 def test_a_producer_that_changes_its_client_has_two_schemes_and_did_not_grow():
@@ -119,9 +119,11 @@ def test_a_topic_that_grew_is_named_with_both_numbers_and_the_instant(producers,
     found = found_in(first, sent(producers[1], scheme, after, begin=200))
     assert found.settled
     assert [period.partitions for period in found.growth] == [before, after]
-    (told,) = build_statements(found, None, scheme)
-    assert told.value == WARNING
-    assert told.sentence.startswith(f"the number of partitions changed from {before} to {after} at 2026-11-20 10:03:2")
+    (reported,) = build_statements(found, None, scheme)
+    assert reported.value == WARNING
+    assert reported.sentence.startswith(
+        f"the number of partitions changed from {before} to {after} at 2026-11-20 10:03:2"
+    )
 
 
 def test_a_producer_that_learns_later_that_the_topic_grew_is_named():
@@ -213,10 +215,12 @@ def test_l_route_3_java_string_hash_is_a_hazard_where_keys_of_several_producers_
     strange = [f"schlüssel-{number}".encode() for number in range(40)]
     two = found_in(sent("p", "JavaStringHash", 5), sent("q", "JavaStringHash", 5, keys=strange))
     hazard = [
-        told.sentence for told in build_statements(two, "JavaStringHash", "JavaStringHash") if told.value == WARNING
+        reported.sentence
+        for reported in build_statements(two, "JavaStringHash", "JavaStringHash")
+        if reported.value == WARNING
     ]
     assert hazard[0].startswith(
         "200 keyed messages have keys that are not ASCII, from 2 producers: under JavaStringHash"
     )
     alone = found_in(sent("q", "JavaStringHash", 5, keys=strange))
-    assert all(told.value != WARNING for told in build_statements(alone, "JavaStringHash", "JavaStringHash"))
+    assert all(reported.value != WARNING for reported in build_statements(alone, "JavaStringHash", "JavaStringHash"))

@@ -36,7 +36,7 @@ from subreplay.rows.model.rows import Scope, Verdict
 from subreplay.rows.model.tables import LOG, TIME, VIOLATIONS
 from subreplay.semantics.policies import make_policy
 from tests.audit.definitions.test_definitions import histories
-from tests.audit.test_nights import published_just_in_time
+from tests.audit.test_daily_audits import published_just_in_time
 from tests.support import days
 from tests.support.days import DAY, FIRST, dates, drawn_out, save
 from tests.support.history import START, STEP, SUBSCRIPTION, history
@@ -70,23 +70,25 @@ def contents(out: Path, name: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def nightly(month: Path) -> Path:
+def daily_runs(month: Path) -> Path:
     out = month / "nightly"
     for date in DATES:
         assert audit(month, out, date) in (0, 1)
     return out
 
 
-def test_a_month_of_daily_runs_finds_what_one_run_finds(month: Path, nightly: Path) -> None:
+def test_a_month_of_daily_runs_finds_what_one_run_finds(month: Path, daily_runs: Path) -> None:
     assert audit(month, month / "whole") in (0, 1)
-    by_night, at_once = counts(nightly), counts(month / "whole")
+    by_night, at_once = counts(daily_runs), counts(month / "whole")
     lasting = {code for code in by_night | at_once if code not in AS_OF_THE_END}
     assert {c: by_night.get(c) for c in lasting} == {c: at_once.get(c) for c in lasting}
     assert "REDELIVERED" in lasting
     received = pl.read_parquet(month / "in/deliveries")["delivered_at"].count()
-    facts = {fact["label"]: fact["value"] for fact in json.loads((nightly / "report/report.json").read_text())["facts"]}
+    facts = {
+        fact["label"]: fact["value"] for fact in json.loads((daily_runs / "report/report.json").read_text())["facts"]
+    }
     assert facts["Continues from the audit of"] == DATES[1]
-    for out in (nightly, month / "whole"):
+    for out in (daily_runs, month / "whole"):
         audited = table_of(out, "audited")
         assert audited.filter(pl.col("delivered")).height == received
 
@@ -110,27 +112,27 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def of_first_night(waiting: Path) -> Path:
+def of_first_run(waiting: Path) -> Path:
     """What the audit of its first night left."""
     assert days.audit(waiting, waiting.parent / "first", dates(1)[0]) == 0
     return waiting.parent / "first"
 
 
 @pytest.fixture
-def out(of_first_night: Path, tmp_path: Path) -> Path:
+def out(of_first_run: Path, tmp_path: Path) -> Path:
     """The same, to go on from."""
-    return shutil.copytree(of_first_night, tmp_path / "out")
+    return shutil.copytree(of_first_run, tmp_path / "out")
 
 
 def test_a_message_that_waits_for_days_does_not_stop_daily_audits(waiting: Path, out: Path) -> None:
-    nights = dates(3)
-    for i, date in enumerate(nights):
+    daily_runs = dates(3)
+    for i, date in enumerate(daily_runs):
         assert not i or days.audit(waiting, out, date) in (0, 3)  # on the second of these days nothing happened
         written = written_dates(out)
-        assert written["runs"] == {*nights[: i + 1]}
+        assert written["runs"] == {*daily_runs[: i + 1]}
         assert all(found <= written["runs"] for found in written.values())
     unseen = table_of(out, "violations").filter(pl.col("code") == "UNSEEN")
-    assert sorted(map(str, unseen["date"])) == nights[:2]
+    assert sorted(map(str, unseen["date"])) == daily_runs[:2]
 
 
 def test_audits_of_several_subscriptions_run_at_once_into_one_new_output(waiting: Path, tmp_path: Path) -> None:
@@ -162,12 +164,12 @@ def test_the_verdict_reports_a_missing_day(waiting: Path, out: Path) -> None:
 
 
 def test_a_daily_run_under_another_policy_than_the_earlier_run_is_an_error(
-    waiting: Path, of_first_night: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    waiting: Path, of_first_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other.yaml"
     other.write_text(waiting.read_text().replace("pulsar.shared", "pulsar.key_shared.auto_split"))
     capsys.readouterr()
-    assert days.audit(other, of_first_night, dates(2)[1]) == 2
+    assert days.audit(other, of_first_run, dates(2)[1]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert f"continues from the audit of {dates(1)[0]}" in said
     assert "policy 'pulsar.shared' instead of 'pulsar.key_shared.auto_split'" in said
@@ -222,20 +224,20 @@ def of_second(rows: pa.Table, **given: int) -> pa.Table:
 
 
 @settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
-@given(told=histories(), hours=st.just(1))
+@given(shown_now=histories(), hours=st.just(1))
 def test_daily_runs_cut_at_any_time_write_only_their_dates_and_find_what_one_run_finds(
-    tmp_path_factory: pytest.TempPathFactory, told: tuple[str, str], hours: int
+    tmp_path_factory: pytest.TempPathFactory, shown_now: tuple[str, str], hours: int
 ) -> None:
-    folder, (log, story) = tmp_path_factory.mktemp("cut"), told
+    folder, (log, story) = tmp_path_factory.mktemp("cut"), shown_now
     tables = published_just_in_time(history(log, f"{story} ~12 +C8"))
     assume(tables["deliveries"].num_rows > 0)
     tables = drawn_out(tables, START + 100 * STEP, hours * 3_600_000_000 // STEP)
     run = save(tables, folder, lookback_days=9, subscription=KEYED)
     last = max(pc.max(rows["date"]).as_py() for rows in tables.values()).isoformat()
-    nights = [date for date in dates(9) if date <= last]
-    for date in nights:
+    daily_runs = [date for date in dates(9) if date <= last]
+    for date in daily_runs:
         assert days.audit(run, folder / "nightly", date) in (0, 1, 2, 3)  # 2: nothing happened yet
-    assert all(found <= {*nights} for found in written_dates(folder / "nightly").values())
+    assert all(found <= {*daily_runs} for found in written_dates(folder / "nightly").values())
     assert days.audit(run, folder / "whole") in (0, 1, 3)
     by_night, at_once = counts(folder / "nightly"), counts(folder / "whole")
     for code in table_of(folder / "nightly", "withdrawn")["code"]:
@@ -245,33 +247,33 @@ def test_daily_runs_cut_at_any_time_write_only_their_dates_and_find_what_one_run
 
 
 @pytest.mark.long
-def test_a_killed_daily_run_that_is_repeated_writes_the_same_tables(month: Path, nightly: Path) -> None:
+def test_a_killed_daily_run_that_is_repeated_writes_the_same_tables(month: Path, daily_runs: Path) -> None:
     names = ("audited", "violations", "assignments", "finding_counts", "runs")
-    before = {name: contents(nightly, name) for name in names}
-    run = [sys.executable, "-c", COMMAND, "audit", "--config", str(month / "audit.yaml"), "--out", str(nightly)]
+    before = {name: contents(daily_runs, name) for name in names}
+    run = [sys.executable, "-c", COMMAND, "audit", "--config", str(month / "audit.yaml"), "--out", str(daily_runs)]
     killed = subprocess.Popen([*run, "--date", DATES[1]], start_new_session=True, stdout=subprocess.DEVNULL)
-    versions = _versions(nightly)
-    while _versions(nightly) == versions and killed.poll() is None:  # until the first table is written
+    versions = _versions(daily_runs)
+    while _versions(daily_runs) == versions and killed.poll() is None:  # until the first table is written
         time.sleep(0.05)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
-    assert audit(month, nightly, DATES[1]) in (0, 1)
-    assert {name: contents(nightly, name) for name in names} == before
+    assert audit(month, daily_runs, DATES[1]) in (0, 1)
+    assert {name: contents(daily_runs, name) for name in names} == before
 
 
-def test_a_day_without_messages_and_deliveries_ends_what_was_open(month: Path, nightly: Path) -> None:
-    assert audit(month, nightly, "2026-09-24") == 3  # the run does not say that quiet days are valid
-    assert open_at_the_end(nightly, DATES[-1])  # acknowledged after midnight
-    assert not open_at_the_end(nightly, "2026-09-24")
-    report = json.loads((nightly / "report/report.json").read_text())
+def test_a_day_without_messages_and_deliveries_ends_what_was_open(month: Path, daily_runs: Path) -> None:
+    assert audit(month, daily_runs, "2026-09-24") == 3  # the run does not say that quiet days are valid
+    assert open_at_the_end(daily_runs, DATES[-1])  # acknowledged after midnight
+    assert not open_at_the_end(daily_runs, "2026-09-24")
+    report = json.loads((daily_runs / "report/report.json").read_text())
     facts = {fact["label"]: fact["value"] for fact in report["facts"]}
     assert (facts["Continues from the audit of"], facts["Messages in the log"]) == (DATES[-1], "0")
     assert audit(month, month / "nothing before", "2026-09-24") == 3
 
 
-def open_at_the_end(out: Path, night: str) -> bool:
+def open_at_the_end(out: Path, daily_run: str) -> bool:
     """Whether a night hands on positions that are open."""
-    of_night = table_of(out, "state").filter(pl.col("date") == Date.fromisoformat(night))
+    of_night = table_of(out, "state").filter(pl.col("date") == Date.fromisoformat(daily_run))
     rows = of_night.filter(pl.col("name") == "open")["rows"].to_list()
     assert rows  # it hands on its state
     return any(rows)
@@ -287,7 +289,7 @@ def test_a_key_in_two_partitions_and_a_gap_are_reported_by_the_first_run_that_se
     judge = Judge(sticky, dispatchers)
     gap = dispatchers[Scope("t", 0)].timeline.epochs[-1].start.at
 
-    def told(keys: str, *known: tuple[str, int], since: int = UNKNOWN) -> list[tuple[str, int]]:
+    def shown_now(keys: str, *known: tuple[str, int], since: int = UNKNOWN) -> list[tuple[str, int]]:
         """Keys by partition; a capital: of an earlier day."""
         rows = [
             {"topic": "t", "partition": index, "ledger": 5, "entry": entry, "batch_index": -1, "kind": 0, "at": entry,
@@ -304,10 +306,10 @@ def test_a_key_in_two_partitions_and_a_gap_are_reported_by_the_first_run_that_se
         return sorted((row["key"] or row["code"], row["partition"]) for row in found)
 
     gaps = [("STICKY_GAP", -1)] * 2  # the same timeline stands for both partitions
-    assert told("kkl k") == [*gaps, ("k", 1)]
-    assert told("K kkl", since=gap + 1) == [("k", 1)]
-    assert told("Kk Kkk", since=gap) == gaps
-    assert told("k kk", ("k", 0), since=gap + 1) == [("k", 1)]
+    assert shown_now("kkl k") == [*gaps, ("k", 1)]
+    assert shown_now("K kkl", since=gap + 1) == [("k", 1)]
+    assert shown_now("Kk Kkk", since=gap) == gaps
+    assert shown_now("k kk", ("k", 0), since=gap + 1) == [("k", 1)]
 
 
 def test_all_keys_in_two_partitions_are_reported() -> None:

@@ -163,8 +163,8 @@ def test_a_daily_run_continues_only_under_the_same_secret(
     other = tmp_path / "other.yaml"
     other.write_text((steady / "in/audit.yaml").read_text() + "\nkeys: {secret: another}\n")
     assert main(["audit", "--config", str(other), "--date", "2026-11-22", "--out", str(steady)]) == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert f"keys.secret differs from the audit of {DAY}, from which this run continues" in told
+    reported = " ".join(capsys.readouterr().err.split())
+    assert f"keys.secret differs from the audit of {DAY}, from which this run continues" in reported
 
 
 def test_the_default_secret_is_warned_about(steady: Path) -> None:
@@ -215,10 +215,10 @@ def test_an_audit_that_stores_only_findings_reports_the_same(
 ) -> None:
     assert main(["ingest", str(ROOT / scenario), "--to", str(tmp_path / "in")]) == 0
     run_file = tmp_path / "in/audit.yaml"
-    asked = run_file.read_text()
+    requested = run_file.read_text()
     codes = set()
     for kept in ("all", "findings"):
-        run_file.write_text(f"{asked}\noutput: {{audited: {kept}}}\n")
+        run_file.write_text(f"{requested}\noutput: {{audited: {kept}}}\n")
         codes.add(main(["audit", "--config", str(run_file), "--out", str(tmp_path / kept)]))
     assert len(codes) == 1
     assert (tmp_path / "all/report/report.json").read_bytes() == (tmp_path / "findings/report/report.json").read_bytes()

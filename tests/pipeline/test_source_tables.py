@@ -28,7 +28,7 @@ MOVED = history("a1 a2 a3 n1", "+C1 a1>C1 +C2 a2>C2 a1! a2! a3>C2 a3! n1>C1 n1!"
 FIRST_MS = 1_760_000_000_000
 
 
-def strangers(folder: Path, rows: int = 600, **changes: Any) -> Path:
+def unknown_source(folder: Path, rows: int = 600, **changes: Any) -> Path:
     """Messages as somebody else's pipeline writes them: three partitions, offsets, a text key, milliseconds."""
     columns = {
         "evt_partition": pa.array([n % 3 for n in range(rows)], pa.int64()),
@@ -124,7 +124,7 @@ def test_progress_alone_is_unknown_and_finds_nothing_lost(tmp_path: Path) -> Non
 def test_an_unknown_parquet_file_becomes_a_report_in_two_commands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, run_file = strangers(tmp_path / "orders"), tmp_path / "run.yaml"
+    source, run_file = unknown_source(tmp_path / "orders"), tmp_path / "run.yaml"
     assert main(["inspect", str(source), "--to", str(run_file)]) == 0
     said = capsys.readouterr().out
     assert "messages: 600 rows = 600 valid + 0 quarantined" in said
@@ -146,9 +146,9 @@ def test_an_unknown_parquet_file_becomes_a_report_in_two_commands(
 
 
 def test_a_what_if_needs_no_run_file(tmp_path: Path) -> None:
-    source = strangers(tmp_path / "orders")
-    asked = ["--policy", "pulsar.key_shared.auto_split", "--against", "pulsar.failover", "--consumers", "2"]
-    assert main(["whatif", "--messages", str(source), *asked, "--out", str(tmp_path / "out")]) == 0
+    source = unknown_source(tmp_path / "orders")
+    requested = ["--policy", "pulsar.key_shared.auto_split", "--against", "pulsar.failover", "--consumers", "2"]
+    assert main(["whatif", "--messages", str(source), *requested, "--out", str(tmp_path / "out")]) == 0
     report = json.loads((tmp_path / "out/report/report.json").read_text())
     assert [row["policy"] for row in report["scenarios"]] == ["pulsar.key_shared.auto_split", "pulsar.failover"]
     assert {row["consumers"] for row in report["scenarios"]} == {2}
@@ -156,7 +156,7 @@ def test_a_what_if_needs_no_run_file(tmp_path: Path) -> None:
 
 def test_rows_that_cannot_be_read_are_in_quarantine_with_their_column_and_value(tmp_path: Path) -> None:
     texts = pa.array(["2026-11-20T10:00:00Z"] * 598 + ["yesterday", "2026-02-30T00:00:00Z"])
-    source = strangers(tmp_path / "orders", happened=texts, evt_partition=pa.array([-5] + [0] * 599, pa.int64()))
+    source = unknown_source(tmp_path / "orders", happened=texts, evt_partition=pa.array([-5] + [0] * 599, pa.int64()))
     columns = {"offset": "evt_off", "partition": "evt_partition", "key": {"column": "customer", "as": "utf8"},
                "publish_time": {"column": "happened", "as": "iso8601"}}  # fmt: skip
     messages = {"path": str(source), "format": "parquet", "columns": columns, "values": {"topic": TOPIC}}
@@ -179,7 +179,7 @@ def test_without_keys_a_policy_by_keys_is_refused_with_the_reason(
         "partition": "evt_partition",
         "publish_time": {"column": "happened", "as": "epoch_ms"},
     }
-    messages = {"path": str(strangers(tmp_path / "orders")), "format": "parquet", "columns": columns,
+    messages = {"path": str(unknown_source(tmp_path / "orders")), "format": "parquet", "columns": columns,
                 "values": {"topic": TOPIC}}  # fmt: skip
     for policy, code in (("pulsar.failover", 0), ("pulsar.key_shared.auto_split", 2)):
         run = {"traffic": {"messages": messages}, "subscription": {"topic": TOPIC, "policy": "pulsar.failover"},
@@ -204,7 +204,7 @@ def test_without_keys_a_policy_by_keys_is_refused_with_the_reason(
 def test_a_source_that_does_not_fit_is_reported_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], messages: dict[str, Any], why: str
 ) -> None:
-    given = {"path": str(strangers(tmp_path / "orders")), "format": "parquet"} | messages
+    given = {"path": str(unknown_source(tmp_path / "orders")), "format": "parquet"} | messages
     run = {"traffic": {"messages": given}, "subscription": {"topic": TOPIC},
            "scenarios": [{"name": "x", "policy": "pulsar.shared", "members": [{"consumer": "c1"}]}]}  # fmt: skip
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(run))

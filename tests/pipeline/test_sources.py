@@ -33,10 +33,10 @@ def same(read: Read, expected: SourceTables) -> None:
     # by way of rows, as a null struct whose fields must not be null cannot be cast
     tables = {n: pa.Table.from_pylist(rows.to_table().to_pylist(), INPUTS[n]) for n, rows in read.tables.items()}
     rejected = tuple(map(RejectedRow.from_row, read.rejected.to_table().to_pylist()))
-    told = SourceTables(
+    reported = SourceTables(
         tables, rejected, *(getattr(read.summary, name) for name in ("counts", "run", "others", "notes"))
     )
-    source_reading.assert_same_tables(told, expected, KEYS)
+    source_reading.assert_same_tables(reported, expected, KEYS)
 
 
 def test_brokers_logs(engine: Engine, tmp_path: Path) -> None:

@@ -144,8 +144,8 @@ def test_what_a_contract_does_not_allow_is_in_quarantine_and_nothing_else(
         assert found["quarantined"] == sum(not trial.legal for trial in of_table), table
     name = "quarantine" if command == "audit" else "whatif_quarantine"
     rejected = table_of(tmp_path, name).to_dicts()
-    told = {(row["table"], reason["column"]) for row in rejected for reason in row["reasons"]}
-    assert {(t.table, t.column) for t in trials() if not t.legal} <= told
+    reported = {(row["table"], reason["column"]) for row in rejected for reason in row["reasons"]}
+    assert {(t.table, t.column) for t in trials() if not t.legal} <= reported
     assert all(r["value"] and r["rule"] and r["remedy"] for row in rejected for r in row["reasons"])
 
 

@@ -21,7 +21,7 @@ DAY = "2023-11-14"  # of histories, UTC
 
 
 @pytest.mark.parametrize(
-    ("asked", "why"),
+    ("requested", "why"),
     [
         ({"name": "SUB"}, "table deliveries has no rows of subscription 'SUB'; did you mean 'sub'? it has"),
         (
@@ -32,9 +32,9 @@ DAY = "2023-11-14"  # of histories, UTC
     ],
 )
 def test_a_name_that_the_tables_do_not_contain_is_unknown_and_reported_with_the_existing_ones(
-    tmp_path: Path, asked: dict[str, str | None], why: str
+    tmp_path: Path, requested: dict[str, str | None], why: str
 ) -> None:
-    found = audited(tmp_path, KEPT, subscription=asked)
+    found = audited(tmp_path, KEPT, subscription=requested)
     assert (found.code, found.report["verdict"]) == (3, "unknown")
     assert found.report["headline"].startswith("The audit could not judge anything: ")
     assert why in found.report["headline"]

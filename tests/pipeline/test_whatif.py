@@ -54,15 +54,15 @@ def test_many_messages_are_compared_as_few_are(tmp_path: Path, monkeypatch: pyte
         "membership": {"path": str(tmp_path / "in/membership")},
     }
     whole = {"path": str(tmp_path / "in")}
-    told = []
+    reported = []
     for traffic, rows in ((whole, engine.MIN_ROWS_FOR_PROCESSES), (whole, 0), (named, 0)):
         monkeypatch.setattr(engine, "MIN_ROWS_FOR_PROCESSES", rows)
         scenarios = [{"name": policy, "policy": f"pulsar.{policy}"} for policy in ("failover", "shared")]
         (tmp_path / "run.yaml").write_text(json.dumps({"traffic": traffic, "scenarios": scenarios}))
         assert main(["whatif", "--config", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "out")]) == 0
-        told.append(json.loads((tmp_path / "out/report/report.json").read_text())["scenarios"])
-    assert told[0] == told[1] == told[2]
-    assert len(told[0]) == 2
+        reported.append(json.loads((tmp_path / "out/report/report.json").read_text())["scenarios"])
+    assert reported[0] == reported[1] == reported[2]
+    assert len(reported[0]) == 2
 
 
 def test_failover_gives_all_to_one_consumer_at_a_time(compared: dict) -> None:  # type: ignore[type-arg]

@@ -123,8 +123,8 @@ def test_p_ks_1_the_slot_is_the_unsigned_hash_modulo_65536(policy):
 @pytest.mark.row("P-KS-1")
 @pytest.mark.parametrize("policy", [AUTO_SPLIT, CONSISTENT_HASH])
 def test_p_ks_1_the_ordering_key_decides_before_the_key_and_the_same_one_stays_with_its_consumer(policy):
-    asked = [(b"order", b"k1"), (b"order", b"k2"), (b"order", None), (None, b"order")]
-    sticky = {compute_sticky_key(ordering, key, False, "p", 1, "documented") for ordering, key in asked}
+    requested = [(b"order", b"k1"), (b"order", b"k2"), (b"order", None), (None, b"order")]
+    sticky = {compute_sticky_key(ordering, key, False, "p", 1, "documented") for ordering, key in requested}
     assert sticky == {b"order"}
     timeline = fold(policy, "+A +B +C +D -D")
     whom = {owner(timeline, murmur3_32(b"order"), epoch) for epoch in (3, 5)}  # D came and went

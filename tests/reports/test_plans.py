@@ -38,12 +38,12 @@ def given(run: dict[str, object], events: bool = False) -> PlanInput:
 def test_every_question_has_an_answer_that_every_renderer_shows(
     question: Question, own: dict[str, object], small: ReportData
 ) -> None:
-    asked = given(own | {"plan": WORK}, events=own is KAFKA)
+    requested = given(own | {"plan": WORK}, events=own is KAFKA)
     if question == "static" and own is PULSAR:
         with pytest.raises(ConfigError, match="no membership events"):
-            answer(asked, question)
+            answer(requested, question)
         return
-    found = answer(asked, question)
+    found = answer(requested, question)
     if found.value is not None and found.bound is not None:
         assert found.bound <= found.value * (1 + 1e-9)
     view = build_plan_view(found)
@@ -69,12 +69,12 @@ def test_every_question_has_an_answer_that_every_renderer_shows(
 
 
 def test_finalists_are_replayed_in_time_if_a_service_model_is_set() -> None:
-    asked = given(PULSAR | {"plan": WORK})
-    found = build_finalists(asked.config, [answer(asked, "consumers"), answer(asked, "rollout")])
+    requested = given(PULSAR | {"plan": WORK})
+    found = build_finalists(requested.config, [answer(requested, "consumers"), answer(requested, "rollout")])
     assert found
     assert all(one.dispatch.consumers.service.time == 2_000_000 for one in found)  # type: ignore[attr-defined]
-    asked = given(PULSAR)
-    assert [one.dispatch for one in build_finalists(asked.config, [answer(asked, "ranges")])] == [None, None]  # type: ignore[attr-defined]
+    requested = given(PULSAR)
+    assert [one.dispatch for one in build_finalists(requested.config, [answer(requested, "ranges")])] == [None, None]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("question", ["consumers", "capacity"])

@@ -22,7 +22,7 @@ def of(table: str, *rows: dict[str, Any]) -> pa.Table:
     return rejects.build_rejects(table, batch, np.zeros(len(rows), np.bool_))
 
 
-def told(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:
+def reported(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in rows.to_pylist()]
 
 
@@ -30,7 +30,7 @@ def test_what_cannot_be_read_may_be_anything_and_comes_first() -> None:
     rows = [{"partition": 1, "ledger": 3, "entry": 2}, {"partition": -7, "ledger": 3, "entry": 2},
             {"partition": 1, "ledger": 3, "entry": 2**40}]  # fmt: skip
     found = rejects.merge_rejects([of("deliveries", *rows), of("deliveries", *rows)])
-    assert told(found, "partition", "ledger", "entry") == [(None, 3, 2), (1, 3, None), (1, 3, 2)]
+    assert reported(found, "partition", "ledger", "entry") == [(None, 3, 2), (1, 3, None), (1, 3, 2)]
 
 
 def test_a_membership_event_counts_from_when_it_was_requested() -> None:
@@ -39,7 +39,7 @@ def test_a_membership_event_counts_from_when_it_was_requested() -> None:
     found = of(
         "membership", *rows, {"consumer": "", "event": "nothing", "at": datetime(1960, 1, 1, tzinfo=timezone.utc)}
     )
-    assert told(found, "consumer", "event", "at") == [
+    assert reported(found, "consumer", "event", "at") == [
         (None, None, None), ("c", "join", None), ("c", "join", NS - 10**9), ("c", "join", NS)
     ]  # fmt: skip
 
@@ -48,14 +48,14 @@ def test_of_too_many_only_topic_partitions_are_kept(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(rejects, "MOST_REJECTS", 2)
     many = of("deliveries", *({"partition": n % 2, "ledger": 1, "entry": n} for n in range(5)))
     few = of("deliveries", {"partition": 0, "ledger": 1, "entry": 0})
-    assert told(many, "partition", "entry", "whole") == [(0, None, False), (1, None, False)]
+    assert reported(many, "partition", "entry", "whole") == [(0, None, False), (1, None, False)]
     assert rejects.merge_rejects([few, many]) == many
 
 
 def test_an_ingest_rejects_rows_of_the_tables_it_makes() -> None:
     rows = [{"table": table, "file": "f", "row": 1, "raw": "", "reasons": []} for table in ("broker_events", "x")]
     found = rejects.make_ingest_rejects(pa.RecordBatch.from_pylist(rows, QUARANTINE))
-    assert told(found, "table", "partition") == [("membership", None), ("deliveries", None)]
+    assert reported(found, "table", "partition") == [("membership", None), ("deliveries", None)]
 
 
 def test_reasons_are_counted_without_examples_of_keys() -> None:

@@ -118,10 +118,10 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own(bundled: Bundled) -> No
 
 @pytest.mark.spark
 def test_a_key_is_explained_with_the_findings_of_the_audit(bundled: Bundled) -> None:
-    told = bundled.result.explain(key="Order-1466420", last=3)
-    assert "  epoch 4: c4 joined at 03:24:59.423714: c4  <- moved from c1" in told.lines
-    assert "judged by the audit that wrote these frames" in told.lines
-    assert told._repr_html_() == f"<pre>{str(told).replace('<', '&lt;').replace('>', '&gt;')}</pre>"
+    reported = bundled.result.explain(key="Order-1466420", last=3)
+    assert "  epoch 4: c4 joined at 03:24:59.423714: c4  <- moved from c1" in reported.lines
+    assert "judged by the audit that wrote these frames" in reported.lines
+    assert reported._repr_html_() == f"<pre>{str(reported).replace('<', '&lt;').replace('>', '&gt;')}</pre>"
     unknown = bundled.result.explain(key="never seen")
     assert unknown.lines[-1] == "no message of this key in messages, membership, deliveries"
 
@@ -137,15 +137,15 @@ def test_results_go_to_a_folder_where_one_is_named(
     ]  # fmt: skip
     assert [row.code for row in result.violations.collect()] == ["WRONG_OWNER"]
     assert_df_equality(result.violations, frame_tables.read_table(spark, f"{tmp_path}/tables", "violations", "delta"))
-    told = result.explain(message=f"{TOPIC}:1:1").lines
-    assert f"judged by the audit that wrote {tmp_path}/tables" in told
-    assert any("WRONG_OWNER (invalid): 1:1 " in line for line in told)
+    reported = result.explain(message=f"{TOPIC}:1:1").lines
+    assert f"judged by the audit that wrote {tmp_path}/tables" in reported
+    assert any("WRONG_OWNER (invalid): 1:1 " in line for line in reported)
 
 
 @pytest.mark.spark
 def test_without_a_membership_every_consumer_with_a_delivery_counts_as_connected(frames: dict[str, DataFrame]) -> None:
-    told = {name: frame for name, frame in frames.items() if name != "membership"}
-    with subreplay.audit(**told, **AUTO_SPLIT) as result:
+    reported = {name: frame for name, frame in frames.items() if name != "membership"}
+    with subreplay.audit(**reported, **AUTO_SPLIT) as result:
         assert result.verdict is Verdict.UNKNOWN
         assert {code.code: code.status for code in result.report.codes}["WRONG_OWNER"] == "unknown"
 
@@ -243,9 +243,9 @@ def test_a_setting_that_a_platform_refuses_stays_as_it_is() -> None:
 
 
 def test_members_that_nobody_recorded_need_no_table() -> None:
-    told = subreplay.explain(key="Order-3459134", scenarios=[TWO])
-    assert "murmur3 3112179635 (32 bits, seed 0); 964695987 (31 bits, as Pulsar keeps it)" in told.lines
-    assert "two: pulsar.key_shared.auto_split under pulsar-4.0" in str(told)
+    reported = subreplay.explain(key="Order-3459134", scenarios=[TWO])
+    assert "murmur3 3112179635 (32 bits, seed 0); 964695987 (31 bits, as Pulsar keeps it)" in reported.lines
+    assert "two: pulsar.key_shared.auto_split under pulsar-4.0" in str(reported)
 
 
 NAMES = """

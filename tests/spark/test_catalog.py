@@ -120,8 +120,8 @@ def test_daily_runs_continue_from_one_another_and_explain_reads_them(
         assert spark.catalog.getTable(f"audits_of_ours.{name}").description == describe_table(name)
     capsys.readouterr()
     message = frame_tables.read_table(spark, audits, "messages", "delta").orderBy("publish_time").first()
-    told = f"{message.topic}:{message.ledger}:{message.entry}"
-    assert main(["explain", "--config", str(path), "--date", first, "--message", told]) == 0
+    reported = f"{message.topic}:{message.ledger}:{message.entry}"
+    assert main(["explain", "--config", str(path), "--date", first, "--message", reported]) == 0
     assert f"judged by the audit that wrote {audits}" in capsys.readouterr().out
     assert main(["explain", "--config", str(path), "--date", first, "--key", "never seen"]) == 0
     assert f"no message of this key on {first} in spark_catalog.audits_of_ours.messages, " in capsys.readouterr().out

@@ -125,14 +125,14 @@ def test_the_owner_is_that_of_the_folded_policy(
 ) -> None:
     events = build_dispatcher_events(history("a1", STORY)["membership"].to_pylist(), [(TOPIC, -1)])
     (timeline,) = build_plan("pure", make_policy(policy, profile), events).timelines.values()
-    asked = [(key_of(letter), at) for letter in "anbo" for at in instants()]
-    nanos = [round(at.timestamp() * 1_000_000) * 1_000 for _, at in asked]
+    requested = [(key_of(letter), at) for letter in "anbo" for at in instants()]
+    nanos = [round(at.timestamp() * 1_000_000) * 1_000 for _, at in requested]
     pure = [
-        find_slot_and_owner(timeline, murmur3_32(key), at + 1)[1] for (key, _), at in zip(asked, nanos, strict=True)
+        find_slot_and_owner(timeline, murmur3_32(key), at + 1)[1] for (key, _), at in zip(requested, nanos, strict=True)
     ]
     assert {None, "C1", "C2", "C3"} >= set(pure) > {None, "C1"}
     rows = spark.createDataFrame(
-        [(*row, name) for row, name in zip(asked, pure, strict=True)], "key binary, at timestamp, f string"
+        [(*row, name) for row, name in zip(requested, pure, strict=True)], "key binary, at timestamp, f string"
     )
     owners = functions.owners(members, policy=policy, profile=profile)
     assert_df_equality(rows.select("key", "at", functions.owner("key", "at", owners).alias("f")), rows)

@@ -40,16 +40,16 @@ def test_a_local_master_uses_so_many_cores(master: str, expected: int) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("told", "expected"), [("7", 7), ("auto", 200)])
-def test_partitions_are_those_of_the_session(spark: SparkSession, told: str, expected: int) -> None:
-    platform = SimpleNamespace(conf={"spark.sql.shuffle.partitions": told})
+@pytest.mark.parametrize(("reported", "expected"), [("7", 7), ("auto", 200)])
+def test_partitions_are_those_of_the_session(spark: SparkSession, reported: str, expected: int) -> None:
+    platform = SimpleNamespace(conf={"spark.sql.shuffle.partitions": reported})
     assert count_partitions(platform) == expected  # type: ignore[arg-type]
     assert count_partitions(spark) == 2
 
 
 @pytest.mark.spark
 def test_workers_on_this_machine_have_what_judges_before_a_task_begins(spark: SparkSession) -> None:
-    def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def reported(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import sys
 
         import pyarrow as pa
@@ -59,7 +59,7 @@ def test_workers_on_this_machine_have_what_judges_before_a_task_begins(spark: Sp
             pass
         yield pa.RecordBatch.from_pydict({"judges": ["subreplay.audit.judge" in sys.modules], "read": [len(archives)]})
 
-    assert set(spark.range(1).mapInArrow(told, "judges boolean, read long").collect()) == {(True, 0)}
+    assert set(spark.range(1).mapInArrow(reported, "judges boolean, read long").collect()) == {(True, 0)}
 
 
 class OfCluster:
@@ -194,8 +194,8 @@ def test_java_gets_the_archive_of_classes_if_it_exists(monkeypatch: pytest.Monke
 def test_java_takes_the_archive_of_classes(spark: SparkSession) -> None:
     """Of one that does not fit its class path it takes nothing, and says nothing."""
     java = spark.sparkContext._gateway.proc.pid
-    told = "was it made by another Java, or has Spark's folder conf a file? make distclean setup makes it anew"
-    assert CLASSES in Path(f"/proc/{java}/maps").read_text(), told
+    reported = "was it made by another Java, or has Spark's folder conf a file? make distclean setup makes it anew"
+    assert CLASSES in Path(f"/proc/{java}/maps").read_text(), reported
 
 
 @pytest.mark.spark

@@ -83,11 +83,11 @@ def moves(rows: list[dict[str, Any]], every: bool) -> Sums:
     ``every`` of what was moved. The rest of an epoch then has neither owner, nor keys."""
     groups = defaultdict(list)
     for row in rows:
-        told = row["consumer"] is None or (every and moved(row))
-        if told or every:
-            sides = (row["before"] if moved(row) else None, row["consumer"]) if told else (None, None)
+        reported = row["consumer"] is None or (every and moved(row))
+        if reported or every:
+            sides = (row["before"] if moved(row) else None, row["consumer"]) if reported else (None, None)
             key = row["topic"], row["partition"], row["epoch"]
-            groups[key + sides].append(row | {"told": told})
+            groups[key + sides].append(row | {"told": reported})
     return {
         group: (len(mine), sum(row["size"] or 0 for row in mine), len({row["own"] for row in mine if row["told"]}))
         for group, mine in groups.items()

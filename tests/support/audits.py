@@ -54,9 +54,9 @@ def written(folder: Path, tables: History, **run: Any) -> Path:
     for name, table in tables.items():
         (folder / "in" / name).mkdir(parents=True, exist_ok=True)
         pq.write_table(table, folder / "in" / name / "part.parquet")
-    asked = {"name": SUBSCRIPTION, "topic": TOPIC, **KEY_SHARED} | run.pop("subscription", {})
-    told = {"traffic": {"path": str(folder / "in"), "format": "parquet"}, "subscription": asked, **run}
-    (folder / "run.yaml").write_text(yaml.safe_dump(told))
+    requested = {"name": SUBSCRIPTION, "topic": TOPIC, **KEY_SHARED} | run.pop("subscription", {})
+    shown_now = {"traffic": {"path": str(folder / "in"), "format": "parquet"}, "subscription": requested, **run}
+    (folder / "run.yaml").write_text(yaml.safe_dump(shown_now))
     return folder / "run.yaml"
 
 

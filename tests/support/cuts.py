@@ -24,9 +24,9 @@ def cut(c: Capture, moment: int, messages: Messages, joins: bool, acks: bool) ->
         elif acks and (nanos(d, "acked_at") or 0) >= moment:
             kept.append(d | {"delivered_at": None, "received_at": None})
     c.deliveries = kept
-    told = {position(d) for d in kept}
+    reported = {position(d) for d in kept}
     if messages != "all":
-        still = told if messages == "that are still told of" else set()
+        still = reported if messages == "that are still told of" else set()
         c.messages = [m for m in c.messages if m["publish_time"] * 1000 >= moment or position(m) in still]
     if not joins:
         c.membership = [m for m in c.membership if (nanos(m, "at") or 0) >= moment]

@@ -60,9 +60,9 @@ def save(tables: Tables, folder: Path, lookback_days: int = 1, **run: Any) -> Pa
         pq.write_table(rows, folder / "in" / name / "part.parquet")
     # on a slower clock all waits are long
     patient = dict.fromkeys(("stalled_after", "stuck_after", "late_after"))
-    told = {"traffic": {"path": str(folder / "in"), "format": "parquet", "lookback_days": lookback_days}}
-    told |= {"liveness": patient, **run}
-    (folder / "audit.yaml").write_text(yaml.safe_dump(told))
+    reported = {"traffic": {"path": str(folder / "in"), "format": "parquet", "lookback_days": lookback_days}}
+    reported |= {"liveness": patient, **run}
+    (folder / "audit.yaml").write_text(yaml.safe_dump(reported))
     return folder / "audit.yaml"
 
 

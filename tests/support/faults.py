@@ -124,14 +124,14 @@ class Capture:
 @cache
 def _ingested(name: str) -> tuple[Policy, Terms, dict[str, list[Row]]]:
     recorded = ingested(ROOT / name)
-    told = recorded.run["subscription"]
+    reported = recorded.run["subscription"]
     rows = {}
     for table, values in recorded.tables.items():
         plain = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in values.columns]
         rows[table] = pa.table(plain, names=values.column_names).to_pylist()
     rows["letters"] = [m for m in rows["messages"] if m["origin"]]
     rows["messages"] = [m for m in rows["messages"] if not m["origin"]]
-    policy = make_policy(told["policy"], told["profile"], **told.get("options", {}))
+    policy = make_policy(reported["policy"], reported["profile"], **reported.get("options", {}))
     return policy, parse(recorded.run, name).terms, rows
 
 
@@ -308,8 +308,8 @@ def forget_a_leave(c: Capture, rng: Random) -> Expected:
 def ask_for_fewer_slots(c: Capture, rng: Random) -> Expected:
     """A sticky consumer asks for half of what it serves."""
     joins = [m for m in c.membership if m["event"] == "join" and m["ranges"]]
-    asked = rng.choice(joins)["ranges"]
-    widest = max(asked, key=lambda r: r["end"] - r["start"])
+    requested = rng.choice(joins)["ranges"]
+    widest = max(requested, key=lambda r: r["end"] - r["start"])
     widest["end"] = (widest["start"] + widest["end"]) // 2
     return Expected("WRONG_OWNER", None)
 
@@ -492,8 +492,8 @@ def first_messages(c: Capture) -> pa.Table:
     rows = []
     for (partition, key), m in first.items():
         if spread[key] > 1:
-            told = {"published": m["publish_time"] * 1000, "key": key.decode(), "messages": count[partition, key]}
-            rows.append({name: m.get(name) for name in FIRST_MESSAGES.names} | told)
+            reported = {"published": m["publish_time"] * 1000, "key": key.decode(), "messages": count[partition, key]}
+            rows.append({name: m.get(name) for name in FIRST_MESSAGES.names} | reported)
     return pa.Table.from_pylist(rows, schema=FIRST_MESSAGES)
 
 

@@ -87,7 +87,7 @@ def deliver_to_one_that_left(c: Capture, rng: Random) -> Expected:
     return Expected("NOT_CONNECTED", position_of(d))
 
 
-def deliver_to_a_stranger(c: Capture, rng: Random) -> Expected:
+def deliver_to_an_unknown_consumer(c: Capture, rng: Random) -> Expected:
     """A message goes to a consumer that nobody knows."""
     d = rng.choice(c.once)
     d["consumer"] = "nobody-knows"
@@ -236,7 +236,7 @@ def deliver_again_for_no_cause(c: Capture, rng: Random) -> Expected:
     return Expected("REDELIVERED_UNASKED", position_of(d))
 
 
-def misplace_beside_a_stranger(c: Capture, rng: Random) -> Expected:
+def misplace_beside_an_unknown_consumer(c: Capture, rng: Random) -> Expected:
     """A message goes to a consumer that nobody knows, and another one to a consumer that does not own it."""
     apart = [d for d in c.once if c.steady(at(d)) and len(c.connected(at(d))) > 1]
     stray, d = rng.sample(apart, 2)
@@ -250,7 +250,7 @@ FURTHER: dict[Callable[[Capture, Random], Expected], tuple[str, ...]] = {
     deliver_to_a_second_consumer_too: (S1, S3, S5, S7),
     deliver_elsewhere_after_the_acknowledgement: (S1, S5, S7),
     deliver_to_one_that_left: (S1, S5, S7),
-    deliver_to_a_stranger: (S1, S4, S6, S8),
+    deliver_to_an_unknown_consumer: (S1, S4, S6, S8),
     come_late: (S1, S2, S5P),
     exchange_two_messages_in_the_log: (S1, S5, S7),
     forget_an_acknowledgement: (S1, S1B, S5, S9),
@@ -264,5 +264,5 @@ FURTHER: dict[Callable[[Capture, Random], Expected], tuple[str, ...]] = {
     starve_a_partition: (S5, S5P),
     deliver_before_the_publication: (S1, S5, S7),
     deliver_again_for_no_cause: (S1, S5, S7),
-    misplace_beside_a_stranger: (S1, S2, S3),
+    misplace_beside_an_unknown_consumer: (S1, S2, S3),
 }

@@ -70,9 +70,9 @@ class GroupRecording:
 
     def intervals(self) -> dict[TopicPartition, list[FetchInterval]]:
         """Who owned each partition when, by the callbacks."""
-        told = [ClientEvent.model_validate(row) for row in self.files["membership"]]
+        reported = [ClientEvent.model_validate(row) for row in self.files["membership"]]
         eager = self.scenario["protocol"] == "classic" and self.scenario["assignor"] in EAGER
-        owned = build_recorded_intervals(told, eager, max(row.at for row in told))
+        owned = build_recorded_intervals(reported, eager, max(row.at for row in reported))
         return {(topic_partition.topic, topic_partition.partition): [*mine] for topic_partition, mine in owned.items()}
 
     def owned(self, row: Row) -> FetchInterval:
@@ -83,7 +83,11 @@ class GroupRecording:
     def others(self, row: Row, at: int) -> list[Row]:
         """Polls of other consumers, of which each owned something else at that time, one for each; not of those that
         had left, and were told later that it is lost."""
-        lost = {(told["consumer"], told["at"]) for told in self.files["membership"] if told["event"] == "lost"}
+        lost = {
+            (reported["consumer"], reported["at"])
+            for reported in self.files["membership"]
+            if reported["event"] == "lost"
+        }
         owned = (i for mine in self.intervals().values() for i in mine if i.start < at < i.end)
         here = {i.consumer for i in owned if (i.consumer, i.end) not in lost}
         here &= self.readers(row["topic"])
@@ -132,16 +136,16 @@ def a_record_moves(r: GroupRecording, rng: random.Random) -> str:
     return "WRONG_OWNER"
 
 
-def a_stranger_polls(r: GroupRecording, rng: random.Random) -> str:
+def an_unknown_member_polls(r: GroupRecording, rng: random.Random) -> str:
     """A record is given to a member that is not there any more, or not yet. (A static one stays when it closes.)"""
     row = rng.choice(r.once())
     static = {one["name"] for one in r.scenario["consumers"] if one["instance"] is not None}
     here = set(static)
-    for told in (one for one in r.files["membership"] if one["at"] <= row["polled_at"]):
-        if told["event"] == "subscribe":
-            here.add(told["consumer"])
-        elif told["event"] == "close_end":
-            here -= {told["consumer"]} - static
+    for reported in (one for one in r.files["membership"] if one["at"] <= row["polled_at"]):
+        if reported["event"] == "subscribe":
+            here.add(reported["consumer"])
+        elif reported["event"] == "close_end":
+            here -= {reported["consumer"]} - static
     mine = {p["member_id"] for p in r.polls if p["consumer"] in here}
     other = one_of(rng, [p for p in r.polls if p["consumer"] not in here and p["member_id"] not in mine])
     row |= {name: other[name] for name in ("consumer", "member_id")}
@@ -190,7 +194,7 @@ def a_record_comes_before_its_owner(r: GroupRecording, rng: random.Random) -> st
     return "WRONG_OWNER"
 
 
-def a_record_comes_again_after_its_commit(r: GroupRecording, rng: random.Random) -> str:
+def a_record_is_redelivered_after_its_commit(r: GroupRecording, rng: random.Random) -> str:
     """A record is given out again, to the same consumer, after it was committed, and nobody sought back."""
     row = rng.choice(r.once())
     commits = r.committed()[row["topic"], row["partition"]]
@@ -203,7 +207,7 @@ def a_record_comes_again_after_its_commit(r: GroupRecording, rng: random.Random)
     return "DUP_DELIVERY"
 
 
-def a_record_comes_again_in_hand(r: GroupRecording, rng: random.Random) -> str:
+def an_outstanding_record_is_redelivered(r: GroupRecording, rng: random.Random) -> str:
     """A record is given out again while its consumer is working on it."""
     row = rng.choice(r.once())
     at = row["polled_at"] + 10_000
@@ -333,8 +337,9 @@ def an_assignment_is_swapped(r: GroupRecording, rng: random.Random) -> str:
 
 
 FAULTS: tuple[Callable[[GroupRecording, random.Random], str], ...] = (
-    a_record_moves, a_stranger_polls, a_record_is_skipped, two_records_change_places, a_record_comes_before_its_owner,
-    a_record_comes_again_after_its_commit, a_record_comes_again_in_hand, a_commit_is_anothers,
+    a_record_moves, an_unknown_member_polls, a_record_is_skipped, two_records_change_places,
+    a_record_comes_before_its_owner,
+    a_record_is_redelivered_after_its_commit, an_outstanding_record_is_redelivered, a_commit_is_anothers,
     a_refused_commit_is_taken, a_commit_goes_back, a_commit_runs_ahead, an_interval_ends_late,
     an_interval_begins_early, a_callback_names_another_partition, an_assignment_is_swapped,
 )  # fmt: skip

@@ -52,8 +52,8 @@ def audited(folder: Path) -> Audited:
 
 def audit_ingested(it: SourceTables, lacking: frozenset[Need] = frozenset()) -> Audited:
     """The audit of a recording that was read; ``lacking``: what its tables do not tell."""
-    asked = it.run["subscription"]
-    policy = make_policy(asked["policy"], asked["profile"])
+    requested = it.run["subscription"]
+    policy = make_policy(requested["policy"], requested["profile"])
     terms = replace(NOTHING_TOLD, initial_position=it.run.get("topic", {}).get("initial_position"))
     found = Audited(Counter(), Counter(), Counter(), len(it.rejected))
     topics = sorted(set(it.tables["messages"]["topic"].to_pylist()))
@@ -66,8 +66,8 @@ def audit_ingested(it: SourceTables, lacking: frozenset[Need] = frozenset()) -> 
         rows = audit_by(judge, tables)
         codes, exemptions = rows["codes"].to_numpy(), rows["excuses"].to_numpy()
         for code in (code for code in Code if judge.rule_statuses[code] is RuleStatus.PROMISED):
-            told = (find_exemption(code, int(exemption)) for exemption in exemptions[codes & code.bit != 0])
-            found.findings.update((code.name, exemption.name if exemption else "") for exemption in told)
+            reported = (find_exemption(code, int(exemption)) for exemption in exemptions[codes & code.bit != 0])
+            found.findings.update((code.name, exemption.name if exemption else "") for exemption in reported)
         causes = Causes(judge)
         for code, counted in ((Code.REDELIVERED, found.causes), (Code.LOST, found.lost)):
             mine = rows.filter(pa.array(codes & code.bit != 0))

@@ -82,8 +82,8 @@ def history(log: str, story: str, partition: int = -1) -> History:
                 closing[member[2]] = at
             else:
                 membership.append(_event(member, at, closing))
-        elif told := TOLD.fullmatch(word):
-            sign, consumer, generation = told.groups()
+        elif reported := TOLD.fullmatch(word):
+            sign, consumer, generation = reported.groups()
             named = {"event": WORDS[sign], "generation": None if generation is None else int(generation)}
             membership.append(_of_member(consumer, at) | named)
         elif commit := COMMIT.fullmatch(word):
@@ -141,20 +141,38 @@ def _position(where: tuple[int, int]) -> dict[str, Any]:
 
 
 def _delivery(where: tuple[int, int], consumer: str, at: int, count: int) -> dict[str, Any]:
-    told = {"subscription": SUBSCRIPTION, "consumer": consumer, "delivered_at": at, "seq": 0, "redelivery_count": count}
-    return {"date": utc_date(at), **_position(where), **told, "source": "observed"}
+    reported = {
+        "subscription": SUBSCRIPTION,
+        "consumer": consumer,
+        "delivered_at": at,
+        "seq": 0,
+        "redelivery_count": count,
+    }
+    return {"date": utc_date(at), **_position(where), **reported, "source": "observed"}
 
 
 def _commit(consumer: str, sign: str, offset: int, at: int) -> dict[str, Any]:
-    told = {"subscription": SUBSCRIPTION, "consumer": consumer, "seq": 0, "redelivery_count": 0, "source": "observed"}
+    reported = {
+        "subscription": SUBSCRIPTION,
+        "consumer": consumer,
+        "seq": 0,
+        "redelivery_count": 0,
+        "source": "observed",
+    }
     kind = "AutoCommit" if sign == "!!" else "Commit"
     committed = {"acked_at": at, "ack_type": kind, "outcome": "refused" if sign == "?" else "acked"}
-    return {"date": utc_date(at), **_position((offset, -1)), **told, **committed}
+    return {"date": utc_date(at), **_position((offset, -1)), **reported, **committed}
 
 
 def _of_member(consumer: str, at: int) -> dict[str, Any]:
-    told = {"subscription": SUBSCRIPTION, "topic": TOPIC, "partition": -1, "type": "Key_Shared", "consumer": consumer}
-    return {"date": utc_date(at), **told, "at": at, "seq": 0}
+    reported = {
+        "subscription": SUBSCRIPTION,
+        "topic": TOPIC,
+        "partition": -1,
+        "type": "Key_Shared",
+        "consumer": consumer,
+    }
+    return {"date": utc_date(at), **reported, "at": at, "seq": 0}
 
 
 def _event(member: re.Match[str], at: int, closing: dict[str, int]) -> dict[str, Any]:

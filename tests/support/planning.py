@@ -37,10 +37,10 @@ def build_traffic(keys: ArrayLike, partitions: int = 1, every: int = 1, sizes: A
 
 def build_group_events(scope: Scope, second: int = 10**9) -> tuple[MembershipEvent, ...]:
     """Two members, of whom one goes and comes back after 20 s."""
-    told = ((0, "join", "a"), (10, "join", "b"), (60, "leave", "b"), (80, "join", "b"))
+    reported = ((0, "join", "a"), (10, "join", "b"), (60, "leave", "b"), (80, "join", "b"))
     return tuple(
         MembershipEvent(scope, event, name, Instant(at * second, n), Instant(at * second, n))  # type: ignore[arg-type]
-        for n, (at, event, name) in enumerate(told)
+        for n, (at, event, name) in enumerate(reported)
     )
 
 

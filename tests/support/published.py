@@ -35,15 +35,16 @@ message = st.fixed_dictionaries(
     }
 )
 logs = st.lists(message, min_size=1, max_size=40).map(lambda rows: pa.Table.from_pylist(rows, MESSAGES))
-told = st.lists(histories, min_size=2, max_size=2)
+reported = st.lists(histories, min_size=2, max_size=2)
 together = st.sampled_from([1, 20, 40])
 """Events whose instants have the same multiple of it happen at once."""
 
 
-def members(told: list[str], together: int) -> dict[Scope, tuple[MembershipEvent, ...]]:
+def members(reported: list[str], together: int) -> dict[Scope, tuple[MembershipEvent, ...]]:
     """The events of each dispatcher."""
     return {
-        scope: tuple(_at_once(joins.events(story, scope), together)) for scope, story in zip(SCOPES, told, strict=True)
+        scope: tuple(_at_once(joins.events(story, scope), together))
+        for scope, story in zip(SCOPES, reported, strict=True)
     }
 
 

@@ -102,12 +102,12 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     untold = {row["consumer"] for row in served if row["instance"] is None}
     events = build_dispatcher_events(membership, _scopes(tables), untold)
     unknown = find_unknown_consumers(served, membership)
-    told = collect_ownership_events(membership)
-    folded = build_plan("", policy, events, told).timelines
+    reported = collect_ownership_events(membership)
+    folded = build_plan("", policy, events, reported).timelines
     others = {s: add_unknown_consumers(s, e, unknown) for s, e in events.items()} if unknown else {}
     would_be = {s: Dispatcher.of(timeline) for s, timeline in build_plan("", policy, others).timelines.items()}
     dispatchers = {
-        s: Dispatcher.of(timeline, None, would_be.get(s), find_abandonment_time(policy, told.get(s, ()), events[s]))
+        s: Dispatcher.of(timeline, None, would_be.get(s), find_abandonment_time(policy, reported.get(s, ()), events[s]))
         for s, timeline in folded.items()
     }
     recorded, acknowledged = (
@@ -115,7 +115,7 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     )
     receipts = bool(recorded) and acknowledged <= recorded
     lowest = _lowest(tables["messages"])
-    begins = find_beginnings(lowest, _served(delivered), folded, told)
+    begins = find_beginnings(lowest, _served(delivered), folded, reported)
     ledgers = {scope: position[0] for scope, position in lowest.items()}
     letters = DeadLetters.of(tables["dead_letters"]) if "dead_letters" in tables else DeadLetters()
     judge = Judge(

@@ -128,18 +128,18 @@ instants = st.tuples(st.integers(-3, 6), st.integers(-2, 4))
 
 
 @given(st.lists(instants, max_size=8).map(sorted), st.lists(st.integers(0, 5), min_size=8), st.lists(instants))
-def test_epochs_of_instants_are_found_in_exact_order_of_time_then_sequence(starts, waits, asked):
+def test_epochs_of_instants_are_found_in_exact_order_of_time_then_sequence(starts, waits, requested):
     joins = [
         MembershipEvent(TOPIC, "join", "A", Instant(*start), Instant(start[0] - wait, start[1]))
         for start, wait in zip(starts, waits, strict=False)
     ]
     timeline = Timeline.fold(make_policy("pulsar.failover", "documented"), TOPIC, joins)
-    at, seq = np.array(asked, np.int64).reshape(-1, 2).T
+    at, seq = np.array(requested, np.int64).reshape(-1, 2).T
 
-    begun = [[epoch.start <= Instant(*instant) for epoch in timeline.epochs] for instant in asked]
+    begun = [[epoch.start <= Instant(*instant) for epoch in timeline.epochs] for instant in requested]
     assert timeline.find_epochs(at, seq).tolist() == [row.count(True) - 1 for row in begun]
 
-    reached = [[epoch.since <= Instant(*instant) for epoch in timeline.epochs] for instant in asked]
+    reached = [[epoch.since <= Instant(*instant) for epoch in timeline.epochs] for instant in requested]
     assert timeline.find_last_candidates(at, seq).tolist() == [[*row, False].index(False) - 1 for row in reached]
 
 
@@ -160,7 +160,7 @@ def test_the_owner_in_an_epoch_is_the_one_of_that_steps_own_table(policy, histor
         epochs = np.full(len(slots), epoch.index, np.int32)
         assert timeline.find_owners(slots, given_hashes, epochs).tolist() == expected
         many = (
-            np.tile(asked, MAX_UNCOMPILED_LOOKUPS + 1) for asked in (slots, given_hashes, epochs)
+            np.tile(requested, MAX_UNCOMPILED_LOOKUPS + 1) for requested in (slots, given_hashes, epochs)
         )  # by compiled code
         assert timeline.find_owners(*many).tolist() == expected * (MAX_UNCOMPILED_LOOKUPS + 1)
         assert timeline.table(epoch.index).rows() == state.table.merged().rows()

@@ -20,7 +20,7 @@ from subreplay.whatif.traffic.traffic_profile import join_profiles
 from tests.support import assigned
 from tests.support.every_policy import EVERY
 from tests.support.properties import examples
-from tests.support.published import MESSAGES, SCOPES, logs, members, together, told
+from tests.support.published import MESSAGES, SCOPES, logs, members, reported, together
 from tests.support.recordings import ROOT, ingested
 
 PROFILER = ProfileBuilder(KeyMasking.from_secret(False, "a secret"))
@@ -41,18 +41,18 @@ DIMENSIONS = {
 
 def levels(found: Evaluation) -> dict[str, assigned.Sums]:
     """The rows of an evaluation as ``assigned`` states them."""
-    told = {level: {} for level in DIMENSIONS}
+    reported = {level: {} for level in DIMENSIONS}
     for row in found.rows("s"):
         counts = COUNTS[: 3 if row["level"] == "move" else 5]
-        told[row["level"]][tuple(row[d] for d in DIMENSIONS[row["level"]])] = tuple(row[c] for c in counts)
-    return told
+        reported[row["level"]][tuple(row[d] for d in DIMENSIONS[row["level"]])] = tuple(row[c] for c in counts)
+    return reported
 
 
 @pytest.mark.parametrize("policy", [*EVERY, *KAFKA])
 @examples(8)
-@given(log=logs, told=told, together=together, blocks=st.sampled_from([100, 7]))
-def test_an_evaluation_is_the_sum_over_messages_one_by_one(policy, log, told, together, blocks):
-    timelines = build_plan("s", policy, members(told, together)).timelines
+@given(log=logs, reported=reported, together=together, blocks=st.sampled_from([100, 7]))
+def test_an_evaluation_is_the_sum_over_messages_one_by_one(policy, log, reported, together, blocks):
+    timelines = build_plan("s", policy, members(reported, together)).timelines
     profile = join_profiles(list(PROFILER.build_profiles(log.to_batches(), blocks)))
     expected = assigned.assigned(log, policy, timelines, profile.extent[0])
     evaluator = PlanEvaluator(profile, Extent(*profile.extent, WIDTH))
@@ -102,9 +102,9 @@ def recorded_log(recording):
 
 @pytest.mark.parametrize("policy", EVERY[:2])
 @examples(12)
-@given(log=logs, told=told, parts=st.integers(1, 4))
-def test_parts_without_a_common_key_add_up(policy, log, told, parts):
-    timelines = build_plan("s", policy, members(told, 1)).timelines
+@given(log=logs, reported=reported, parts=st.integers(1, 4))
+def test_parts_without_a_common_key_add_up(policy, log, reported, parts):
+    timelines = build_plan("s", policy, members(reported, 1)).timelines
     profile, extent = PROFILER.build_profile(log), Extent(0, 130, WIDTH)
     found = [
         PlanEvaluator(part, extent).evaluate(policy, timelines, moves=True) for part in profile.split_by_key(parts)

@@ -51,11 +51,11 @@ def folded(name):
 
 @cache
 def truth(name):
-    told = defaultdict(list)
+    reported = defaultdict(list)
     with gzip.open(ROOT / f"{name}.truth.jsonl.gz", "rt", encoding="utf-8") as file:
         for kind, *row in map(json.loads, file):
-            told[kind].append(row)
-    return told
+            reported[kind].append(row)
+    return reported
 
 
 def of_billing(name, table):
@@ -77,7 +77,7 @@ def pairs(name):
     logged = defaultdict(list)
     for row in dispatches(name):
         logged[row["partition"], row["ledger"], row["entry"]].append(row)
-    return [(told, logged[tuple(told[1:4])].pop(0)) for told in truth(name)["dispatch"]]
+    return [(reported, logged[tuple(reported[1:4])].pop(0)) for reported in truth(name)["dispatch"]]
 
 
 @each
@@ -89,13 +89,13 @@ def test_every_line_is_known_or_passed_over(name):
 
 @each
 def test_the_same_entries_were_dispatched(name):
-    told = Counter(tuple(row[1:4]) for row in truth(name)["dispatch"])
-    assert Counter((row["partition"], row["ledger"], row["entry"]) for row in dispatches(name)) == told
+    reported = Counter(tuple(row[1:4]) for row in truth(name)["dispatch"])
+    assert Counter((row["partition"], row["ledger"], row["entry"]) for row in dispatches(name)) == reported
 
 
 @each
 def test_to_the_same_consumer_wherever_the_log_names_one(name):
-    assert [row for told, row in pairs(name) if row["consumer"] not in (told[4], None)] == []
+    assert [row for reported, row in pairs(name) if row["consumer"] not in (reported[4], None)] == []
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {SHARED}))
@@ -110,14 +110,14 @@ def test_shared_dispatches_have_a_name_where_one_member_only_is_on_the_thread_or
 
 @each
 def test_at_the_same_time(name):
-    late = sorted(abs(micros(row["delivered_at"]) - told[0]) for told, row in pairs(name))
+    late = sorted(abs(micros(row["delivered_at"]) - reported[0]) for reported, row in pairs(name))
     assert late[len(late) // 2] <= 2_000
     assert late[-1] <= LATE
 
 
 @each
 def test_with_the_same_redelivery_count(name):
-    assert [(told, row) for told, row in pairs(name) if row["redelivery_count"] != told[5]] == []
+    assert [(reported, row) for reported, row in pairs(name) if row["redelivery_count"] != reported[5]] == []
 
 
 def test_redelivery_counts_rise_in_the_shared_excerpt():
@@ -135,15 +135,15 @@ def test_the_same_acknowledgements(name):
 
 @each
 def test_an_acknowledged_entry_has_the_time_of_an_acknowledgement_of_it_or_of_a_later_one(name):
-    told = defaultdict(list)
+    reported = defaultdict(list)
     for at, partition, ledger, entry in truth(name)["ack"]:
-        told[partition, ledger].append((entry, at))
+        reported[partition, ledger].append((entry, at))
     acked = [row for row in dispatches(name) if row["acked_at"]]
     assert acked
     for row in acked:
         at, key = micros(row["acked_at"]), (row["partition"], row["ledger"])
         exact = row["ack_type"] == "Individual"
-        covering = [t for entry, t in told[key] if entry == row["entry"] or (entry > row["entry"] and not exact)]
+        covering = [t for entry, t in reported[key] if entry == row["entry"] or (entry > row["entry"] and not exact)]
         assert min(abs(at - t) for t in covering) <= LATE
 
 
@@ -158,15 +158,15 @@ def test_the_same_joins_and_leaves(name):
         for row in found
         if row["event"] != "rejected"
     }
-    told = {
+    reported = {
         (kind, partition, instance): (consumer, at)
         for kind in ("join", "left")
         for at, partition, consumer, instance in truth(name)[kind]
     }
-    assert logged.keys() == told.keys()
+    assert logged.keys() == reported.keys()
     for key, (consumer, at) in logged.items():
-        assert consumer in (told[key][0], None)
-        assert abs(at - told[key][1]) <= LATE
+        assert consumer in (reported[key][0], None)
+        assert abs(at - reported[key][1]) <= LATE
 
 
 @each
@@ -227,8 +227,8 @@ def test_names_may_come_from_elsewhere():
     ((topic, partition),) = [pair for pair in topics(parsed(CUMULATIVE).events) if "l09" in pair[0]]
     found = of_topic(parsed(CUMULATIVE).events, topic, partition)
     (refused,) = rows(found).unnamed_membership.to_pylist()
-    told = rows(found, names={refused["instance"]: "e9"})
-    assert "e9" in told.membership["consumer"].to_pylist()
+    reported = rows(found, names={refused["instance"]: "e9"})
+    assert "e9" in reported.membership["consumer"].to_pylist()
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ def seen(text):
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("reported", "expected"),
     [
         ("0:ab>a 1:ab>b", {"a": 0, "b": 0}),
         ("0:ba>a 1:ba>b 0:b>b", {"a": 0, "b": 0}),
@@ -27,5 +27,5 @@ def seen(text):
         ("", None),
     ],
 )
-def test_priority_levels_are_the_fewest_that_explain_the_active_consumers(told, expected):
-    assert infer_levels({seen(each) for each in told.split()}) == expected
+def test_priority_levels_are_the_fewest_that_explain_the_active_consumers(reported, expected):
+    assert infer_levels({seen(each) for each in reported.split()}) == expected

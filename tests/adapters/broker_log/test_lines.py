@@ -236,8 +236,8 @@ def test_a_topic_that_moves_to_another_broker_goes_on_there():
     ]  # fmt: skip
     for files in ((first, second), (second, first)):
         found = folded(*files)
-        told = [(row["entry"], row["instance"], row["outcome"]) for row in found.deliveries.to_pylist()]
-        assert sorted(told) == [
+        reported = [(row["entry"], row["instance"], row["outcome"]) for row in found.deliveries.to_pylist()]
+        assert sorted(reported) == [
             (1, "10.0.0.9:5000#0", "acked"), (2, "10.0.0.9:5000#0", "closed"), (2, "10.0.0.9:6000#0", "acked"),
         ]  # fmt: skip
         assert found.membership["event"].to_pylist() == ["join", "leave", "join", "crash"]

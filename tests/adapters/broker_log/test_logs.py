@@ -48,10 +48,10 @@ def of_log(name):
 def of_recording(name):
     """Rows of the recording as far as the log goes."""
     folder = DATA / "recordings-with-logs" / name.replace("-", "/", 1)
-    told = json.loads((folder / "scenario.json").read_text())
+    reported = json.loads((folder / "scenario.json").read_text())
     found = ADAPTERS["pulsar-recording"](folder)
     rows = {table: found.tables[table].to_pylist() for table in ("membership", "deliveries")}
-    until = told["log_until_ns"] / 1_000
+    until = reported["log_until_ns"] / 1_000
     return found.run, {
         "membership": [row for row in rows["membership"] if micros(row["at"]) <= until],
         "deliveries": [row for row in rows["deliveries"] if row["delivered_at"] and row["subscription"] == "billing"],
@@ -69,14 +69,14 @@ def near(one, other):
 @each
 def test_the_log_gives_the_dispatches_of_the_recording(name):
     """The same positions, consumers and redelivery counts, acknowledged at the same times."""
-    told = defaultdict(list)
+    reported = defaultdict(list)
     for row in of_recording(name)[1]["deliveries"]:
-        told[row["partition"], row["ledger"], row["entry"], row["batch_index"]].append(row)
+        reported[row["partition"], row["ledger"], row["entry"], row["batch_index"]].append(row)
     logged = defaultdict(list)
     for row in of_log(name).tables["deliveries"].to_pylist():
         logged[row["partition"], row["ledger"], row["entry"], row["batch_index"]].append(row)
-    assert logged.keys() == told.keys()
-    for position, rows in told.items():
+    assert logged.keys() == reported.keys()
+    for position, rows in reported.items():
         pairs = zip(
             *(sorted(each, key=lambda row: row["delivered_at"]) for each in (rows, logged[position])), strict=True
         )
@@ -89,11 +89,11 @@ def test_the_log_gives_the_dispatches_of_the_recording(name):
 
 @each
 def test_the_log_gives_the_members_of_the_recording(name):
-    def told(rows):
+    def reported(rows):
         return sorted((row["event"], row["partition"], row["consumer"], micros(row["at"])) for row in rows)
 
     rows = [row for row in of_recording(name)[1]["membership"] if row["subscription"] == "billing"]
-    for one, mine in zip(told(rows), told(of_log(name).tables["membership"].to_pylist()), strict=True):
+    for one, mine in zip(reported(rows), reported(of_log(name).tables["membership"].to_pylist()), strict=True):
         assert one[:3] == mine[:3]
         assert abs(one[3] - mine[3]) <= LATE
 
@@ -108,8 +108,8 @@ def test_priority_levels_of_a_log_explain_the_active_consumers():
 
 @each
 def test_the_run_file_equals_that_of_the_recording_except_for_the_version(name):
-    told = of_recording(name)[0]["subscription"]
-    assert of_log(name).run["subscription"] == {key: told[key] for key in ("name", "topic", "policy")}
+    reported = of_recording(name)[0]["subscription"]
+    assert of_log(name).run["subscription"] == {key: reported[key] for key in ("name", "topic", "policy")}
     assert any("version" in note for note in of_log(name).notes)
 
 
@@ -129,9 +129,9 @@ def test_a_dispatch_to_an_unknown_consumer_is_quarantined_with_its_line():
     assert len(rejected) > 100
     for row in rejected:
         assert row.reasons[0].column == "consumer"
-        told = json.loads(row.raw)
-        assert f"msg id {told['ledger']}-{told['entry']} " in lines[row.row - 1]
-        assert told["topic"] in row.raw
+        reported = json.loads(row.raw)
+        assert f"msg id {reported['ledger']}-{reported['entry']} " in lines[row.row - 1]
+        assert reported["topic"] in row.raw
 
 
 def test_every_subscription_of_a_log_is_listed_and_one_can_be_selected():
@@ -304,8 +304,8 @@ def test_batches_of_one_message_are_reported_as_unknown(tmp_path):
 
 def polled(folder, *consumers, name="polls.jsonl", **more):
     at = 1_772_625_600 * SECOND  # 2026-03-04T12:00:00Z
-    told = [poll(at + second * SECOND, *consumers, **more) | {"topic": TOPIC} for second in (1, 5)]
-    (folder / name).write_text("".join(json.dumps(one) + "\n" for one in told))
+    reported = [poll(at + second * SECOND, *consumers, **more) | {"topic": TOPIC} for second in (1, 5)]
+    (folder / name).write_text("".join(json.dumps(one) + "\n" for one in reported))
     return folder / name
 
 
@@ -361,8 +361,8 @@ def test_a_consumer_that_left_before_the_log_begins_is_not_a_member(tmp_path):
     gone = consumer("c0", BEGIN - 3_600 * SECOND, "/10.0.0.1:1")
     here = consumer("c1", BEGIN + 3_600 * SECOND, "/10.0.0.9:5000")
     polls = ((0, [gone]), (5, []), (3_601, [here]))
-    told = [poll(BEGIN + second * SECOND, *who) | {"topic": TOPIC} for second, who in polls]
-    (tmp_path / "polls.jsonl").write_text("".join(json.dumps(one) + "\n" for one in told))
+    reported = [poll(BEGIN + second * SECOND, *who) | {"topic": TOPIC} for second, who in polls]
+    (tmp_path / "polls.jsonl").write_text("".join(json.dumps(one) + "\n" for one in reported))
     rows = read(tmp_path).tables["membership"].to_pylist()
     assert [(row["consumer"], row["event"], row["type"]) for row in rows] == [
         ("c1", "join", "Shared"), ("c1", "crash", "Shared"),

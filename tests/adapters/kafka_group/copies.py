@@ -27,9 +27,11 @@ def json_lines(table, **more):
     """Records as Spark's ``to_json`` writes them, times in ms."""
     rows = []
     for row in table.to_pylist():
-        told = {name: None if row[name] is None else base64.b64encode(row[name]).decode() for name in ("key", "value")}
+        reported = {
+            name: None if row[name] is None else base64.b64encode(row[name]).decode() for name in ("key", "value")
+        }
         at = round(row["timestamp"].timestamp() * 1_000)
-        rows.append(told | {"partition": row["partition"], "offset": row["offset"], "timestamp": at} | more)
+        rows.append(reported | {"partition": row["partition"], "offset": row["offset"], "timestamp": at} | more)
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
@@ -65,7 +67,7 @@ def committed(offset, topic="t", partition=0, name="g"):
     return key(1, name, topic, partition=partition), encode.commit(3, offset, 1, "", AT)
 
 
-def told(found):
+def reported(found):
     """What was acknowledged, and the offsets of commits."""
     rows = found.tables["deliveries"].to_pylist()
     return tuple([row["entry"] for row in rows if (row["ack_type"] == "Commit") == commit] for commit in (False, True))

@@ -42,7 +42,7 @@ def test_every_group_record_says_what_kafka_reads(name):
     for table in set(RECORD_TABLES) - {"offset_commits"}:
         for row in plain(found.tables[table]):
             wrote = by_offset[row["record_offset"]]
-            assert as_kafka(table, row) == as_told(wrote["decoded_value"])
+            assert as_kafka(table, row) == as_recorded(wrote["decoded_value"])
             keyed = wrote["decoded_key"]
             assert (row["group"], row.get("member_id")) == (
                 keyed.get("group") or keyed["groupId"],
@@ -95,26 +95,26 @@ def classic_member(member):
     }  # fmt: skip
 
 
-def as_told(value):
+def as_recorded(value):
     """What Kafka's classes read, in comparable shape."""
     if value is None:
         return None
-    told = dict(value)
+    reported = dict(value)
     for name in ("topicPartitions", "assignedPartitions", "partitionsPendingRevocation"):
-        if name in told:
-            told[name] = sorted((t["topicId"], p) for t in told[name] for p in t["partitions"])
-    if "topics" in told:
-        told["topics"] = [(t["topicId"], t["topicName"], t["numPartitions"]) for t in told["topics"]]
-    if "members" in told:
-        told["members"] = [told_member(member) for member in told["members"]]
-    return told
+        if name in reported:
+            reported[name] = sorted((t["topicId"], p) for t in reported[name] for p in t["partitions"])
+    if "topics" in reported:
+        reported["topics"] = [(t["topicId"], t["topicName"], t["numPartitions"]) for t in reported["topics"]]
+    if "members" in reported:
+        reported["members"] = [recorded_member(member) for member in reported["members"]]
+    return reported
 
 
-def told_member(member):
+def recorded_member(member):
     names = ("memberId", "groupInstanceId", "clientId", "clientHost", "rebalanceTimeout", "sessionTimeout")
-    asked = member["subscription_decoded"]
+    requested = member["subscription_decoded"]
     return {name: member[name] for name in names} | {
-        "topics": asked["topics"], "owned": sorted(asked["owned"]), "generation": asked.get("generation"),
+        "topics": requested["topics"], "owned": sorted(requested["owned"]), "generation": requested.get("generation"),
         "assignment_decoded": sorted(member["assignment_decoded"]),
     }  # fmt: skip
 
@@ -157,11 +157,11 @@ def test_commits_come_back_whatever_their_versions(wrote):
     for row, (*_, value) in zip(rows, wrote, strict=True):
         assert row["tombstone"] == (value is None)
         assert [row[name] for name in ("offset", "leader_epoch", "metadata", "committed_at", "expires_at")] == (
-            [None] * 5 if value is None else told(**value)
+            [None] * 5 if value is None else reported(**value)
         )
 
 
-def told(version, offset, epoch, metadata, at, expires):
+def reported(version, offset, epoch, metadata, at, expires):
     has_epoch, has_expiry = version >= 3 and epoch >= 0, version == 1 and expires >= 0
     return [offset, epoch if has_epoch else None, metadata, at * 1_000, expires * 1_000 if has_expiry else None]
 
@@ -198,12 +198,12 @@ ASKED_LATER = {"owned": 1, "owned_generation": 2, "rack": 3}
 
 
 @given(st.integers(0, 4), st.integers(0, 3), GROUP)
-def test_classic_groups_come_back_whatever_their_versions(version, asked, group):
-    name, row = only_row((key(2, "g"), encode.classic_group(version, asked, group)))
+def test_classic_groups_come_back_whatever_their_versions(version, requested, group):
+    name, row = only_row((key(2, "g"), encode.classic_group(version, requested, group)))
     expected = group | {"state_since": group["state_since"] * 1_000 if version >= 2 else None}
     expected["members"] = [
         {
-            field: None if version < LATER.get(field, 0) or asked < ASKED_LATER.get(field, 0) else value
+            field: None if version < LATER.get(field, 0) or requested < ASKED_LATER.get(field, 0) else value
             for field, value in member.items()
         }
         for member in group["members"]
@@ -253,8 +253,8 @@ def test_what_is_no_consumer_has_bytes_of_its_own():
 
 
 def test_a_later_subscription_is_read_as_the_latest_known():
-    asked = {"topics": ["t"], "user_data": None, "owned": [], "owned_generation": 4, "rack": "r"}
-    later = (5).to_bytes(2, "big") + encode.subscription(3, asked)[2:] + b"more"
+    requested = {"topics": ["t"], "user_data": None, "owned": [], "owned_generation": 4, "rack": "r"}
+    later = (5).to_bytes(2, "big") + encode.subscription(3, requested)[2:] + b"more"
     writer = Writer().integer(3, 2).string("consumer").integer(1, 4).string("range").string("m").integer(AT, 8)
 
     def one(name):

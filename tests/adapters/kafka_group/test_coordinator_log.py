@@ -43,12 +43,12 @@ def since_1970(at):
 def test_every_recorded_line_is_an_event_at_its_instant(name):
     wrote = scenario(name)["coordinator_log"]
     found = parse_lines(log(name))
-    told = {row["line"]: row for row in plain(found.events)}
+    reported = {row["line"]: row for row in plain(found.events)}
     assert found.rejected == ()
     for number, row in enumerate(wrote, 1):
-        if number in told:
-            assert told[number]["at"] == row["at"] // 1_000
-            assert told[number]["group"] == "g"
+        if number in reported:
+            assert reported[number]["at"] == row["at"] // 1_000
+            assert reported[number]["group"] == "g"
         else:
             assert any(row["text"].startswith(start) for start in UNTOLD)
 
@@ -204,11 +204,11 @@ def test_any_instant_comes_back(moment, name):
 
 
 def test_times_that_no_clock_showed_are_quarantined():
-    night = "[2026-03-29 02:30:00,000] INFO " + STABLE  # Berlin's clocks went from 2 to 3
-    found = parse_lines(text(night, "[2026-02-30 02:30:00,000] INFO " + STABLE), "Europe/Berlin")
+    daily_run = "[2026-03-29 02:30:00,000] INFO " + STABLE  # Berlin's clocks went from 2 to 3
+    found = parse_lines(text(daily_run, "[2026-02-30 02:30:00,000] INFO " + STABLE), "Europe/Berlin")
     assert [rejected.row for rejected in found.rejected] == [1, 2]
     assert "Europe/Berlin" in found.rejected[0].reasons[0].remedy
-    assert events(night)[0]["at"] == micros(2026, 3, 29, 2, 30)
+    assert events(daily_run)[0]["at"] == micros(2026, 3, 29, 2, 30)
 
 
 def test_an_unknown_time_zone_is_reported():

@@ -11,7 +11,7 @@ import pytest
 from subreplay.adapters import Options
 from subreplay.errors import InputError
 from tests.adapters import delta_logs
-from tests.adapters.kafka_group.copies import as_files, balanced, committed, group, json_lines, text, told
+from tests.adapters.kafka_group.copies import as_files, balanced, committed, group, json_lines, reported, text
 from tests.adapters.kafka_group.encoding import records as made
 from tests.adapters.kafka_group.scenarios import records
 from tests.adapters.topic_polls import AT as POLLED
@@ -30,7 +30,7 @@ def test_a_record_that_was_copied_twice_counts_once(tmp_path):
     (tmp_path / "tuesday.jsonl").write_text(json_lines(table))
     found = read(tmp_path)
     assert [(count.valid, count.others) for count in found.counts] == [(3, 0), (0, 3)]
-    assert told(found) == ([3, 4], [3, 5])
+    assert reported(found) == ([3, 4], [3, 5])
 
 
 def test_two_contents_at_one_place_are_one_too_many(tmp_path):
@@ -38,7 +38,7 @@ def test_two_contents_at_one_place_are_one_too_many(tmp_path):
     pq.write_table(made(group(("m", 0)), committed(3), committed(6)), tmp_path / "two.parquet")
     found = read(tmp_path)
     assert [(row.file, row.row, row.reasons[0].value) for row in found.rejected] == [("two.parquet", 3, "7:2")]
-    assert told(found) == ([3, 4], [3, 5])
+    assert reported(found) == ([3, 4], [3, 5])
     assert balanced(found)
 
 
@@ -52,7 +52,7 @@ def test_lines_that_are_no_records_are_quarantined(tmp_path):
     found = read(tmp_path)
     assert sorted(row.row for row in found.rejected) == [2, 3, 4, 5, 9]
     assert all(row.reasons[0].remedy for row in found.rejected)
-    assert told(found) == ([3, 4], [3, 5])
+    assert reported(found) == ([3, 4], [3, 5])
     assert (found.counts[0].rows_in, found.counts[0].valid) == (8, 3)
     assert balanced(found)
 

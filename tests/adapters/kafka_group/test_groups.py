@@ -20,7 +20,7 @@ from subreplay.adapters.kafka_group.group_stream import choose_topic_names, infe
 from subreplay.config.run import Subscription
 from subreplay.errors import ConfigError
 from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP
-from tests.adapters.kafka_group.copies import as_files, balanced, committed, group, json_lines, text, told
+from tests.adapters.kafka_group.copies import as_files, balanced, committed, group, json_lines, reported, text
 from tests.adapters.kafka_group.encoding import AT
 from tests.adapters.kafka_group.encoding import records as made
 from tests.adapters.kafka_group.scenarios import NAMES, log, records, scenario
@@ -48,8 +48,8 @@ MS = 1_000
 @pytest.mark.parametrize("name", NAMES)
 def test_the_membership_combines_records_and_log(tmp_path, name):
     found = read(as_files(tmp_path, name))
-    told = build_group_rows(decode_records(records(name)).tables, parse_lines(log(name)).events)
-    assert found.tables["membership"].equals(pa.concat_tables([told.membership, told.decisions]))
+    reported = build_group_rows(decode_records(records(name)).tables, parse_lines(log(name)).events)
+    assert found.tables["membership"].equals(pa.concat_tables([reported.membership, reported.decisions]))
     assert found.tables["deliveries"].schema == DELIVERIES
     assert found.rejected == ()
     lines, rows = (next(c for c in found.counts if c.file == file) for file in ("server.log", "part-0.parquet"))
@@ -165,7 +165,7 @@ def test_the_log_is_read_in_the_configured_time_zone(tmp_path):
 # What commits acknowledge
 
 
-def commits(*told):
+def commits(*reported):
     """Rows (partition, offset, seq, consumer) of one group and topic, a millisecond apart."""
     rows = [
         {
@@ -177,7 +177,7 @@ def commits(*told):
             "consumer": c,
             "at": AT * MS + s * MS,
         }
-        for p, o, s, c in told
+        for p, o, s, c in reported
     ]
     return pa.Table.from_pylist([row | {"date": row["at"] // 86_400_000_000} for row in rows], schema=COMMIT_PROGRESS)
 
@@ -215,8 +215,8 @@ def test_a_commit_of_nobody_and_a_leap_are_no_deliveries():
 
 
 def test_each_commit_of_an_owner_is_a_row_of_its_own():
-    told = commits((0, 10, 2, "a"), (0, 12, 3, None), (0, 8, 1, "b"), (0, 14 + MAX_RECORDS, 4, "a"))
-    rows = build_commit_rows(told, np.array([3]))
+    reported = commits((0, 10, 2, "a"), (0, 12, 3, None), (0, 8, 1, "b"), (0, 14 + MAX_RECORDS, 4, "a"))
+    rows = build_commit_rows(reported, np.array([3]))
     assert rows.schema == DELIVERIES
     assert [(row["seq"], row["consumer"], row["entry"], row["ack_type"]) for row in rows.to_pylist()] == [
         (2, "a", 10, "Commit"),
@@ -232,7 +232,7 @@ def test_a_commit_whose_owner_nobody_knows_is_quarantined(tmp_path):
     pq.write_table(made(committed(3), committed(5), group(("m", 0)), committed(7)), tmp_path / "copy.parquet")
     found = read(tmp_path)
     assert [(row.table, row.row, row.reasons[0].column) for row in found.rejected] == [("deliveries", 2, "consumer")]
-    assert told(found) == ([5, 6], [7])
+    assert reported(found) == ([5, 6], [7])
     assert balanced(found)
 
 
@@ -242,7 +242,9 @@ def test_a_commit_whose_owner_nobody_knows_is_quarantined(tmp_path):
 def test_the_topic_of_an_id_is_known_where_its_member_asks_for_one_only():
     tables = dict(decode_records(records(MODERN)).tables)
     names = {
-        row["topic_id"]: row["topic"] for told in tables["topic_metadata"].to_pylist() for row in told["topics"] or ()
+        row["topic_id"]: row["topic"]
+        for reported in tables["topic_metadata"].to_pylist()
+        for row in reported["topics"] or ()
     }
     assert choose_topic_names(infer_topic_names(tables)) == names != {}
 
@@ -251,13 +253,13 @@ def test_a_copy_of_4_1_which_names_no_ids_gives_the_same_deliveries(tmp_path):
     table = records("k42_modern_backlog")
     kinds = [row[:2] for row in table["key"].to_pylist()]
     pq.write_table(table, tmp_path / "copy.parquet")
-    told = read(tmp_path)
+    reported = read(tmp_path)
     pq.write_table(table.filter(pa.array([kind != b"\0\4" for kind in kinds])), tmp_path / "copy.parquet")
     found = read(tmp_path)
-    assert found.tables["membership"].equals(told.tables["membership"])
-    assert found.tables["deliveries"].equals(told.tables["deliveries"])
+    assert found.tables["membership"].equals(reported.tables["membership"])
+    assert found.tables["deliveries"].equals(reported.tables["deliveries"])
     assert found.tables["deliveries"].num_rows > 2_000
-    assert found.counts[0].rows_in == told.counts[0].rows_in - Counter(kinds)[b"\0\4"] < told.counts[0].rows_in
+    assert found.counts[0].rows_in == reported.counts[0].rows_in - Counter(kinds)[b"\0\4"] < reported.counts[0].rows_in
 
 
 def test_the_schema_of_members_is_canonical(tmp_path):

@@ -30,7 +30,7 @@ KEYS = {
 SCENARIOS = st.sampled_from(["k04_modern_uniform", "k06_crash", "k26_close_no_commit"])
 
 offsets = st.integers(0, 9) | st.just(MAX_RECORDS + 20)
-told = st.one_of(
+reported = st.one_of(
     st.builds(committed, offsets, st.sampled_from(["t", "u"]), st.integers(0, 1), st.sampled_from(["g", "h"])),
     st.builds(
         lambda generation, *who: group(*who, generation=generation),
@@ -46,7 +46,7 @@ told = st.one_of(
 def copies(draw: st.DrawFn) -> tuple[pa.Table, str]:
     """Records, some of them nonsense, and the coordinator's log of them."""
     if draw(st.booleans()):
-        return made(*draw(st.lists(told, max_size=14))), ""
+        return made(*draw(st.lists(reported, max_size=14))), ""
     name = draw(SCENARIOS)
     return records(name), text(name)
 

@@ -67,10 +67,10 @@ def test_no_partition_has_two_owners(name):
 @pytest.mark.parametrize("name", FULL)
 def test_each_commit_is_its_members(name):
     who = {poll["member_id"]: poll["consumer"] for poll in polls(name)}
-    told = rows(name)["progress"]
-    assert len(told) == sum(row["type"] == "OffsetCommit" for row in scenario(name)["consumer_offsets"]) > 40
+    reported = rows(name)["progress"]
+    assert len(reported) == sum(row["type"] == "OffsetCommit" for row in scenario(name)["consumer_offsets"]) > 40
     by_place = defaultdict(list)
-    for row in told:
+    for row in reported:
         by_place[row["topic"], row["partition"], row["offset"]].append(row)
     for consumer, topic, partition, offset, at, done in scenario(name)["commits"]:
         near = min(by_place[topic, partition, offset], key=lambda row: abs(row["at"] - (at or done) // 1_000))
@@ -81,11 +81,11 @@ def test_each_commit_is_its_members(name):
 def test_members_come_and_go_when_the_log_says(name):
     who = {poll["member_id"]: poll["consumer"] for poll in polls(name)}
     first = {poll["member_id"]: poll["polled_at"] // 1_000 for poll in reversed(polls(name))}
-    told = rows(name)["member_events"]
-    assert {row["consumer"] for row in told if row["event"] == "join"} >= set(who)
-    assert all("log" in row["evidence"] for row in told)
+    reported = rows(name)["member_events"]
+    assert {row["consumer"] for row in reported if row["event"] == "join"} >= set(who)
+    assert all("log" in row["evidence"] for row in reported)
     seen = set()
-    for row in told:
+    for row in reported:
         consumer, since = who.get(row["consumer"]), row["since"]
         assert since <= row["at"]
         if consumer is None:  # it was never given a record
@@ -113,8 +113,8 @@ def test_the_killed_have_crashed_and_the_closed_have_left():
         "k22_modern_crash_slow": {("crash", "the member session expired"): 1, ("leave", "left"): 4},
         "k32_modern_static": {("leave", "static member away"): 5},
     }.items():
-        told = rows(name)["member_events"]
-        assert Counter((row["event"], row["cause"]) for row in told if row["event"] != "join") == kinds
+        reported = rows(name)["member_events"]
+        assert Counter((row["event"], row["cause"]) for row in reported if row["event"] != "join") == kinds
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -123,13 +123,13 @@ def test_records_alone_know_the_same_members_and_say_what_they_do_not_know(name)
     assert alone["owners"] == [
         row | {"to": other["to"]} for row, other in zip(both["owners"], alone["owners"], strict=True)
     ]
-    told = alone["member_events"]
-    assert all(row["evidence"] == "records" and row["since"] is None for row in told)
+    reported = alone["member_events"]
+    assert all(row["evidence"] == "records" and row["since"] is None for row in reported)
     joins = {(row["consumer"], row["at"]) for row in both["member_events"] if row["event"] == "join"}
-    assert {(row["consumer"], row["at"]) for row in told if row["event"] == "join"} == joins
-    causes = {row["cause"] for row in told if row["event"] != "join"}
+    assert {(row["consumer"], row["at"]) for row in reported if row["event"] == "join"} == joins
+    causes = {row["cause"] for row in reported if row["event"] != "join"}
     assert causes <= {"left or failed", "static member away", "static member replaced"}
-    assert not any(row["event"] == "crash" for row in told)
+    assert not any(row["event"] == "crash" for row in reported)
 
 
 def test_records_alone_know_which_static_member_will_be_back():
@@ -156,10 +156,10 @@ def test_only_the_log_contains_joins_and_leaves(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_generations_have_their_instants_in_order(name):
-    told = rows(name)["generations"]
-    numbers = [row["generation"] for row in told]
+    reported = rows(name)["generations"]
+    numbers = [row["generation"] for row in reported]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-    for row in told:
+    for row in reported:
         times = [row[at] for at in ("prepared_at", "stabilized_at", "at") if row[at] is not None]
         assert times == sorted(times)
         assert row["evidence"] == "log and records" or row["generation"] <= 1
@@ -173,20 +173,20 @@ def test_the_reason_of_a_rebalance_is_recorded():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_membership_is_canonical(name):
-    told = rows(name)["membership"]
-    assert [row["seq"] for row in told] == sorted(row["seq"] for row in told)
-    assert all(row[f.name] is not None for row in told for f in MEMBERSHIP if not f.nullable)
-    assert {row["type"] for row in told} == {"consumer" if "modern" in name else "classic"}
+    reported = rows(name)["membership"]
+    assert [row["seq"] for row in reported] == sorted(row["seq"] for row in reported)
+    assert all(row[f.name] is not None for row in reported for f in MEMBERSHIP if not f.nullable)
+    assert {row["type"] for row in reported} == {"consumer" if "modern" in name else "classic"}
     here = Counter()
-    for row in told:
+    for row in reported:
         here[row["consumer"], row["topic"]] += 1 if row["event"] == "join" else -1
         assert here[row["consumer"], row["topic"]] in (0, 1)
 
 
 def test_another_subscription_leaves_a_topic_and_comes_back():
-    told = rows("k30_resubscribe")["membership"]
-    [changed] = [c for c, n in Counter(row["consumer"] for row in told).items() if n > 4]
-    story = [(row["event"], row["topic"]) for row in told if row["consumer"] == changed]
+    reported = rows("k30_resubscribe")["membership"]
+    [changed] = [c for c, n in Counter(row["consumer"] for row in reported).items() if n > 4]
+    story = [(row["event"], row["topic"]) for row in reported if row["consumer"] == changed]
     assert story[:2] == [("join", "a"), ("join", "b")]
     assert story[2][0] == "leave"
     assert story[3] == ("join", story[2][1])
@@ -271,9 +271,9 @@ def test_a_commit_is_the_owners_of_its_time():
 
     def owner(member):
         described = {"instance_id": None, "client_id": "c", "client_host": "/h", "rebalance_timeout_ms": 1}
-        asked = {"session_timeout_ms": 2, "topics": ["t"], "owned": [], "owned_generation": None, "rack": None}
+        requested = {"session_timeout_ms": 2, "topics": ["t"], "owned": [], "owned_generation": None, "rack": None}
         given = {"user_data": None, "assignment": [{"topic": "t", "partition": 0}]}
-        return {"member_id": member} | described | asked | given
+        return {"member_id": member} | described | requested | given
 
     story = [
         commit(1),
@@ -285,8 +285,8 @@ def test_a_commit_is_the_owners_of_its_time():
         commit(4),
     ]
     decoded = decode_records(encode.records(*story, (story[0][0], None))).tables
-    told = plain(build_progress(decoded["offset_commits"], build_group_rows(decoded).owners))
-    assert [(row["offset"], row["consumer"], row["generation"]) for row in told] == [
+    reported = plain(build_progress(decoded["offset_commits"], build_group_rows(decoded).owners))
+    assert [(row["offset"], row["consumer"], row["generation"]) for row in reported] == [
         (1, None, None), (2, "a", 1), (3, "b", 2), (4, None, None),
     ]  # fmt: skip
 

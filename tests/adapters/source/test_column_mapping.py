@@ -74,8 +74,8 @@ def test_a_name_that_is_no_column_is_refused_with_those_there_are(name: str, nea
 
 
 def test_an_unknown_conversion_is_refused_with_all_that_are_known() -> None:
-    told = refused(POSITION | {"key": {"column": "key_b64", "as": "b64"}})
-    assert all(name in told for name in CONVERSION_NAMES)
+    reported = refused(POSITION | {"key": {"column": "key_b64", "as": "b64"}})
+    assert all(name in reported for name in CONVERSION_NAMES)
 
 
 @pytest.mark.parametrize(

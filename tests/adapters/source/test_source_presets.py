@@ -74,10 +74,11 @@ def test_an_unknown_preset_is_refused_with_those_there_are() -> None:
         build_plan({"from": "kafka"}, SOURCES["kafka-table.spark"][1].schema)
 
 
-@pytest.mark.parametrize(("name", "asked"), [("kafka-table.redpanda", "topic"), ("streamnative-lakehouse", "partition"),
+@pytest.mark.parametrize(("name", "requested"), [("kafka-table.redpanda", "topic"),
+                                             ("streamnative-lakehouse", "partition"),
                                              ("kafka-table.confluent-s3", "offset")])  # fmt: skip
-def test_a_column_that_no_source_of_this_kind_has_stays_open(name: str, asked: str) -> None:
-    with pytest.raises(ConfigError, match=rf"no known column for .*{asked}.*\. Write each under columns or values"):
+def test_a_column_that_no_source_of_this_kind_has_stays_open(name: str, requested: str) -> None:
+    with pytest.raises(ConfigError, match=rf"no known column for .*{requested}.*\. Write each under columns or values"):
         build_plan({"from": name}, SOURCES[name][1].schema)
 
 

@@ -80,13 +80,15 @@ def histories(draw: st.DrawFn) -> tuple[str, str]:
 
 @pytest.mark.parametrize("kind", POLICIES)
 @examples(100)
-@given(told=histories(), terms=st.sampled_from(TERMS), receipts=st.booleans(), batch_rows=st.sampled_from([1, 3, 1000]))
+@given(
+    reported=histories(), terms=st.sampled_from(TERMS), receipts=st.booleans(), batch_rows=st.sampled_from([1, 3, 1000])
+)
 def test_the_passes_find_what_the_definitions_say(
-    kind: str, told: tuple[str, str], terms: Terms, receipts: bool, batch_rows: int
+    kind: str, reported: tuple[str, str], terms: Terms, receipts: bool, batch_rows: int
 ) -> None:
     if kind == "filtered":  # one reader of half of the slots
-        told = told[0], told[1].replace("+C1:1", "+C1:1[0-32767]", 1)
-    tables = history(*told)
+        reported = reported[0], reported[1].replace("+C1:1", "+C1:1[0-32767]", 1)
+    tables = history(*reported)
     judge = with_receipts(judge_of(POLICIES[kind], tables, terms), receipts)
     log = log_of(tables["messages"], tables["deliveries"])
     assert found_by_passes(judge, log, batch_rows) == found_by_definitions(judge, log)

@@ -68,7 +68,7 @@ CAUSES = {
 }
 
 
-def told(case: Story, code: Code) -> list[dict[str, Any]]:
+def reported(case: Story, code: Code) -> list[dict[str, Any]]:
     """The rows of table ``violations`` of one code."""
     tables = case.change(history(case.log, case.story, case.partition))
     judge = judge_of(case.policy, tables, case.terms)
@@ -85,7 +85,7 @@ def test_every_finding_names_its_cause(code: Code) -> None:
     if isinstance(broken, Told):
         cause = next(finding.cause for finding in broken.findings if finding.code is code)
     else:
-        row = told(broken, code)[0]
+        row = reported(broken, code)[0]
         cause = row["cause"]
         assert row["explanation"]
         assert row["witness"] or row["at"] is None
@@ -104,7 +104,7 @@ def test_what_made_a_message_come_again(end: str, cause: str) -> None:
 
     story = NACKED.replace("a1?", end.replace("!", "-"))
     case = Story("a1", story, change=crashed) if "!" in end else Story("a1", story)
-    (row,) = told(case, Code.REDELIVERED)
+    (row,) = reported(case, Code.REDELIVERED)
     assert row["cause"].startswith(cause)
 
 
@@ -120,12 +120,12 @@ def test_two_keys_of_one_slot_are_blocked_together_and_the_finding_says_so() -> 
         }
 
     case = Story("a1 a2", HELD.format(100), KEY_SHARED, Terms(stuck_after=500_000_000), change=other_key)
-    (row,) = told(case, Code.STUCK)
+    (row,) = reported(case, Code.STUCK)
     assert "of another key" in row["explanation"]
-    (alone,) = told(case._replace(change=lambda tables: tables), Code.STUCK)
+    (alone,) = reported(case._replace(change=lambda tables: tables), Code.STUCK)
     assert "another key" not in alone["explanation"]
 
 
 def test_an_order_that_nobody_promised_is_explained_by_the_policy() -> None:
-    (row,) = told(Story("a1 a2", "+C1 a2>C1 a1>C1 a1! a2!", SHARED), Code.KEY_ORDER)
+    (row,) = reported(Story("a1 a2", "+C1 a2>C1 a1>C1 a1! a2!", SHARED), Code.KEY_ORDER)
     assert row["cause"] == "pulsar.shared as configured delivers a key to any consumer"

@@ -25,7 +25,7 @@ OF_DISPATCHERS = {Code.KEY_TWO_PARTITIONS, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE, 
 OF_DISPATCHERS |= {Code.TWO_OWNERS, Code.TOLD_DIFFERS, Code.OWNER_DIFFERS}
 
 
-def told(policy: Policy, log: str, story: str, terms: Terms = NOTHING_TOLD) -> dict[str, dict[str, Any]]:
+def reported(policy: Policy, log: str, story: str, terms: Terms = NOTHING_TOLD) -> dict[str, dict[str, Any]]:
     """The rows of table ``violations``, by code."""
     return {row["code"]: row for row in rows_of(policy, history(log, story), terms)}
 
@@ -39,15 +39,15 @@ def rows_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING_
 
 def test_what_explains_that_a_message_waits_explains_that_it_was_not_delivered():
     soon = Terms(stalled_after=500_000_000, stuck_after=500_000_000)
-    found = told(FAILOVER, "n1 n2", "+C1:1 n1>C1 ~100 n1^", soon)
+    found = reported(FAILOVER, "n1 n2", "+C1:1 n1>C1 ~100 n1^", soon)
     assert found["UNSEEN"]["cause"] == found["STUCK"]["cause"] != "the data end"
     assert found["UNSEEN"]["attribution"] == found["STUCK"]["attribution"] == "consumer application"
-    assert told(FAILOVER, "n1 n2", "+C1 n1>C1 n1! n1^", soon)["UNSEEN"]["cause"] == "the data end"
+    assert reported(FAILOVER, "n1 n2", "+C1 n1>C1 n1! n1^", soon)["UNSEEN"]["cause"] == "the data end"
 
 
 def test_a_message_of_a_partition_that_no_member_owns_names_it_and_since_when():
     policy = make_policy("kafka.range", "kafka-4.0")
-    found = told(policy, "n1 n2", "+C1 +C2 =C1 n1>C1 n1! /C1 -C1 ~100 n1^", Terms(stalled_after=500_000_000))
+    found = reported(policy, "n1 n2", "+C1 +C2 =C1 n1>C1 n1! /C1 -C1 ~100 n1^", Terms(stalled_after=500_000_000))
     for code in ("STALLED", "UNSEEN"):
         assert found[code]["cause"].startswith("no member of the group owned partition 0 since 22:13:21")
         assert (found[code]["attribution"], found[code]["consumer"]) == ("coordinator", None)
@@ -77,26 +77,26 @@ def test_every_rule_about_deliveries_has_a_sentence_and_every_rule_a_source() ->
     ],
 )  # fmt: skip
 def test_a_finding_names_what_explains_it(policy: Policy, log: str, story: str, code: str, cause: str) -> None:
-    assert told(policy, log, story)[code]["cause"].startswith(cause)
+    assert reported(policy, log, story)[code]["cause"].startswith(cause)
 
 
 def test_a_duplicate_publication_names_the_first_one() -> None:
-    row = told(KEY_SHARED, "a1#0 a2#5 a3#5", "+C1 a1>C1 a2>C1 a3>C1 a1! a2! a3!")["DUP_PUBLISH"]
+    row = reported(KEY_SHARED, "a1#0 a2#5 a3#5", "+C1 a1>C1 a2>C1 a3>C1 a1! a2! a3!")["DUP_PUBLISH"]
     assert row["explanation"] == "1:2 has the producer and the sequence id of 1:1"
     assert row["witness"][1] == "1:1"
 
 
 def test_a_skip_names_the_message_that_was_left_out() -> None:
-    row = told(FAILOVER, "a1 n1 a2", "+C1 a1>C1 a2>C1 a1! a2!")["SKIP"]
+    row = reported(FAILOVER, "a1 n1 a2", "+C1 a1>C1 a2>C1 a1! a2!")["SKIP"]
     assert row["witness"][1] == "1:1"
 
 
 def test_a_finding_names_the_blocked_and_the_blocking_consumer_and_the_duration() -> None:
     soon = Terms(stuck_after=500_000_000)
-    row = told(KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 ~100 a1! a2>C2 a2!", soon)["STUCK"]
+    row = reported(KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 ~100 a1! a2>C2 a2!", soon)["STUCK"]
     assert "waited 1.020 s for 1:0 at C1" in row["explanation"]
     assert row["cause"] == "C1 held an earlier message without acknowledging it"
-    row = told(auto_split("pulsar-3.2"), "n1 a2", "+C1 n1>C1 +C2 ~100 n1! a2>C2 a2!", soon)["STUCK"]
+    row = reported(auto_split("pulsar-3.2"), "n1 a2", "+C1 n1>C1 +C2 ~100 n1! a2>C2 a2!", soon)["STUCK"]
     assert row["explanation"].endswith("of another key that is blocked with it")
 
 
@@ -124,11 +124,11 @@ def test_findings_show_dates_if_the_run_spans_several_days() -> None:
     judge = judge_of(KEY_SHARED, tables)
     rows = audit_by(judge, tables)
 
-    def told_by(judge: Judge) -> dict[str, dict[str, Any]]:
+    def reported_by(judge: Judge) -> dict[str, dict[str, Any]]:
         return {row["code"]: row for batch in Explainer(judge, "sub").explain_violations(rows.to_batches())
                 for row in batch.to_pylist()}  # fmt: skip
 
-    dated, timed = told_by(replace(judge, dates=True)), told_by(judge)
+    dated, timed = reported_by(replace(judge, dates=True)), reported_by(judge)
     went_on = dated["BEFORE_PREDECESSOR_ACK"]
     earlier = "1:0 at C1 (2023-11-14 22:13:21.010000, ended 2023-11-15 00:10:01.040000)"
     assert went_on["explanation"].endswith(

@@ -90,8 +90,8 @@ def test_the_latest_rows_and_the_counts_are_those_of_all_tasks_together(count: i
     counts = of_each([[batch for name, batch in each if name == "counts"] for each in found], COUNTS)
     assert lookup.take_latest(latest, 9) == lookup.take_latest(rows, 9)
     times = [row["at"] if row["delivered"] else row["published"] for row in rows.to_pylist()]
-    told = [row["at"] if row["delivered"] else row["published"] for row in lookup.take_latest(rows, 9).to_pylist()]
-    assert told == sorted(times, reverse=True)[:9]
+    reported = [row["at"] if row["delivered"] else row["published"] for row in lookup.take_latest(rows, 9).to_pylist()]
+    assert reported == sorted(times, reverse=True)[:9]
     (sums,) = lookup.add_counts(counts).to_pylist()
     assert sums["deliveries"] == sum(rows["delivered"].to_pylist())
     assert sums["redelivered"] == sum(nth > 0 for nth in rows["nth"].to_pylist())
@@ -113,8 +113,8 @@ def test_the_holder_that_ended_last_is_that_of_all_tasks_together(count: int, by
          "until": 95 + entry}
         for entry in range(30, 0, -1)
     ]  # fmt: skip
-    asked = pa.Table.from_pylist(waiting, WAITING)
-    found = lookup.describe_waits(asked, of_each(mapped(HolderFinder(asked), tasks(rows, count)), HOLDERS))
+    requested = pa.Table.from_pylist(waiting, WAITING)
+    found = lookup.describe_waits(requested, of_each(mapped(HolderFinder(requested), tasks(rows, count)), HOLDERS))
     expected = [wait for row in waiting[::-1] if (wait := slow_wait(rows.to_pylist(), row)) is not None]
     assert 10 < len(expected) == len(found)
     assert [*found] == sorted(expected, key=lambda wait: (wait["partition"], wait["entry"]))

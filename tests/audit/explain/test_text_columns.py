@@ -17,8 +17,8 @@ INDEXES = some.integers(-1, 2**31 - 1)
 
 @given(some.lists(TIMES), some.booleans())
 def test_instants_with_and_without_their_dates(times: list[int | None], dates: bool) -> None:
-    told = text_columns.format_clocks(pa.array(times, pa.int64()), dates).to_pylist()
-    assert told == [None if at is None else text_format.format_clock(at, dates) for at in times]
+    reported = text_columns.format_clocks(pa.array(times, pa.int64()), dates).to_pylist()
+    assert reported == [None if at is None else text_format.format_clock(at, dates) for at in times]
 
 
 @pytest.mark.parametrize(("last", "dates"), [(86_399_999_999_999, False), (86_400_000_000_000, True)])
@@ -35,22 +35,22 @@ def test_positions(positions: list[tuple[int, int, int]]) -> None:
 
 
 def test_a_delivery_is_described_with_its_consumer_and_its_end() -> None:
-    told = text_columns.format_deliveries(
+    reported = text_columns.format_deliveries(
         pa.array(["5:1", "5:2", None]),
         pa.array(["c1", None, "c2"]),
         pa.array([0, 1_000, 0]),
         pa.array([NEVER, 2_000, 0]),
     )
-    assert told.to_pylist() == [
+    assert reported.to_pylist() == [
         "5:1 at c1 (00:00:00.000000, never ended)",
         "5:2 at nobody (00:00:00.000001, ended 00:00:00.000002)",
         None,
     ]
 
 
-@pytest.mark.parametrize(("nanos", "told"), [(0, "0.000"), (1_020_000_000, "1.020"), (59_999_999_999, "60.000")])
-def test_seconds(nanos: int, told: str) -> None:
-    assert text_columns.format_seconds(pa.array([nanos])).to_pylist() == [told]
+@pytest.mark.parametrize(("nanos", "reported"), [(0, "0.000"), (1_020_000_000, "1.020"), (59_999_999_999, "60.000")])
+def test_seconds(nanos: int, reported: str) -> None:
+    assert text_columns.format_seconds(pa.array([nanos])).to_pylist() == [reported]
 
 
 def test_a_template_is_filled_row_by_row() -> None:

@@ -33,9 +33,9 @@ def happened(trace: Trace) -> list[str]:
 
 
 def test_the_trace_of_a_message_shows_publication_nack_and_redelivery_to_the_next_owner() -> None:
-    told = happened(life_of(KEY_SHARED, "a1", "+C1 a1>C1 a1^ a1? +C2 a1>C2*1 a1!", 0))
-    slot = told[0].split("slot ")[1].split()[0]
-    assert told == [
+    reported = happened(life_of(KEY_SHARED, "a1", "+C1 a1>C1 a1^ a1? +C2 a1>C2*1 a1!", 0))
+    slot = reported[0].split("slot ")[1].split()[0]
+    assert reported == [
         f"published by p as sequence 0, 1 bytes; slot {slot} belongs to nobody (epoch 0: nobody had joined yet)",
         f"epoch 1: C1 joined at 22:13:21.000000: the owner of slot {slot} changes from nobody to C1",
         "delivered to C1",
@@ -59,13 +59,13 @@ def test_the_trace_of_a_message_shows_publication_nack_and_redelivery_to_the_nex
     ],
 )  # fmt: skip
 def test_what_else_may_happen(policy: Policy, story: str, line: str) -> None:
-    assert any(told.endswith(line) for told in happened(life_of(policy, "a1", story, 0)))
+    assert any(reported.endswith(line) for reported in happened(life_of(policy, "a1", story, 0)))
 
 
 def test_events_before_the_publication_are_not_traced() -> None:
-    told = happened(life_of(FAILOVER, "n1 n2", "+C1 ~100 n1>C1 n1! n2>C1 n2!", 0))
-    assert not [line for line in told if "n2" in line]
-    assert [line.split()[0] for line in told] == ["published", "epoch", "delivered", "acknowledged"]
+    reported = happened(life_of(FAILOVER, "n1 n2", "+C1 ~100 n1>C1 n1! n2>C1 n2!", 0))
+    assert not [line for line in reported if "n2" in line]
+    assert [line.split()[0] for line in reported] == ["published", "epoch", "delivered", "acknowledged"]
 
 
 def test_a_message_waits_from_when_its_consumer_could_have_had_it() -> None:
@@ -80,9 +80,9 @@ def test_a_message_waits_from_when_its_consumer_could_have_had_it() -> None:
 
 def test_the_trace_names_the_blocking_delivery_and_the_number_of_others() -> None:
     trace = life_of(KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 ~100 a1! a2>C2 a2!", 1)
-    (asked,) = trace.find_waiting()
+    (requested,) = trace.find_waiting()
     holder = {"ledger": 1, "entry": 0, "batch_index": -1}
-    wait = asked | {"holder": holder, "consumer": "C1", "until": asked["until"] - 1_000, "of": 3}
+    wait = requested | {"holder": holder, "consumer": "C1", "until": requested["until"] - 1_000, "of": 3}
     lines = Trace(trace.judge, trace.log, trace.judged, (wait,)).format_lines()
     (line,) = [line for line in lines if "blocked" in line]
     assert line == "  22:13:20.001000  1:1  blocked by 3 others, last by 1:0 at C1 until 22:13:22.039999"

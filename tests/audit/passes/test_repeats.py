@@ -29,15 +29,15 @@ def judged(tables: History, batch_rows: int = 1000) -> pa.Table:
 @pytest.mark.parametrize("row", range(4))
 @pytest.mark.parametrize("batch_rows", [1, 1000])
 def test_two_rows_of_one_delivery_count_once(row: int, batch_rows: int) -> None:
-    told = history(LOG, STORY)
-    once, twice = judged(told), judged(doubled(told, "deliveries", row), batch_rows)
+    reported = history(LOG, STORY)
+    once, twice = judged(reported), judged(doubled(reported, "deliveries", row), batch_rows)
     assert sum(twice["repeated"].to_pylist()) == 1
     assert once.drop_columns("repeated").to_pylist() == twice.drop_columns("repeated").to_pylist()
 
 
 def test_a_row_that_knows_less_is_the_same_row() -> None:
-    told = history(LOG, STORY)
-    once, twice = judged(told), judged(doubled(told, "deliveries", 0, acked_at=None, ack_type=None))
+    reported = history(LOG, STORY)
+    once, twice = judged(reported), judged(doubled(reported, "deliveries", 0, acked_at=None, ack_type=None))
     assert once["acked"].to_pylist() == twice["acked"].to_pylist()
     assert (sum(twice["repeated"].to_pylist()), sum(twice["contradicted"].to_pylist())) == (1, 0)
 
@@ -56,9 +56,9 @@ def test_a_second_delivery_is_not_a_repeated_row(change: dict[str, Any]) -> None
 
 
 def test_two_rows_of_one_message_count_once() -> None:
-    told = history("a1 a2 a3", "+C1 a1>C1 a1! a2>C1 a2!")
-    tables = doubled(doubled(told, "messages", 0), "messages", 2)
-    assert findings_of(KEY_SHARED, tables) == findings_of(KEY_SHARED, told)
+    reported = history("a1 a2 a3", "+C1 a1>C1 a1! a2>C1 a2!")
+    tables = doubled(doubled(reported, "messages", 0), "messages", 2)
+    assert findings_of(KEY_SHARED, tables) == findings_of(KEY_SHARED, reported)
     rows = audit(KEY_SHARED, tables)
     assert sum(rows["stored_again"].to_pylist()) == 2  # one was delivered, one never
 

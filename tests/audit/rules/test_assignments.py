@@ -62,5 +62,5 @@ def test_k_owner_3_a_static_member_that_comes_back_without_a_rebalance_gets_what
     if swap:
         later[1] = replace(later[1], consumer="a1")
     scopes = {Scope("orders", n): () for n in range(4)}
-    told = GroupEvents(scopes, {}, tuple(members), (*first, *later))
-    assert len(list(find_assignor_differences(make_policy("kafka.range", "kafka-4.0"), told))) == swap
+    reported = GroupEvents(scopes, {}, tuple(members), (*first, *later))
+    assert len(list(find_assignor_differences(make_policy("kafka.range", "kafka-4.0"), reported))) == swap

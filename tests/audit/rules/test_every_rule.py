@@ -133,9 +133,9 @@ def in_partitions(*rows: dict[str, Any]) -> Told:
     return Told((*find_keys_in_two_partitions(pa.Table.from_pylist(rows, schema=FIRST_MESSAGES)),), KEY_SHARED)
 
 
-def given_up(**told: Any) -> Told:
+def dead_lettered(**reported: Any) -> Told:
     row = {"topic": "t", "partition": -1, "ledger": 1, "entry": 7, "batch_index": -1, "consumer": "C1", "at": 1}
-    row |= {"redelivery_count": 3, "nacked": False, "acked": False} | told
+    row |= {"redelivery_count": 3, "nacked": False, "acked": False} | reported
     return Told((*find_incomplete(pa.Table.from_pylist([row], schema=EXHAUSTED).to_batches(), 3),), SHARED, THRICE)
 
 
@@ -355,7 +355,7 @@ CASES: dict[Code, tuple[Story | Told, Story | Told, Story | Told]] = {  # broken
         Story("a1", "+C1 a1>C1 a1>C1*1 a1!", FAILOVER),
     ),
     Code.DLQ_ORDER: (dead(8, 7), dead(7, 8), dead(7, 7)),  # a second copy
-    Code.DLQ_INCOMPLETE: (given_up(nacked=True), given_up(), given_up(acked=True)),
+    Code.DLQ_INCOMPLETE: (dead_lettered(nacked=True), dead_lettered(), dead_lettered(acked=True)),
     Code.COMMIT_NOT_OWNER: (
         Story("a1", "+C1 +C2 =C1 a1>C1 C2!1", RANGE),
         Story("a1", "+C1 +C2 =C1 a1>C1 C1!1", RANGE),
@@ -429,7 +429,7 @@ def test_a_kept_rule_is_not(code: Code) -> None:
 
 @each
 def test_what_is_allowed_does_not_fail(code: Code) -> None:
-    told = outcome(CASES[code][2], code)
-    assert told != "fails"
+    reported = outcome(CASES[code][2], code)
+    assert reported != "fails"
     if RULES[code].promised and RULES[code].allowed | {e for e in LEGAL if code in e.codes}:
-        assert told == "allowed"  # and is shown
+        assert reported == "allowed"  # and is shown

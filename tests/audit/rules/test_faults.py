@@ -77,8 +77,8 @@ def found(capture: Capture) -> Findings:
 def failing_in(folder: Path) -> Found:
     """The failing findings of a recording as it is in a folder."""
     ingested = ADAPTERS["pulsar-recording"](folder)
-    told = ingested.run["subscription"]
-    policy = make_policy(told["policy"], told["profile"], **told.get("options", {}))
+    reported = ingested.run["subscription"]
+    policy = make_policy(reported["policy"], reported["profile"], **reported.get("options", {}))
     return found_in(judge_of(policy, ingested.tables), ingested.tables).failing
 
 
@@ -121,13 +121,13 @@ def test_a_fault_is_found_with_its_evidence_and_nothing_else(
 ) -> None:
     capture = Capture.load(f"{version}/{scenario}")
     expected = fault(capture, random.Random(f"{fault.__name__}/{scenario}/{seed}"))
-    told = found(capture)
-    allowed = expected.exempt or told.rule_statuses[Code[expected.code]] is RuleStatus.ALLOWED
-    right = (told.allowed if allowed else told.failing)[expected.code]
+    reported = found(capture)
+    allowed = expected.exempt or reported.rule_statuses[Code[expected.code]] is RuleStatus.ALLOWED
+    right = (reported.allowed if allowed else reported.failing)[expected.code]
     assert expected.evidence in right if expected.evidence else right
     if not allowed and fault not in OF_SEVERAL and expected.evidence:
         assert len(right) == 1
-    assert set(told.failing) <= {expected.code} | expected.implied
+    assert set(reported.failing) <= {expected.code} | expected.implied
 
 
 @pytest.mark.parametrize("version", [pytest.param(version, marks=marks) for version, marks in MARKS.items()])

@@ -16,8 +16,8 @@ from subreplay.audit.rules.registry import find_rule_statuses
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.rows import RuleStatus
 from subreplay.semantics.policies import make_policy
+from tests.support.daily_runs import audit_daily
 from tests.support.history import History, auto_split, findings, findings_of, history, positions
-from tests.support.nights import audit_nights
 from tests.support.pure import audit, audit_by, judge_of
 
 HALF = 500_000_000
@@ -244,10 +244,10 @@ def test_commits_determine_the_outstanding_records_of_groups(commits):
 )
 def test_the_next_daily_run_continues_with_the_commits_of_the_run_before(story, found):
     names = {where: name for name, where in positions("a1 a2 a3 a4").items()}
-    told, begin = "+C1 =C1 " + story.format("~35"), "+C1 =C1 " + story.split("{}")[0]
-    ends = [last_of(history("a1 a2 a3 a4", day, 0)) + 10_000_000 for day in (begin, told)]
-    nights = audit_nights(RANGE, history("a1 a2 a3 a4", told, 0), ends, SOON)
-    rows = [row for night in nights for row in night.to_pylist()]
+    reported, begin = "+C1 =C1 " + story.format("~35"), "+C1 =C1 " + story.split("{}")[0]
+    ends = [last_of(history("a1 a2 a3 a4", day, 0)) + 10_000_000 for day in (begin, reported)]
+    daily_runs = audit_daily(RANGE, history("a1 a2 a3 a4", reported, 0), ends, SOON)
+    rows = [row for daily_run in daily_runs for row in daily_run.to_pylist()]
     assert found_in(rows, names) == found
 
 

@@ -77,8 +77,8 @@ def acknowledged(entry: int) -> Change:
     def change(tables: History) -> History:
         rows = tables["deliveries"].to_pylist()
         last = max(row["delivered_at"] or row["acked_at"] for row in rows)
-        told = rows[0] | {"entry": entry, "delivered_at": None, "acked_at": last, "ack_type": "Individual"}
-        return tables | {"deliveries": pa.Table.from_pylist([*rows, told], tables["deliveries"].schema)}
+        reported = rows[0] | {"entry": entry, "delivered_at": None, "acked_at": last, "ack_type": "Individual"}
+        return tables | {"deliveries": pa.Table.from_pylist([*rows, reported], tables["deliveries"].schema)}
 
     return change
 

@@ -16,7 +16,7 @@ def since(generation: int, *group: GroupMember) -> tuple[GroupMember, ...]:
     )
 
 
-def given_up(partitions: Partitions, group: tuple[GroupMember, ...], owners: Owners) -> dict[str, str]:
+def dead_lettered(partitions: Partitions, group: tuple[GroupMember, ...], owners: Owners) -> dict[str, str]:
     return {
         member.member_id: " ".join(f"{t}p{p}" for t, p in partitions.list_names(lost))
         for member, lost in zip(group, find_revoked(group, owners), strict=True)
@@ -27,11 +27,11 @@ def test_a_moving_partition_has_no_owner_until_it_is_revoked():
     group = claiming(members("A:t B:t C:t"), SIX, {"A": "tp0 tp2 tp4", "B": "tp1 tp3 tp5"})
     first = shares(COOPERATIVE, SIX, group)
     assert first == {"A": "tp0 tp2", "B": "tp1 tp3", "C": ""}
-    assert given_up(SIX, group, COOPERATIVE.assign(SIX, group)) == {"A": "tp4", "B": "tp5", "C": ""}
+    assert dead_lettered(SIX, group, COOPERATIVE.assign(SIX, group)) == {"A": "tp4", "B": "tp5", "C": ""}
 
     followup = claiming(group, SIX, first)
     assert shares(COOPERATIVE, SIX, followup) == {"A": "tp0 tp2", "B": "tp1 tp3", "C": "tp4 tp5"}
-    assert given_up(SIX, followup, COOPERATIVE.assign(SIX, followup)) == {"A": "", "B": "", "C": ""}
+    assert dead_lettered(SIX, followup, COOPERATIVE.assign(SIX, followup)) == {"A": "", "B": "", "C": ""}
 
 
 def test_what_a_member_that_left_had_is_handed_on_at_once():
@@ -43,7 +43,7 @@ def test_unequal_members_wait_for_what_others_own_too():
     partitions = topics("t0*4 t1*1")
     group = claiming(members("A:t0,t1 B:t0"), partitions, {"A": "t0p0 t0p1 t0p2 t0p3"})
     assert shares(COOPERATIVE, partitions, group) == {"A": "t0p2 t0p3 t1p0", "B": ""}
-    assert given_up(partitions, group, COOPERATIVE.assign(partitions, group)) == {"A": "t0p0 t0p1", "B": ""}
+    assert dead_lettered(partitions, group, COOPERATIVE.assign(partitions, group)) == {"A": "t0p0 t0p1", "B": ""}
 
 
 def test_what_two_equal_members_own_as_of_one_generation_waits_even_for_one_of_them():

@@ -29,10 +29,10 @@ def test_members_have_to_give_up_what_the_real_class_took_from_them():
     for case, generation, partitions, members in generations("cooperative_sticky"):
         missed = {event.get("member") for event in generation["events"] if event["type"] == "missed_sync"}
         owners = ASSIGNORS["kafka.cooperative_sticky"].assign(partitions, members)
-        for member, given_up in zip(members, find_revoked(members, owners), strict=True):
+        for member, dead_lettered in zip(members, find_revoked(members, owners), strict=True):
             taken = generation["revoked"].get(member.member_id, ())
             expected = {name for name in taken if name.rpartition("-")[0] in partitions.topics}
-            actual = {f"{topic}-{number}" for topic, number in partitions.list_names(given_up)}
+            actual = {f"{topic}-{number}" for topic, number in partitions.list_names(dead_lettered)}
             if member.member_id not in missed and actual != expected:
                 wrong.append((case["case"], generation["generation"], member.member_id))
             giving += bool(expected)

@@ -117,7 +117,7 @@ def test_the_cooperative_assignor_withholds_what_others_claim_and_hands_it_on_in
     assert first.tolist() == np.where(moving, UNASSIGNED, target).tolist()
     rounds = count(1)
     owners = first
-    while any(len(given_up) for given_up in find_revoked(members, owners)):
+    while any(len(dead_lettered) for dead_lettered in find_revoked(members, owners)):
         members = claiming(partitions, members, owners)
         owners = COOPERATIVE.assign(partitions, members)
         assert next(rounds) <= 2

@@ -47,9 +47,9 @@ def facts(rows: list[Row], delivered: bool) -> pa.Table:
     at = [0 if row[1] is None else row[1] for row in rows]
     never = dict.fromkeys(("in_transition", "by_receipt"), [False] * n) | dict.fromkeys(REPEATED, [0] * n)
     unknown = dict.fromkeys(("received", "acked"), [UNKNOWN] * n) | {"batch_index": [-1] * n, "size": [1] * n}
-    told = {"delivered": [delivered] * n, "at": at, "due": at, "published": [row[0] for row in rows]}
+    reported = {"delivered": [delivered] * n, "at": at, "due": at, "published": [row[0] for row in rows]}
     given = {"nth": [row[2] for row in rows], "consumer": ["c1"] * n, "key": pa.nulls(n, pa.string())}
-    return pa.table(told | given | never | unknown)
+    return pa.table(reported | given | never | unknown)
 
 
 def collected(rows: Iterable[Row], width: int, code: int = Code.UNSEEN.bit) -> tuple[pa.Table, Figures]:

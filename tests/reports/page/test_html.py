@@ -336,9 +336,11 @@ def test_idle_consumers_and_unowned_messages_have_their_reason(small: ReportData
     idle = replace(
         small.scenarios[0].per_consumer[0], consumer="z", messages=0, note="there were fewer partitions than consumers"
     )
-    told = replace(small.scenarios[0], per_consumer=(idle,), unowned=7, unowned_why="7 while no consumer was connected")
+    reported = replace(
+        small.scenarios[0], per_consumer=(idle,), unowned=7, unowned_why="7 while no consumer was connected"
+    )
     total = replace(small.totals[0], note="no key falls in its ranges")
-    data = replace(small, scenarios=(told,), totals=(total,))
+    data = replace(small, scenarios=(reported,), totals=(total,))
     page, text = to_html(data), to_text(data)
     assert "<dt>Idle</dt><dd>z: there were fewer partitions than consumers</dd>" in page
     assert "<dt>Without an owner</dt><dd>7 while no consumer was connected</dd>" in page

@@ -35,16 +35,16 @@ SECOND = 1_000_000_000
 def main(keys: int = 1_000_000, sessions: int = 5_000) -> None:
     """Print it, with and without the keys that are closed."""
     first = _judge(BEGIN + DAY - 1, sessions)
-    _night(first, _log(1_000))  # compiles
+    _daily_run(first, _log(1_000))  # compiles
     log = _log(keys)
     print(f"one night of {keys:,} keys and {sessions:,} sessions on one topic partition")
     for what, lookback in (("looked back at: all", NEVER), ("looked back at: nothing", 0)):
         began = time.perf_counter()
-        carried = _night(replace(first, lookback=lookback), log)
+        carried = _daily_run(replace(first, lookback=lookback), log)
         took = time.perf_counter() - began
         size = sum(len(row["data"]) for row in carried["checkpoint"].to_pylist())
         began = time.perf_counter()
-        _night(replace(_judge(BEGIN + 2 * DAY - 1, sessions), lookback=lookback), carried)
+        _daily_run(replace(_judge(BEGIN + 2 * DAY - 1, sessions), lookback=lookback), carried)
         again = time.perf_counter() - began
         figures.tell(f"night {what}", seconds=took, bytes_a_key=size / keys)
         print(f"  {what:<24}{took:6.1f} s, hands on {size / 1e6:6.2f} MB, {size / keys:5.1f} bytes a key; "
@@ -80,26 +80,26 @@ def _log(keys: int) -> pa.Table:
         "key": words.take(two), "own_sequence_id": entry, "sequence_id": entry,
         **{name: pa.array(time[entry], mask=~served) for name, time in times.items()},
     }  # fmt: skip
-    told = {"topic": SCOPE.topic, "partition": -1, "batch_index": -1, "seq": 0, "before": False, "producer": "p",
+    reported = {"topic": SCOPE.topic, "partition": -1, "batch_index": -1, "seq": 0, "before": False, "producer": "p",
             "consumer": "c4999", "redelivery_count": 0, "size": 1, "cumulative": False, "content": 0}  # fmt: skip
-    return _table(given, told, len(entry))
+    return _table(given, reported, len(entry))
 
 
-def _night(judge: Judge, log: pa.Table) -> pa.Table:
+def _daily_run(judge: Judge, log: pa.Table) -> pa.Table:
     """Judge a log; what is handed on, as the ``LOG`` rows that the next night begins with."""
     blocks = sorted(shuffle_blocks(log.to_batches(BATCH_ROWS), BY_POSITION), key=lambda block: block.first_key)
     facts = sorted_rows(judge.by_position(external_merge(blocks, BY_POSITION)), BY_TIME)
     found = [b.column("checkpoint").drop_null() for b in judge.by_time(facts, judge.make_load_collector())]
     carried = pa.concat_arrays([some for some in found if len(some)])
-    told = {"topic": SCOPE.topic, "partition": -1, "batch_index": 0, "seq": 0, "kind": CARRY, "ledger": UNKNOWN,
+    reported = {"topic": SCOPE.topic, "partition": -1, "batch_index": 0, "seq": 0, "kind": CARRY, "ledger": UNKNOWN,
             "entry": 0, "at": 0}  # fmt: skip
-    return _table({"checkpoint": carried}, told, len(carried))
+    return _table({"checkpoint": carried}, reported, len(carried))
 
 
-def _table(given: dict[str, object], told: dict[str, object], rows: int) -> pa.Table:
+def _table(given: dict[str, object], reported: dict[str, object], rows: int) -> pa.Table:
     columns = [
         pa.array(given[f.name], f.type) if f.name in given
-        else pa.repeat(pa.scalar(told[f.name], f.type), rows) if f.name in told
+        else pa.repeat(pa.scalar(reported[f.name], f.type), rows) if f.name in reported
         else pa.nulls(rows, f.type)
         for f in LOG
     ]  # fmt: skip

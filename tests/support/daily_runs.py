@@ -24,7 +24,7 @@ from tests.support.pure import NOTHING_TOLD, judge_of, judged_log, log_of, with_
 Tables = dict[str, pa.Table]
 
 
-def audit_nights(
+def audit_daily(
     policy: Policy, tables: Tables, ends: Sequence[int], terms: Terms = NOTHING_TOLD, batch_rows: int = 1000,
     receipts: bool | None = None,
 ) -> list[pa.Table]:  # fmt: skip
@@ -34,29 +34,29 @@ def audit_nights(
     of_all = of_all if receipts is None else with_receipts(of_all, receipts)
     log = log_of(tables["messages"], tables["deliveries"])
     happened = np.where(log["at"].to_numpy() == UNKNOWN, pc.fill_null(log["acked_at"], 0).to_numpy(), log["at"])
-    nights, state = [], STATE_OF_RUN.empty_table()
+    daily_runs, state = [], STATE_OF_RUN.empty_table()
     begin = UNKNOWN
     for end in ends:
         mine = tables | {"membership": tables["membership"].filter(_until(tables["membership"], end))}
         judge: Judge = replace(of_all, dispatchers=judge_of(policy, mine, terms).dispatchers, horizon=end)
         of_day = pa.array((happened >= begin) & (happened <= end))
         earlier = _of_earlier_days(log.filter(pa.array(happened < begin)))
-        night = log_of_night([log.filter(of_day), earlier], state, batch_rows)
-        rows = judged_log(judge, night, batch_rows)
+        daily_run = log_of_day([log.filter(of_day), earlier], state, batch_rows)
+        rows = judged_log(judge, daily_run, batch_rows)
         there = column(rows, "checkpoint").is_valid()
-        nights.append(rows.filter(pc.invert(there)))
+        daily_runs.append(rows.filter(pc.invert(there)))
         state = make_state_rows(rows.filter(there))
         begin = end + 1
-    return nights
+    return daily_runs
 
 
 def _until(membership: pa.Table, end: int) -> pa.Array:
     """What was asked for by then."""
-    asked = pc.coalesce(membership["since"], membership["at"])
-    return pa.array(np.asarray(asked.cast(pa.int64())) * 1000 <= end)
+    requested = pc.coalesce(membership["since"], membership["at"])
+    return pa.array(np.asarray(requested.cast(pa.int64())) * 1000 <= end)
 
 
-def log_of_night(parts: Sequence[pa.Table], state: pa.Table, batch_rows: int) -> pa.Table:
+def log_of_day(parts: Sequence[pa.Table], state: pa.Table, batch_rows: int) -> pa.Table:
     """The log that a night judges: of parts of a log what it wants, and what the night before handed on."""
     steps = (
         make_open_rows(state.to_batches()),

@@ -30,7 +30,7 @@ from subreplay.rows.model.columns import DAY, midnight
 from subreplay.rows.model.tables import AUDITED, LOG, TIME
 from subreplay.rows.scan.log_rows import make_log_rows
 from subreplay.rows.sorted_blocks import BY_POSITION
-from tests.audit.test_nights import published_just_in_time, same
+from tests.audit.test_daily_audits import published_just_in_time, same
 from tests.support import days
 from tests.support.days import FIRST, drawn_out, save
 from tests.support.history import START, STEP, SUBSCRIPTION, history
@@ -83,8 +83,8 @@ class Runs:
 
     def judge(self, config: RunConfig, end: int) -> Any:
         policy, members = config.subscription.make_policy(), self.inputs["membership"]
-        asked = pc.coalesce(members["since"], members["at"]).cast(pa.int64())
-        until = self.inputs | {"membership": members.filter(pc.less_equal(pc.multiply(asked, 1000), end))}
+        requested = pc.coalesce(members["since"], members["at"]).cast(pa.int64())
+        until = self.inputs | {"membership": members.filter(pc.less_equal(pc.multiply(requested, 1000), end))}
         of_all = judge_of(policy, self.inputs)
         dispatchers = judge_of(policy, until).dispatchers
         return replace(
