@@ -224,11 +224,11 @@ def of_second(rows: pa.Table, **given: int) -> pa.Table:
 
 
 @settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
-@given(shown_now=histories(), hours=st.just(1))
+@given(recorded=histories(), hours=st.just(1))
 def test_daily_runs_cut_at_any_time_write_only_their_dates_and_find_what_one_run_finds(
-    tmp_path_factory: pytest.TempPathFactory, shown_now: tuple[str, str], hours: int
+    tmp_path_factory: pytest.TempPathFactory, recorded: tuple[str, str], hours: int
 ) -> None:
-    folder, (log, story) = tmp_path_factory.mktemp("cut"), shown_now
+    folder, (log, story) = tmp_path_factory.mktemp("cut"), recorded
     tables = published_just_in_time(history(log, f"{story} ~12 +C8"))
     assume(tables["deliveries"].num_rows > 0)
     tables = drawn_out(tables, START + 100 * STEP, hours * 3_600_000_000 // STEP)
@@ -289,7 +289,7 @@ def test_a_key_in_two_partitions_and_a_gap_are_reported_by_the_first_run_that_se
     judge = Judge(sticky, dispatchers)
     gap = dispatchers[Scope("t", 0)].timeline.epochs[-1].start.at
 
-    def shown_now(keys: str, *known: tuple[str, int], since: int = UNKNOWN) -> list[tuple[str, int]]:
+    def recorded(keys: str, *known: tuple[str, int], since: int = UNKNOWN) -> list[tuple[str, int]]:
         """Keys by partition; a capital: of an earlier day."""
         rows = [
             {"topic": "t", "partition": index, "ledger": 5, "entry": entry, "batch_index": -1, "kind": 0, "at": entry,
@@ -306,10 +306,10 @@ def test_a_key_in_two_partitions_and_a_gap_are_reported_by_the_first_run_that_se
         return sorted((row["key"] or row["code"], row["partition"]) for row in found)
 
     gaps = [("STICKY_GAP", -1)] * 2  # the same timeline stands for both partitions
-    assert shown_now("kkl k") == [*gaps, ("k", 1)]
-    assert shown_now("K kkl", since=gap + 1) == [("k", 1)]
-    assert shown_now("Kk Kkk", since=gap) == gaps
-    assert shown_now("k kk", ("k", 0), since=gap + 1) == [("k", 1)]
+    assert recorded("kkl k") == [*gaps, ("k", 1)]
+    assert recorded("K kkl", since=gap + 1) == [("k", 1)]
+    assert recorded("Kk Kkk", since=gap) == gaps
+    assert recorded("k kk", ("k", 0), since=gap + 1) == [("k", 1)]
 
 
 def test_all_keys_in_two_partitions_are_reported() -> None:

@@ -55,8 +55,8 @@ def written(folder: Path, tables: History, **run: Any) -> Path:
         (folder / "in" / name).mkdir(parents=True, exist_ok=True)
         pq.write_table(table, folder / "in" / name / "part.parquet")
     requested = {"name": SUBSCRIPTION, "topic": TOPIC, **KEY_SHARED} | run.pop("subscription", {})
-    shown_now = {"traffic": {"path": str(folder / "in"), "format": "parquet"}, "subscription": requested, **run}
-    (folder / "run.yaml").write_text(yaml.safe_dump(shown_now))
+    run_file = {"traffic": {"path": str(folder / "in"), "format": "parquet"}, "subscription": requested, **run}
+    (folder / "run.yaml").write_text(yaml.safe_dump(run_file))
     return folder / "run.yaml"
 
 
