@@ -83,7 +83,7 @@ FAILURE_PATTERNS = (
         r"OutOfMemoryError|Cannot allocate memory|insufficient memory|Could not allocate \d+ bytes|realloc of size",
         EnvironmentFailed,
         "memory ran out",
-        "raise spark.driver_memory, or lower spark.master to fewer cores",
+        "raise spark.driver_memory, or set spark.master to fewer cores",
     ),
     FailurePattern(
         r"ConcurrentAppendException|ConcurrentDelete|ConcurrentTransaction|DELTA_CONCURRENT|DELTA_METADATA_CHANGED"
@@ -132,7 +132,7 @@ FAILURE_PATTERNS = (
         r"Python worker exited|Python worker .*crashed|python worker .*(died|killed)|StreamClosed|EOFException",
         EnvironmentFailed,
         "a Python worker of Spark ended during the run",
-        "run it again; if memory ran out, give it more or lower spark.master to fewer cores",
+        "run it again; if memory ran out, raise spark.driver_memory, or set spark.master to fewer cores",
     ),
     FailurePattern(
         r"StatusCode\.UNAVAILABLE|failed to connect to all addresses|DNS resolution failed|StatusCode\.DEADLINE"

@@ -162,7 +162,7 @@ class _NoPandas(MetaPathFinder):
 
     @classmethod
     def hide_pandas(cls) -> None:
-        """Have Arrow look for pandas now and fail, if this process ends with its command."""
+        """Make Arrow's search for pandas fail, to save its import, if this process ends with its command."""
         if not cls.ends_with_command:
             return
         import pyarrow as pa

@@ -86,7 +86,7 @@ def audit(
     engine: Engine = None,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", help="Of `subscriptions` those whose name or topic matches; may be repeated."),
+        typer.Option("--only", help="Run only the `subscriptions` whose name or topic matches. May be repeated."),
     ] = None,
     jobs: Annotated[
         int | None,

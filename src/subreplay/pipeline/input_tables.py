@@ -61,7 +61,7 @@ class Sources:
         self._engine, self._config, self._passed = engine, config, passed
         self._read: dict[tuple[str, str, Options], Read] = {}
 
-    def table(self, name: str, *, required: bool) -> Table:
+    def open_table(self, name: str, *, required: bool) -> Table:
         """Open an input table.
 
         Raises ``InputError`` if the table or a column is missing. A table that is not ``required`` is then empty.

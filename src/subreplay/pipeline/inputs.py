@@ -188,7 +188,7 @@ def read_inputs(
         )
     sources = Sources(engine, config, passed)
     some = messages_only or (passed is None and has_producers_only(config))
-    tables = {name: sources.table(name, required=name == "messages" or not some) for name in INPUTS}
+    tables = {name: sources.open_table(name, required=name == "messages" or not some) for name in INPUTS}
     scopes, others = _find_group_topics(tables, config) if every_topic else ((), ())
     topic = config.subscription.topic or (_describe_topics(scopes) if scopes else _find_topic(tables, config, passed))
     return Inputs(

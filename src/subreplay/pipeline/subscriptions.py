@@ -76,7 +76,7 @@ def audit(engine: Engine, config: RunConfig, progress: Progress = nullcontext, o
     ``only``."""
     with progress("finding the subscriptions of the tables"):
         sources = Sources(engine, config)
-        tables = {name: sources.table(name, required=True) for name in INPUTS}
+        tables = {name: sources.open_table(name, required=True) for name in INPUTS}
         if (ingest := sources.ingest()) is not None:
             tables[INGEST_TABLE] = ingest
         found = find_subscriptions(tables, config, only)

@@ -139,9 +139,11 @@ def test_where_all_scenarios_lose_messages_the_loss_is_the_price() -> None:
 
 def test_a_backlog_that_never_drains_is_the_first_reason_and_is_explained() -> None:
     found = recommend(
-        pair("now", None, drain=Drain(9, None, (), "It never drains. 4 of 9 are never taken.")), pair("new")
+        pair("now", None, drain=Drain(9, None, (), "It never drains. 4 of 9 are never received.")), pair("new")
     )
-    assert found.reason.startswith('With "now" the backlog never drains: 4 of 9 are never taken. 99% of the messages ')
+    assert found.reason.startswith(
+        'With "now" the backlog never drains: 4 of 9 are never received. 99% of the messages '
+    )
 
 
 def test_a_slower_scenario_that_loses_nothing_names_the_loss_of_the_others() -> None:

@@ -1,7 +1,7 @@
 """The members of a recorded group as the re-enacted coordinator sees them: their clients repeat recorded actions.
 
-A member polls at its recorded times, as many records of each partition as its fetches brought, and commits its recorded
-offsets. The partitions, the start offsets and so the records are decided anew.
+A member polls at its recorded times, as many records of each partition as its fetches returned, and commits its
+recorded offsets. The partitions, the start offsets and so the records are decided anew.
 """
 
 from __future__ import annotations

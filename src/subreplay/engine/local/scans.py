@@ -217,7 +217,9 @@ def _open_text(engine: LocalEngine, source: TableSource, path: str) -> ds.FileSy
     written = {row["part"]: pa.ipc.read_schema(pa.py_buffer(row["columns"])) for row in write(groups, None).to_pylist()}
     found = merge_types(dict(zip(written[n].names, written[n].types, strict=True)) for n in sorted(written))
     if not found:
-        raise InputError(f"{source.key}: {path}: contains no {source.format} record. Correct the path or the format.")
+        raise InputError(
+            f"{source.key}: {path}: the source contains no {source.format} record. Correct the path or the format."
+        )
     types = {name: replace_null_type(kind) for name, kind in found.items()}
     others = {n for n, schema in written.items() if any(f.type not in (types[f.name], pa.null()) for f in schema)}
     if changed := [of for group in groups if (of := tuple(part for part in group if part.number in others))]:

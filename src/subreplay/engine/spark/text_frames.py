@@ -52,7 +52,8 @@ def open_text(spark: SparkSession, source: TableSource) -> DataFrame | None:
     common = merge_types(dict(zip(each.names, each.types, strict=True)) for each in part_schemas)
     if not common:
         raise InputError(
-            f"{source.key}: {source.path}: contains no {source.format} record. Correct the path or the format."
+            f"{source.key}: {source.path}: the source contains no {source.format} record. "
+            "Correct the path or the format."
         )
     types = {name: replace_null_type(kind) for name, kind in common.items()}
     schema = pa.schema([*types.items(), *text_files.HIDDEN_COLUMN_TYPES.items()])

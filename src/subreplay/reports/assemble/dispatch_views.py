@@ -166,7 +166,7 @@ def _describe_never_drained(figures: DispatchFigures) -> str:
     remaining = sum(r["messages"] for r in figures.pending)
     never = count_never_taken(figures)
     published = sum(r["rows"] for r in figures.outcomes if r["settled"]) + remaining
-    sentences = [f"{format_count(never)} of {format_plural(published, 'message')} are never taken"] if never else []
+    sentences = [f"{format_count(never)} of {format_plural(published, 'message')} are never received"] if never else []
     if remaining > never:
         holders_text = f" by {format_names(sorted(holders, key=natural_sort_key), 0)}" if holders else ""
         sentences.append(
