@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
 from subreplay.cli.explained_run import list_written_tables
-from subreplay.cli.main import main
+from subreplay.cli.main import app, main
 from subreplay.cli.terminal import JSON_VERSIONS
 from tests.docs.pages import ROOT
 
@@ -111,3 +112,13 @@ def test_every_json_object_has_a_version(explain: Any, capsys: pytest.CaptureFix
     assert main(["audit", "--config", "missing.yaml", "--json"]) == 2
     found = json.loads(capsys.readouterr().out)
     assert (found["schema_version"], found["exit_code"]) == (JSON_VERSIONS["error"], 2)
+
+
+def test_every_command_that_prints_json_has_a_version() -> None:
+    program: Any = typer.main.get_command(app)
+    commands = {name for name, command in program.commands.items() if "--json" in list_options(command)}
+    assert commands | {"plan", "explain-config", "error"} == JSON_VERSIONS.keys()
+
+
+def list_options(command: Any) -> set[str]:
+    return {option for parameter in command.params for option in parameter.opts}

@@ -38,6 +38,7 @@ JSON_VERSIONS: Final = {
     "conformance": "1.0",
     "fidelity": "1.0",
     "history": "1.0",
+    "vacuum": "1.0",
     "error": "1.0",
 }
 """The version of the JSON object of each command, and of the one that reports an error, which names no command. It
