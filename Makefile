@@ -16,7 +16,7 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test quick slow oldest-numba brokers stores cluster bench bench-compare bench-against check docs docs-update messages fmt wheel clean distclean
+.PHONY: help setup run demo test quick slow oldest-numba brokers stores schedulers cluster bench bench-compare bench-against check docs docs-update messages fmt wheel clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -57,6 +57,14 @@ stores: $(READY) build/stores/.ready ## fetch an S3 server (moto) and Hadoop's c
 
 build/stores/.ready: $(READY)
 	@$(PIP) install -q --upgrade --target build/stores moto==5.2.5 flask==3.1.3 flask-cors==6.0.5 py-partiql-parser==0.6.3
+	@touch $@
+
+schedulers: $(READY) build/schedulers/.ready ## install Airflow and Dagster, run the DAG and the asset of the documentation
+	@$(BIN)/python -m pytest -m slow tests/deploy $(ARGS)
+
+build/schedulers/.ready: $(READY)
+	@for each in apache-airflow==3.3.2 dagster==1.13.29; do \
+		$(BIN)/python -m venv build/schedulers/$${each%%=*} && build/schedulers/$${each%%=*}/bin/pip install -q $$each || exit 1; done
 	@touch $@
 
 cluster: $(READY) ## start a standalone cluster of two workers on loopback, and run the tests that disturb it

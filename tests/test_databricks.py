@@ -73,21 +73,40 @@ def test_the_job_audits_the_day_before_its_own_and_fails_where_the_verdict_is_no
     monkeypatch.setattr(sys, "argv", ["job", *arguments])
     requested: list[Any] = []
 
-    def load_run(*given: Any, engine: str | None = None) -> config.RunConfig:
+    def load_run(*given: Any, **_: Any) -> config.RunConfig:
         requested.append(given)
         return config.load(RUN)
 
     for code in (0, 1):
         monkeypatch.setattr(main, "load_run", load_run)
-        monkeypatch.setattr(main, "_run", lambda kind, run, jobs, code=code: code)
+        monkeypatch.setattr(main, "_audit_one", lambda *_, code=code: code)
         if code:
             with pytest.raises(SystemExit) as ended:
                 job()
             assert ended.value.code == code
         else:
             job()
-    assert requested == [(RUN, "2026-11-21", None, None)] * 2
+    assert requested == [(RUN, "2026-11-21", None, None, True)] * 2
     assert AUDIT["parameters"] == [{"name": "day", "default": "{{job.trigger.time.iso_date}}"}]
+
+
+@pytest.mark.parametrize("name", ["nightly_audit", "nightly_audit_serverless"])
+def test_a_job_ends_in_time_tries_again_and_tells_somebody(name: str) -> None:
+    job = BUNDLE["resources"]["jobs"][name]
+    (task,) = job["tasks"]
+    (rule,) = job["health"]["rules"]
+    assert 0 < rule["value"] < job["timeout_seconds"]
+    assert job["email_notifications"]["on_failure"] == ["${var.notify}"]
+    assert (task["max_retries"], task["min_retry_interval_millis"]) == (1, 300_000)
+
+
+def test_the_serverless_job_runs_the_same_command_without_a_cluster() -> None:
+    serverless = BUNDLE["resources"]["jobs"]["nightly_audit_serverless"]
+    (task,), (environment,) = serverless["tasks"], serverless["environments"]
+    assert task["python_wheel_task"] == AUDIT["tasks"][0]["python_wheel_task"]
+    assert not {"job_cluster_key", "libraries"} & {*task, *serverless}
+    assert task["environment_key"] == environment["environment_key"]
+    assert environment["spec"]["dependencies"] == ["./dist/*.whl"]
 
 
 def test_a_day_before_is_a_day(capsys: pytest.CaptureFixture[str]) -> None:
