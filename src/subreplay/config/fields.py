@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from subreplay.hashing.producer_routing import SCHEME_ALIASES, SCHEME_NAMES, SCHEMES
-from subreplay.hashing.profiles import PROFILES
+from subreplay.hashing.profiles import KEYLESS
 from subreplay.semantics.policies import REGISTRY
 
 _UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
@@ -153,9 +153,10 @@ def _require_scheme(name: str) -> str:
 
 HashingScheme = Annotated[str, AfterValidator(_require_scheme), WithJsonSchema({"enum": [*SCHEME_NAMES]})]
 Name = Annotated[str, Field(min_length=1)]
-# An editor completes these; a wrong one is refused when the policy is built, with the nearest names.
+# An editor completes these. A wrong one is refused when the policy is built, with the nearest names. Every profile has
+# a rule for messages without a key.
 PolicyName = Annotated[str, WithJsonSchema({"enum": [*REGISTRY]})]
-ProfileName = Annotated[str, WithJsonSchema({"enum": [*PROFILES]})]
+ProfileName = Annotated[str, WithJsonSchema({"enum": [*KEYLESS]})]
 CatalogName = Annotated[
     str, _require_name(3, "catalog.schema.table"), WithJsonSchema({"type": "string", "pattern": _match_parts(3)})
 ]

@@ -20,7 +20,6 @@ PULSAR_4_0 = "pulsar-4.0"
 PULSAR_4_2 = "pulsar-4.2"
 KAFKA_2_3 = "kafka-2.3"
 KAFKA_4_0 = "kafka-4.0"
-PROFILES: Final = (DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, KAFKA_2_3, KAFKA_4_0)
 
 LATEST_PROFILES: Final[Mapping[str, str]] = {"kafka": KAFKA_4_0, "pulsar": PULSAR_4_0}
 """The latest long-term release of each system."""
