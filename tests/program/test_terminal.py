@@ -59,5 +59,5 @@ def test_json_mode_prints_one_object_and_nothing_else(terminal, capfd):
     terminal.print_line("a line")
     terminal.print_failure("no space is left", 4)
     out, err = capfd.readouterr()
-    assert json.loads(out) == {"exit_code": 4, "error": "no space is left", "log": None}
+    assert json.loads(out) == {"schema_version": "1.0", "exit_code": 4, "error": "no space is left", "log": None}
     assert err == "subreplay: no space is left\n"
