@@ -18,7 +18,7 @@ from subreplay.config import run as config
 from subreplay.engine.spark import frame_tables
 from subreplay.engine.spark.engine import SparkEngine
 from subreplay.engine.spark.session import open_session
-from subreplay.pipeline import explain, ingest, sources, story
+from subreplay.pipeline import adapter_sources, explain, ingest, story
 from subreplay.reports.page.html import to_html
 from subreplay.reports.write import write_reports
 
@@ -46,7 +46,7 @@ if "display" not in globals():
 
 engine = SparkEngine(spark)
 with as_file(files("subreplay.demo") / "recording") as recording:
-    read = sources.read(engine, "pulsar-recording", recording, Options())
+    read = adapter_sources.read(engine, "pulsar-recording", recording, Options())
 ingest.write(engine, read, f"{folder}/input", "delta", "the bundled recording")
 
 display(spark.createDataFrame([(c.file, c.rows_in, c.valid, c.quarantined) for c in read.summary.counts],

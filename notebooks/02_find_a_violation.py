@@ -22,7 +22,7 @@ from subreplay.config import run as config
 from subreplay.engine.spark import frame_tables
 from subreplay.engine.spark.engine import SparkEngine
 from subreplay.engine.spark.session import open_session
-from subreplay.pipeline import ingest, sources, story, trace
+from subreplay.pipeline import adapter_sources, ingest, story, trace
 from subreplay.reports.page.html import to_html
 from subreplay.reports.write import write_reports
 
@@ -50,7 +50,7 @@ if "display" not in globals():
 
 engine = SparkEngine(spark)
 with as_file(files("subreplay.demo") / "recording") as recording:
-    read = sources.read(engine, "pulsar-recording", recording, Options())
+    read = adapter_sources.read(engine, "pulsar-recording", recording, Options())
 
 recorded = read.tables["deliveries"].to_table()
 deliveries = recorded.to_pylist()
@@ -58,7 +58,7 @@ moved, again = deliveries[2_000], dict(deliveries[3_000])
 moved["consumer"] = "c2" if moved["consumer"] != "c2" else "c3"
 again |= {"delivered_at": again["acked_at"] + timedelta(seconds=1), "acked_at": None, "received_at": None}
 broken = engine.create_dataset(pa.Table.from_pylist([*deliveries, again], recorded.schema))
-read = sources.Read({**read.tables, "deliveries": broken}, read.rejected, read.summary)
+read = adapter_sources.Read({**read.tables, "deliveries": broken}, read.rejected, read.summary)
 ingest.write(engine, read, f"{folder}/input", "delta", "the bundled recording, with two faults")
 
 # COMMAND ----------

@@ -10,8 +10,8 @@ import pytest
 from subreplay.adapters import ADAPTERS, Adapter, FileCount, Reason, RejectedRow, SourceTables
 from subreplay.cli import main
 from subreplay.config.run import load
-from subreplay.pipeline import engines, ingest, sources
-from subreplay.pipeline.sources import Read
+from subreplay.pipeline import adapter_sources, engines, ingest
+from subreplay.pipeline.adapter_sources import Read
 from tests.support.source_reading import read_at_once
 
 ROOT = Path(__file__).parents[1]
@@ -24,7 +24,7 @@ def nobody_has_a_session(monkeypatch):
 
 
 def in_one_go(engine, name, path, options):
-    """What an adapter reads, as ``sources.read`` has it, without its rows."""
+    """What an adapter reads, as ``adapter_sources.read`` has it, without its rows."""
     adapter = ADAPTERS[name]
     found = read_at_once(name, path, options) if adapter.read is None else adapter(path, options)
     return Read({}, None, found.summary)
@@ -44,7 +44,7 @@ def some_rows(monkeypatch, tmp_path):
         "pulsar-recording", read=lambda folder, options: SourceTables({"messages": table}, rejected, counts, run)
     )
     monkeypatch.setitem(ADAPTERS, "pulsar-recording", reported)
-    monkeypatch.setattr(sources, "read", in_one_go)
+    monkeypatch.setattr(adapter_sources, "read", in_one_go)
     monkeypatch.setattr(ingest, "write", lambda *arguments: (tmp_path / "to").mkdir())
 
 
@@ -96,7 +96,7 @@ def nothing_written(monkeypatch, tmp_path):
         Path(root).mkdir()
         kept.append(ingested)
 
-    monkeypatch.setattr(sources, "read", in_one_go)
+    monkeypatch.setattr(adapter_sources, "read", in_one_go)
     monkeypatch.setattr(ingest, "write", write)
     return kept
 

@@ -17,7 +17,7 @@ from subreplay.capture.file_format import EVENTS, METADATA, VERSION
 from subreplay.engine.interface import Engine
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.errors import ConfigError, InputError
-from subreplay.pipeline import sources
+from subreplay.pipeline import adapter_sources
 from tests.adapters.kafka_group.copies import committed, json_lines, text
 from tests.adapters.kafka_group.encoding import records as encoded
 from tests.adapters.kafka_group.scenarios import records
@@ -120,25 +120,25 @@ def printed(folder: Path) -> Path:
         ("pulsar-recording", lambda _: ROOT / "4.0.8/s9b_delayed_failover", Options()),
     ],
 )
-@pytest.mark.parametrize(("engine", "small"), [(InProcess(Cuts(3, 70)), 0), (LocalEngine(2), sources.SMALL)])
+@pytest.mark.parametrize(("engine", "small"), [(InProcess(Cuts(3, 70)), 0), (LocalEngine(2), adapter_sources.SMALL)])
 def test_tasks_read_what_is_read_in_one_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, made: Callable[[Path], Path], options: Options,
     engine: Engine, small: int,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(sources, "SMALL", small)
+    monkeypatch.setattr(adapter_sources, "SMALL", small)
     path = made(tmp_path / "given")
     with engine:
-        read = source_reading.collect_tables(sources.read(engine, name, path, options))
+        read = source_reading.collect_tables(adapter_sources.read(engine, name, path, options))
     source_reading.assert_same_tables(read, read_at_once(name, path, options), KEYS)
 
 
 def test_a_broker_log_has_the_acts_of_operators(tmp_path: Path) -> None:
-    read = sources.read(InProcess(), "pulsar-broker-log", brokers_logs(tmp_path / "logs"), Options())
+    read = adapter_sources.read(InProcess(), "pulsar-broker-log", brokers_logs(tmp_path / "logs"), Options())
     assert [act["kind"] for act in read.summary.run["topic"]["resets"]] == ["unload"]
 
 
 def test_what_a_task_finds_wrong_is_an_error_for_the_user(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no capture file"):
-        sources.read(InProcess(), "capture", tmp_path, Options())
+        adapter_sources.read(InProcess(), "capture", tmp_path, Options())
     with pytest.raises(ConfigError, match="option 'topic'"):
-        sources.read(InProcess(), "capture", tmp_path, Options(topic="t"))
+        adapter_sources.read(InProcess(), "capture", tmp_path, Options(topic="t"))

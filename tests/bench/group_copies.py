@@ -74,11 +74,11 @@ def whole(folder: Path) -> dict[str, Any]:
 
 def streamed(folder: Path) -> dict[str, Any]:
     from subreplay.engine.local.engine import LocalEngine
-    from subreplay.pipeline import sources
+    from subreplay.pipeline import adapter_sources
 
     began = time.perf_counter()
     with LocalEngine() as engine:
-        read = sources.read(engine, "kafka-group", folder, Options())
+        read = adapter_sources.read(engine, "kafka-group", folder, Options())
         return {"seconds": time.perf_counter() - began, "deliveries": read.summary.rows["deliveries"]}
 
 

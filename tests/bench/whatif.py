@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from subreplay.config import run as config
 from subreplay.engine.local.engine import LocalEngine
-from subreplay.pipeline import profiled, story
+from subreplay.pipeline import profiled_traffic, story
 from subreplay.pipeline.inputs import read_inputs, scan_inputs
 from subreplay.rows.model.columns import DAY
 from subreplay.rows.model.tables import INPUTS
@@ -182,14 +182,14 @@ def main(millions: float = 10) -> None:
         run = config.parse(
             {"traffic": {"path": scratch, "format": "parquet"}, "subscription": {"topic": TOPIC}}, "bench"
         )
-        made: list[profiled.ProfiledTraffic] = []
+        made: list[profiled_traffic.ProfiledTraffic] = []
         engine = LocalEngine()
 
         def build() -> None:
             made.clear()
             inputs = read_inputs(engine, run, messages_only=True)
             blocks = scan_inputs(inputs, log=False, only=("messages",)).by_table["messages"]["profile"]
-            made.append(profiled.ProfiledTraffic(engine, blocks, messages))
+            made.append(profiled_traffic.ProfiledTraffic(engine, blocks, messages))
             assert made[-1].local_profile is not None
 
         built = min(seconds(build, time.perf_counter) for _ in range(2))

@@ -19,7 +19,7 @@ from subreplay.config import run as config
 from subreplay.engine.interface import Engine, TableSource
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.engine.spark.engine import SparkEngine
-from subreplay.pipeline import ingest, sources, story
+from subreplay.pipeline import adapter_sources, ingest, story
 from subreplay.pipeline.inputs import read_inputs, scan_inputs
 from subreplay.reports.json_report import to_json
 from tests.adapters import test_sources as files
@@ -87,7 +87,7 @@ def ingested(adapter: str, made: Callable[[Path], Path], options: Options | None
     def make(engine: Engine, folder: Path) -> Sections:
         folder.mkdir(parents=True)
         path = made(folder.with_name("source"))
-        read = sources.read(engine, adapter, path, options or Options())
+        read = adapter_sources.read(engine, adapter, path, options or Options())
         ingest.write(engine, read, str(folder), "delta", str(path))
         known = {name: part for name, part in read.summary.run.items() if name != "traffic"}
         named = {

@@ -10,7 +10,7 @@ import pytest
 
 from subreplay.adapters import Options
 from subreplay.engine.local.engine import LocalEngine
-from subreplay.pipeline import ingest, sources
+from subreplay.pipeline import adapter_sources, ingest
 from subreplay.rows.model.tables import INPUTS, QUARANTINE
 from tests.adapters.test_sources import KEYS, captures
 from tests.support.source_reading import read_at_once
@@ -33,7 +33,7 @@ def test_a_second_ingest_replaces_the_rows_of_the_first(
     read = read_at_once("capture", path)
     with LocalEngine(1) as engine:
         for _ in range(2):
-            ingest.write(engine, sources.read(engine, "capture", path, Options()), root, form, str(path))
+            ingest.write(engine, adapter_sources.read(engine, "capture", path, Options()), root, form, str(path))
         for name, table in read.tables.items():
             order = [(key, "ascending") for key in KEYS[name]]
             found = kept(engine, root, form, name, table.schema).sort_by(order)
@@ -49,7 +49,7 @@ def test_a_table_that_the_source_has_nothing_of_is_made_once(tmp_path: Path, for
     spans, root = Path(__file__).parents[1] / "data/otlp", str(tmp_path / "tables")
     with LocalEngine(1) as engine:
         for _ in range(2):
-            read = sources.read(engine, "otlp-spans", spans, Options(subscription="otel4"))
+            read = adapter_sources.read(engine, "otlp-spans", spans, Options(subscription="otel4"))
             ingest.write(engine, read, root, form, str(spans))
         for name in ("messages", "membership"):
             assert not len(kept(engine, root, form, name, INPUTS[name]))

@@ -11,16 +11,16 @@ import pytest
 from subreplay.adapters.base import NO_OPTIONS, Options, RejectedRow, SourceTables
 from subreplay.adapters.streams import SourceStream
 from subreplay.errors import InputError
-from subreplay.pipeline import sources
-from subreplay.pipeline.sources import Read
-from subreplay.pipeline.sources import read as read_source
+from subreplay.pipeline import adapter_sources
+from subreplay.pipeline.adapter_sources import Read
+from subreplay.pipeline.adapter_sources import read as read_source
 from subreplay.rows.model.tables import INPUTS
 from tests.support.in_process import Cuts, InProcess
 
 
 def read(source: SourceStream, cuts: Cuts) -> SourceTables:
     """What the stages make, as the adapter gives it where it has all at once."""
-    return collect_tables(sources.read_streamed(InProcess(cuts), source))
+    return collect_tables(adapter_sources.read_streamed(InProcess(cuts), source))
 
 
 def collect_tables(read: Read) -> SourceTables:

@@ -2,8 +2,8 @@
 
 An adapter describes this as a ``SourceStream``: what one file contains, and the stages that follow. Each stage names
 the rows that belong together, their order and the function that folds them. Every function is pure and works on Arrow
-batches; an engine runs them (``pipeline.sources``). A stage that works on whole groups returns the same result however
-the stream is cut.
+batches; an engine runs them (``pipeline.adapter_sources``). A stage that works on whole groups returns the same result
+however the stream is cut.
 """
 
 from __future__ import annotations

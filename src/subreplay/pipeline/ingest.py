@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from subreplay.config.run import Location
 from subreplay.engine.interface import Dataset, Engine, Tables
-from subreplay.pipeline.sources import Read
+from subreplay.pipeline.adapter_sources import Read
 from subreplay.rows.conditions import field
 from subreplay.rows.model.tables import INPUTS, QUARANTINE
 

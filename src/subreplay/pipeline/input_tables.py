@@ -20,9 +20,9 @@ from subreplay.config.run import RunConfig
 from subreplay.config.traffic import InputTable
 from subreplay.engine.interface import Dataset, Engine, TableSource
 from subreplay.errors import ConfigError, InputError
+from subreplay.pipeline.adapter_sources import Read
+from subreplay.pipeline.adapter_sources import read as read_source
 from subreplay.pipeline.numbered_messages import number_by_time
-from subreplay.pipeline.sources import Read
-from subreplay.pipeline.sources import read as read_source
 from subreplay.rows.canonical import Canonical, UnreadRows, require_columns, select_canonical_columns
 from subreplay.rows.conditions import Condition
 from subreplay.rows.conditions import field as column

@@ -15,7 +15,7 @@ from subreplay.config.traffic import InputTable
 from subreplay.engine.interface import Dataset, Engine, Output
 from subreplay.errors import ConfigError, InputError, NoMatchingRows
 from subreplay.pipeline.input_tables import PassedTables, Sources, Table
-from subreplay.pipeline.profiled import build_profiling
+from subreplay.pipeline.profiled_traffic import build_profiling
 from subreplay.pipeline.table_values import find_distinct_values
 from subreplay.rows.conditions import ALL, Condition
 from subreplay.rows.conditions import field as column

@@ -17,7 +17,7 @@ from subreplay.config.scenario import AnyScenario, GroupScenario, Scenario
 from subreplay.errors import ConfigError, InputError, NoMatchingRows
 from subreplay.hashing.producer_routing import get_default_scheme
 from subreplay.hashing.profiles import LATEST_PROFILES, get_latest_profile
-from subreplay.pipeline import plans
+from subreplay.pipeline import plan_inputs
 from subreplay.pipeline.source import Source
 from subreplay.rows.model.partitioner_text import build_statements, unexplained
 from subreplay.rows.model.partitioners import Partitioners
@@ -148,9 +148,9 @@ def build_plan_input(source: Source) -> PlanInput:
         raise NoMatchingRows(
             "plan: the input has no messages, so there is nothing to plan. Check the input paths and the time range."
         )
-    profile = plans.require_profile(source)
+    profile = plan_inputs.require_profile(source)
     return PlanInput(
-        source.config, profile, source.events, lambda: plans.fit_recorded_service(source), source.partitioners
+        source.config, profile, source.events, lambda: plan_inputs.fit_recorded_service(source), source.partitioners
     )
 
 

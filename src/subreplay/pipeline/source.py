@@ -22,12 +22,12 @@ from subreplay.audit.rejects import RejectedRow, RejectedRows
 from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Dataset, Engine, NewRows, Tables
 from subreplay.errors import InputError
-from subreplay.pipeline import daily_runs, key_secrets, partitioners, profiled
+from subreplay.pipeline import daily_runs, key_secrets, partitioners, profiled_traffic
 from subreplay.pipeline.daily_runs import EarlierState
 from subreplay.pipeline.input_tables import PassedTables
 from subreplay.pipeline.inputs import INGEST_TABLE, Inputs, TableScan, read_inputs, scan_inputs
 from subreplay.pipeline.numbered_messages import drop_copies
-from subreplay.pipeline.profiled import ProfiledTraffic
+from subreplay.pipeline.profiled_traffic import ProfiledTraffic
 from subreplay.pipeline.run_times import add_run_times
 from subreplay.pipeline.statistics import compute_statistics
 from subreplay.pipeline.table_values import find_stored_values
@@ -289,7 +289,7 @@ def _drop_copies(inputs: Inputs, look: TableScan, found: InputStatistics) -> tup
     rows, copies = drop_copies(inputs.engine, inputs.valid("messages").map(partial(to_log_rows, "messages"), LOG))
     if not copies:
         return look, found
-    how = profiled.build_profiling(inputs.config.keys.words, inputs.requested_topic)
+    how = profiled_traffic.build_profiling(inputs.config.keys.words, inputs.requested_topic)
     messages = {
         **look.by_table["messages"],
         "log": rows,
@@ -342,17 +342,17 @@ def read_traffic(
     source = read_source(engine, config, tables, passed, messages_only=True, every_topic=every_topic)
     if passed or config.traffic.profile is None or source.inputs.scopes:
         return source
-    stored = profiled.read_profile_table(
+    stored = profiled_traffic.read_profile_table(
         engine, config, source.inputs.topic, source.messages, source.extent["messages"]
     )
     return replace(source, stored_profile=stored)
 
 
 def write_profile(engine: Engine, config: RunConfig) -> list[dict[str, Any]]:
-    """Write table ``profile`` of a run's messages (``profiled.write_profile_table``)."""
+    """Write table ``profile`` of a run's messages (``profiled_traffic.write_profile_table``)."""
     inputs = read_inputs(engine, config, messages_only=True)
     blocks = scan_inputs(inputs, log=False, only=("messages",)).by_table["messages"]["profile"]
-    return profiled.write_profile_table(engine, config, inputs.topic, blocks)
+    return profiled_traffic.write_profile_table(engine, config, inputs.topic, blocks)
 
 
 def write_tables(source: Source, made: Mapping[str, pa.Table], started: datetime) -> None:

@@ -148,11 +148,11 @@ def _inspect_files(path: Path, adapter: str, to: Path) -> int:
     from subreplay.adapters.format_detection import FORMAT_TITLES
     from subreplay.cli import inspection
     from subreplay.config.run import RunConfig
-    from subreplay.pipeline import sources
+    from subreplay.pipeline import adapter_sources
 
     options = ADAPTERS[adapter].assume_options(path)
     with open_engine_for(RunConfig()) as engine, terminal.progress(f"looking at {path}"):
-        found = sources.read(engine, adapter, path, options).summary
+        found = adapter_sources.read(engine, adapter, path, options).summary
     terminal.print_line(f"{path}: {FORMAT_TITLES[adapter]}, adapter {adapter}")
     if options.present_names:
         terminal.print_line(f"assumed, as the file does not contain it: {options.arguments}")
@@ -261,11 +261,11 @@ def ingest_folder(
 
     run = config.parse({"output": {"tables": to}}, "ingest")
     with open_engine_for(run, meanwhile="subreplay.pipeline.ingest") as engine:
-        from subreplay.pipeline import sources
+        from subreplay.pipeline import adapter_sources
         from subreplay.pipeline.ingest import write
 
         with terminal.progress("reading and checking the files"):
-            read = sources.read(engine, source, folder, options)
+            read = adapter_sources.read(engine, source, folder, options)
         with terminal.progress("writing the tables"):
             write(engine, read, to, form, str(folder))
     (Path(to) / RUN_FILE).write_text(_run_file(read.summary, to, form, more), encoding="utf-8")

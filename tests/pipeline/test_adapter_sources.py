@@ -12,9 +12,9 @@ from subreplay.adapters import Options
 from subreplay.adapters.base import RejectedRow, SourceTables
 from subreplay.engine.interface import Engine, TableSource
 from subreplay.errors import InputError
-from subreplay.pipeline import sources
+from subreplay.pipeline import adapter_sources
+from subreplay.pipeline.adapter_sources import Read
 from subreplay.pipeline.ingest import write
-from subreplay.pipeline.sources import Read
 from subreplay.rows.model.tables import INPUTS
 from tests.adapters.test_sources import brokers_logs, captures, copies, polls, printed, traces
 from tests.support import source_reading
@@ -41,7 +41,7 @@ def same(read: Read, expected: SourceTables) -> None:
 
 def test_brokers_logs(engine: Engine, tmp_path: Path) -> None:
     path = brokers_logs(tmp_path / "logs")
-    read = sources.read(engine, "pulsar-broker-log", path, Options())
+    read = adapter_sources.read(engine, "pulsar-broker-log", path, Options())
     same(read, read_at_once("pulsar-broker-log", path))
     assert [act["kind"] for act in read.summary.run["topic"]["resets"]] == ["unload"]
 
@@ -60,9 +60,9 @@ def test_streams(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, made: Callable[[Path], Path],
     options: Options,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(sources, "SMALL", 0)  # a part each
+    monkeypatch.setattr(adapter_sources, "SMALL", 0)  # a part each
     path = made(tmp_path / "given")
-    same(sources.read(engine, name, path, options), read_at_once(name, path, options))
+    same(adapter_sources.read(engine, name, path, options), read_at_once(name, path, options))
 
 
 @pytest.mark.parametrize("form", ["delta", "parquet"])
@@ -70,7 +70,7 @@ def test_a_second_ingest_replaces_the_first(engine: Engine, tmp_path: Path, form
     path, root = captures(tmp_path / "given"), str(tmp_path / "out")
     found = []
     for _ in range(2):
-        read = sources.read(engine, "capture", path, Options())
+        read = adapter_sources.read(engine, "capture", path, Options())
         write(engine, read, root, form, str(path))
         tables = [engine.scan(TableSource("", f"{root}/{name}", format=form)) for name in (*INPUTS, "quarantine")]
         found.append([sorted(map(str, table.to_table().to_pylist())) for table in tables])
@@ -81,4 +81,4 @@ def test_a_second_ingest_replaces_the_first(engine: Engine, tmp_path: Path, form
 
 def test_what_a_task_finds_wrong_is_an_error_for_the_caller(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no capture file"):
-        sources.read(engine, "capture", tmp_path, Options())
+        adapter_sources.read(engine, "capture", tmp_path, Options())

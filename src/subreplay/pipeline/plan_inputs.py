@@ -6,7 +6,7 @@ from typing import Final
 
 from subreplay.errors import InputError
 from subreplay.pipeline.measurements import sample_deliveries
-from subreplay.pipeline.profiled import MAX_LOCAL_MESSAGES
+from subreplay.pipeline.profiled_traffic import MAX_LOCAL_MESSAGES
 from subreplay.pipeline.source import Source
 from subreplay.rows.model.columns import column, ints
 from subreplay.whatif.planning.capacity import ServiceFit, fit_service

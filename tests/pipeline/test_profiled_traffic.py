@@ -9,7 +9,7 @@ import pytest
 from subreplay.config import run as config
 from subreplay.engine.interface import Dataset, Engine
 from subreplay.errors import ConfigError, InputError
-from subreplay.pipeline import profiled
+from subreplay.pipeline import profiled_traffic
 from subreplay.rows.conditions import field
 from subreplay.rows.model.columns import DAY
 from subreplay.semantics.policies import make_policy
@@ -41,7 +41,7 @@ def messages(days: int) -> pa.Table:
 
 
 def blocks_of(engine: Engine, table: pa.Table, run: config.RunConfig) -> Dataset:
-    how = profiled.build_profiling(run.keys.words, TOPIC)
+    how = profiled_traffic.build_profiling(run.keys.words, TOPIC)
     return engine.create_dataset(table.select(how.columns)).map(how.make, how.schema)
 
 
@@ -59,39 +59,41 @@ def test_a_profile_is_stored_by_day_and_evaluated_alike_wherever_it_is(
     def run(**more: object) -> config.RunConfig:
         return config.parse({"traffic": {"profile": str(tmp_path)}, **more}, "run.yaml")
 
-    assert profiled.read_profile_table(engine, run(), TOPIC, log, N) is None  # nobody has written it
+    assert profiled_traffic.read_profile_table(engine, run(), TOPIC, log, N) is None  # nobody has written it
     blocks = blocks_of(engine, table, run())
-    assert [row["messages"] for row in profiled.write_profile_table(engine, run(), TOPIC, blocks)] == [1_000] * 3
+    assert [row["messages"] for row in profiled_traffic.write_profile_table(engine, run(), TOPIC, blocks)] == [
+        1_000
+    ] * 3
     second = blocks_of(
         engine, table.filter((field("at") >= DAY).expression & (field("at") < 2 * DAY).expression), run()
     )
     day = run(date="1970-01-02")
-    (again,) = profiled.write_profile_table(engine, day, TOPIC, second)  # a day once more, in its place
+    (again,) = profiled_traffic.write_profile_table(engine, day, TOPIC, second)  # a day once more, in its place
     assert again["messages"] == 1_000
 
     policies = [make_policy("pulsar.key_shared.auto_split", "pulsar-4.0"), make_policy("pulsar.shared", "pulsar-3.2")]
     events = members(["+a +b", "+a +c -a"], 1)
     plans = tuple(build_plan(policy.name, policy, events) for policy in policies)
     assigner = MessageAssigner(plans, Extent(0, 3 * DAY, DAY), moves_plan=plans[0].name)
-    found = profiled.read_profile_table(engine, run(), TOPIC, log, N)
+    found = profiled_traffic.read_profile_table(engine, run(), TOPIC, log, N)
     assert found is not None
     here = found.assign(assigner, 5)
     assert sum(row["messages"] for row in here.rows if row["level"] == "scenario") == N * len(plans)
-    assert profiled.ProfiledTraffic(engine, blocks, N).assign(assigner, 5) == here
+    assert profiled_traffic.ProfiledTraffic(engine, blocks, N).assign(assigner, 5) == here
 
-    monkeypatch.setattr(profiled, "MAX_LOCAL_MESSAGES", 0)
-    monkeypatch.setattr(profiled, "_PART", 1_000)
-    elsewhere = profiled.ProfiledTraffic(engine, found.blocks, N).assign(assigner, 5)
+    monkeypatch.setattr(profiled_traffic, "MAX_LOCAL_MESSAGES", 0)
+    monkeypatch.setattr(profiled_traffic, "_PART", 1_000)
+    elsewhere = profiled_traffic.ProfiledTraffic(engine, found.blocks, N).assign(assigner, 5)
     assert sorted(map(str, elsewhere.rows)) == sorted(map(str, here.rows))
     assert elsewhere.hottest == here.hottest
     assert len(here.hottest) == 5
 
     with pytest.raises(InputError, match=r"has no message of other on 1970-01-09\. Run subreplay profile"):
-        profiled.read_profile_table(engine, run(date="1970-01-09"), "other", log, N)
+        profiled_traffic.read_profile_table(engine, run(date="1970-01-09"), "other", log, N)
     fewer = engine.create_dataset(canonical(table.filter((field("at") < 2 * DAY).expression)))
     with pytest.raises(
         InputError, match=r"has 3,000 messages .* but the input has 2,000. The counts differ on 1970-01-03. Run"
     ):
-        profiled.read_profile_table(engine, run(), TOPIC, fewer, 2_000)
+        profiled_traffic.read_profile_table(engine, run(), TOPIC, fewer, 2_000)
     with pytest.raises(ConfigError, match=r"was written with another keys\.secret\. Use that secret"):
-        profiled.read_profile_table(engine, run(keys={"secret": "another"}), TOPIC, log, N)
+        profiled_traffic.read_profile_table(engine, run(keys={"secret": "another"}), TOPIC, log, N)
