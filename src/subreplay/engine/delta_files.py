@@ -296,6 +296,7 @@ def build_properties(columns: Sequence[str], partitions: Sequence[str]) -> dict[
     statistics = {"delta.dataSkippingStatsColumns": ",".join(measured)}
     return {
         **(statistics if measured else {"delta.dataSkippingNumIndexedCols": "0"}),
+        "delta.checkpointInterval": "10",  # by default delta-rs reads the commits of a hundred runs one by one
         "delta.randomizeFilePrefixes": "true",  # names may be longer than a path can be, so paths do not contain them
     }
 

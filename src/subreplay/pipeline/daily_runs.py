@@ -108,12 +108,21 @@ class EarlierState:
 def find_earlier_state(tables: Tables, config: RunConfig, topic: str) -> EarlierState | None:
     """Find the state from which a daily run continues; None for the first daily run and for a run without a date."""
     state = None if config.date is None else tables.find("state")
-    if state is None:
+    if state is None or config.date is None:
         return None
     mine = state.where(match_earlier_runs(config, topic)).select(STATE.names)
-    dates = mine.where(field("name") == BASIS).select(["date"]).map(_find_last_day, _DAYS).to_table()
-    day = pc.max(dates["day"]).as_py()
+    day = _find_latest_day(mine, config.date - timedelta(days=1))
     return None if day is None else EarlierState(day, mine.where(field("date") == day))
+
+
+def _find_latest_day(state: Dataset, day_before: Date) -> Date | None:
+    """Find the latest day with a state. It is usually the day before, so the states of all days are rarely read."""
+    stored = state.where(field("name") == BASIS)
+    if not stored.where(field("date") == day_before).is_empty():
+        return day_before
+    dates = stored.select(["date"]).map(_find_last_day, _DAYS).to_table()
+    latest: Date | None = pc.max(dates["day"]).as_py()
+    return latest
 
 
 def _find_last_day(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
