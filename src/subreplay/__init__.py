@@ -34,10 +34,10 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"subreplay.{name}")
     if name == "functions":
         return importlib.import_module("subreplay.api.functions")
-    if name == "explain":
-        return importlib.import_module("subreplay.api").explain
+    if name in ("explain", "history"):
+        return getattr(importlib.import_module("subreplay.api"), name)
     raise AttributeError(f"module 'subreplay' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "audit", "explain", "functions", "whatif"})
+    return sorted({*globals(), "audit", "explain", "functions", "history", "whatif"})

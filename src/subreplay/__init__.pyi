@@ -4,6 +4,7 @@ from typing import Any
 from subreplay.api import audit as audit
 from subreplay.api import explain as explain
 from subreplay.api import functions as functions
+from subreplay.api import history as history
 from subreplay.api import whatif as whatif
 
 __version__: str

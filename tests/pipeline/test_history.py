@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+import subreplay
 from subreplay.cli.main import main
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.pipeline import subscriptions
@@ -72,6 +74,13 @@ def test_the_command_prints_what_began_and_ended_and_writes_a_page(
     assert "mail" not in text
     assert f"history: {page}" in text
     assert "billing" in page.read_text(encoding="utf-8")
+
+
+def test_python_returns_the_same_history(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = subreplay.history(folder / "tables", days=3, subscription="billing")
+    assert main(["history", "--tables", f"{folder}/tables", "--days", "3", "--subscription", "billing", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["episodes"] == json.loads(json.dumps([asdict(each) for each in found.episodes]))
 
 
 def test_tables_without_daily_runs_or_without_the_subscription_are_an_error_that_says_what_there_is(

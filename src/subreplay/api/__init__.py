@@ -8,16 +8,21 @@ without a frame the run chooses its engine. Nothing is written unless you reques
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 
 from typing_extensions import Unpack
 
 from subreplay.api.question import Question, Run, Section, Table
 from subreplay.api.results import Explanation, Result
+from subreplay.config.run import parse
 from subreplay.errors import ConfigError
 from subreplay.pipeline import story
+from subreplay.pipeline.engines import choose_engine, open_engine
+from subreplay.pipeline.history import read_history
+from subreplay.reports.history_data import History
 
-__all__ = ["Explanation", "Result", "Run", "Table", "audit", "explain", "whatif"]
+__all__ = ["Explanation", "Result", "Run", "Table", "audit", "explain", "history", "whatif"]
 
 
 def audit(
@@ -99,3 +104,18 @@ def explain(
     question = Question.build("subreplay.explain", tables, columns, values, None, run)
     with question.engine() as engine:
         return question.explain(engine, None, key, message, last)
+
+
+def history(tables: str | PathLike[str] | Section, *, days: int = 30, subscription: str | None = None) -> History:
+    """Return the verdict of each day, and which failures began and ended, from the result tables of daily runs.
+
+    :param tables: the folder of the tables, or ``{"schema": NAME}``, as ``output.tables`` of the run file.
+    :param days: how many days, up to the latest run.
+    :param subscription: only this subscription.
+
+    Raises ``InputError`` if there is no daily run.
+    """
+    place = dict(tables) if isinstance(tables, Mapping) else str(tables)
+    config = parse({"output": {"tables": place}}, "subreplay.history")
+    with open_engine(config, choose_engine(config)) as engine:
+        return read_history(engine, config, days, subscription)
