@@ -42,7 +42,15 @@ from subreplay.reports.dispatch_data import (
 )
 from subreplay.reports.finding_data import CodeSummary, FindingPoint, FindingView, KnownFault
 from subreplay.reports.formatting import format_span
-from subreplay.reports.history_data import NO_RUN, DayResult
+from subreplay.reports.history_data import (
+    HISTORY_VERSION,
+    NO_RUN,
+    DayResult,
+    Episode,
+    History,
+    RuleHistory,
+    SubscriptionHistory,
+)
 from subreplay.reports.incident_data import IncidentView, RuleCount
 from subreplay.reports.overview_data import OVERVIEW_VERSION, Overview, OverviewRow
 from subreplay.reports.plan_data import PlanBar, PlanBars, PlanTable, PlanText, PlanView
@@ -500,6 +508,20 @@ def overview() -> Overview:
                     trend("....................vvvvvvvvvv")),
     )  # fmt: skip
     return Overview(OVERVIEW_VERSION, "Subscriptions of shop/prod", "2026-05-01", rows)
+
+
+def daily_history() -> History:
+    """Thirty days of two subscriptions, of which one fails since three days."""
+    days = trend("vvvv.vvvvvvuvvvvvvvvvvvvvvviii")
+    rule = RuleHistory("STALLED", "No consumer makes progress", trend("." * 27 + "iii"))
+    topic = "persistent://shop/prod/orders"
+    episode = Episode("billing", topic, ("STALLED",), "invalid", days[-3].date, False, "", 1_440,
+                      "480 of 600 messages were not delivered: consumer a blocks the subscription")  # fmt: skip
+    subscriptions = (
+        SubscriptionHistory("billing", topic, days, (rule,)),
+        SubscriptionHistory("search", topic, trend("v" * 30), ()),
+    )
+    return History(HISTORY_VERSION, days[0].date, days[-1].date, subscriptions, (episode,))
 
 
 def poisoned(data: ReportData) -> ReportData:

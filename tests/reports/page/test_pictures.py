@@ -17,14 +17,15 @@ import pytest
 
 from subreplay.reports.data import ReportData
 from subreplay.reports.json_report import from_json, to_json
+from subreplay.reports.page.history import render_history_page
 from subreplay.reports.page.html import to_html
 from subreplay.reports.page.overview import render_overview_page
-from tests.reports.made_reports import overview, planned, report
+from tests.reports.made_reports import daily_history, overview, planned, report
 from tests.support.chromium import CHROMIUM, Browser, start_browser
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(CHROMIUM is None, reason="no browser")]
 STORED = Path(__file__).parent / "pictures"
-PAGES = ("audit", "valid", "what-if", "plan", "overview")
+PAGES = ("audit", "valid", "what-if", "plan", "overview", "history")
 WIDTHS = (1280, 820, 420)
 THEMES = ("light", "dark")
 HEIGHT = 3_200  # of the page's upper part that is compared
@@ -66,6 +67,7 @@ def pages(dispatched: ReportData, small: ReportData, tmp_path_factory: pytest.Te
         "what-if": to_html(dispatched),
         "plan": to_html(planned(small)),
         "overview": render_overview_page(overview()),
+        "history": render_history_page(daily_history()),
     }
     texts["long names"] = to_html(lengthen_names(small))
     for name, text in texts.items():
