@@ -14,7 +14,7 @@ from subreplay.config import run as config
 ROOT = Path(__file__).parents[2]
 INSTRUCTIONS = [
     line.split(maxsplit=1)
-    for line in re.sub(r"\\\n", " ", (ROOT / "Dockerfile").read_text(encoding="utf-8")).splitlines()
+    for line in re.sub(r"\\\n", " ", (ROOT / "docs/assets/deploy/Dockerfile").read_text(encoding="utf-8")).splitlines()
     if line and not line.startswith("#")
 ]
 KNOWN = {"ARG", "FROM", "WORKDIR", "COPY", "RUN", "ENV", "ENTRYPOINT", "CMD", "USER"}
