@@ -350,7 +350,8 @@ semantic: within a major version fields are added, never removed or changed.
 
 | field | content |
 |---|---|
-| `verdict`, `exit_code`, `headline` | the result |
+| `verdict`, `exit_code`, `headline`, `detail` | the result, and the sentences below the headline |
+| `incidents` | of an audit, as in `report.json`: what happened, when, who, whose doing, what to do next |
 | `inputs`, `quarantine` | rows of each input table, and why rows were rejected |
 | `findings` | `code`, `status` and `count` of each rule |
 | `recommendation` | of a what-if or a plan: `scenario`, `choice`, `reason`, `price`, `finalists` |

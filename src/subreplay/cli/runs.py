@@ -222,6 +222,8 @@ def _summarize(kind: str, run: RunConfig, report: ReportData, code: int, paths: 
         "verdict": report.verdict,
         "exit_code": code,
         "headline": report.headline,
+        "detail": report.detail,
+        "incidents": [asdict(incident) for incident in report.incidents],
         "run_id": report.run.run_id,
         "inputs": [asdict(count) for count in report.inputs],
         "quarantine": [asdict(reason) for reason in report.quarantine],
