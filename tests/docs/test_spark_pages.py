@@ -41,7 +41,7 @@ def run(command: str, workplace: Path) -> None:
 def test_the_nightly_job_runs_under_spark_submit(workplace: Path) -> None:
     run(INGEST, workplace)
     page = (DOCS / "guides" / "spark.md").read_text(encoding="utf-8")
-    (text,) = [block.text for block in blocks(page) if "spark-submit " in block.text]
+    (text,) = [block.text for block in blocks(page) if "conf/examples/nightly_audit.yaml" in block.text]
     python = Path(sys.executable)
     text = text.replace(".venv/bin/python", str(python)).replace("spark-submit", f"{python.parent}/spark-submit", 1)
     source = str(Path(main.__file__).parents[2])
