@@ -337,7 +337,7 @@ standard error. Most commands take `--quiet`, `--verbose` and `--json`. See [exi
 A command with a report prints its summary in at most 40 lines: the answer first, the path of the page last. `--full`
 prints the whole report, which is also in `report.txt`. The text is as wide as the terminal, from 60 to 200 columns
 (`COLUMNS` sets another width); columns of a table that do not fit are named. `--no-color`, or `NO_COLOR=1` in the
-environment, switches colours off; a file or a pipe gets none.
+environment, prints plain text; so does output to a file or a pipe.
 
 Shell completion: `subreplay --install-completion`.
 

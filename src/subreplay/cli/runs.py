@@ -46,7 +46,7 @@ ExplainConfig = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the result in a line or two, and errors.")]
 Full = Annotated[bool, typer.Option("--full", help="Print the whole report; by default, a summary of 40 lines.")]
-NoColor = Annotated[bool, typer.Option("--no-color", help="Print without colours, as with NO_COLOR=1.")]
+NoColor = Annotated[bool, typer.Option("--no-color", help="Print plain text, as with NO_COLOR=1.")]
 Verbose = Annotated[
     bool, typer.Option("--verbose", help="Print each stage on a separate line, and the path of the log file.")
 ]
