@@ -401,7 +401,7 @@ def test_a_terminal_shows_the_answer_first_the_path_last_and_at_most_forty_lines
 
 
 def test_the_whole_report_is_printed_on_request(printed, here):
-    lines = printed("--full")
+    lines = printed("--full", COLUMNS="100")
     assert len(lines) > 60
     assert {"Rules", "Headline facts", "Input", "Limits of the data"} <= set(lines)
     assert "\n".join(lines[:-2]) + "\n" == (here / "build/report/report.txt").read_text(encoding="utf-8")
