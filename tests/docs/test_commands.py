@@ -31,6 +31,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     (tmp_path / "build").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SUBREPLAY_SECRET", "a secret of the tests")
+    monkeypatch.setenv("COLUMNS", "100")  # a process of pytest-xdist has another width
     return tmp_path
 
 
