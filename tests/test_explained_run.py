@@ -55,7 +55,7 @@ def test_it_lists_rules_and_why_others_do_not_apply(explain: Any) -> None:
     judged = explain({"subscription": {"name": "s", "policy": "pulsar.shared", "profile": "pulsar-4.0"}})["judged"]
     assert "LOST" in judged["rules_that_fail"]
     assert "KEY_ORDER" in judged["rules_that_show"]
-    assert "PARTITION_ORDER" in judged["not_applicable"]["pulsar.shared does not promise this"]
+    assert "PARTITION_ORDER" in judged["not_applicable"]["pulsar.shared does not guarantee this"]
     assert "DLQ_MISSED" in judged["not_applicable"]["the run configures no dead letter policy"]
     without = explain({"traffic": {"deliveries": {"path": "d", "sampled": True}}})["judged"]["not_applicable"]
     assert "LOST" in without["the deliveries are only a sample"]

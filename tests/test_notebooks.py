@@ -75,7 +75,7 @@ def test_finding_a_violation(spark, here, capsys):
     assert loads["messages"].sum() == 4003
     assert words["code"].tolist() == ["WRONG_OWNER", "DUP_DELIVERY"]
     said = capsys.readouterr().out
-    assert said.startswith("invalid: 1 of 4,000 messages was delivered to consumer c3, which did not own it.")
+    assert said.startswith("invalid: 1 of 4,003 deliveries went to consumer c3, which did not own the message.")
     moved = after["moved"]
     assert f"delivered to {moved['consumer']}; its owner was " in said
     assert said.count(f"WRONG_OWNER (invalid): {moved['ledger']}:{moved['entry']} of key ") == 2

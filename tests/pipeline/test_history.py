@@ -49,7 +49,7 @@ def test_a_fault_that_begins_on_the_second_day_and_ends_on_the_third_is_shown_as
     (episode,) = found["episodes"]
     assert (episode["subscription"], episode["began"], episode["ended"]) == ("billing", day(1), day(2))
     assert {*episode["codes"]} == {"KEY_TWO_OWNERS", "BEFORE_PREDECESSOR_ACK"}
-    assert episode["title"].startswith("1 of 4 messages was delivered while another consumer")
+    assert episode["title"].startswith("1 of 4 deliveries began while another consumer")
 
 
 def test_the_overview_of_a_day_has_its_incidents_and_the_days_before_it(tmp_path: Path, engine: LocalEngine) -> None:
@@ -58,7 +58,7 @@ def test_the_overview_of_a_day_has_its_incidents_and_the_days_before_it(tmp_path
     assert [[one.verdict for one in row.trend if one.verdict != "none"] for row in first.rows] == [["valid"]] * 2
     billing, mail = second.rows
     assert (billing.subscription, billing.incidents, mail.incidents) == ("billing", 1, 0)
-    assert billing.worst_incident.startswith("1 of 4 messages was delivered")
+    assert billing.worst_incident.startswith("1 of 4 deliveries began")
     assert [(one.verdict, one.findings) for one in billing.trend[-2:]] == [("valid", 0), ("invalid", 2)]
     assert len(billing.trend) == 30
     assert not subscriptions.audit(engine, daily(tmp_path, 1, date=None)).overview.rows[0].trend
@@ -70,7 +70,7 @@ def test_the_command_prints_what_began_and_ended_and_writes_a_page(
     page = tmp_path / "pages/history.html"
     assert main(["history", "--tables", f"{folder}/tables", "--subscription", "billing", "--out", str(page)]) == 0
     text = capsys.readouterr().out
-    assert f"✓ ended {day(2)}, began {day(1)}  billing on orders: 1 of 4 messages" in text
+    assert f"✓ ended {day(2)}, began {day(1)}  billing on orders: 1 of 4 deliveries" in text
     assert "mail" not in text
     assert f"history: {page}" in text
     assert "billing" in page.read_text(encoding="utf-8")
@@ -89,5 +89,5 @@ def test_tables_without_daily_runs_or_without_the_subscription_are_an_error_that
     assert main(["history", "--tables", f"{folder}/tables", "--subscription", "nobody"]) == 2
     assert "There are runs of billing, mail." in capsys.readouterr().err
     assert main(["history", "--tables", str(tmp_path)]) == 2
-    assert "there is no daily run" in capsys.readouterr().err
+    assert "there are no result tables of subreplay" in capsys.readouterr().err
     assert main(["history"]) == 2

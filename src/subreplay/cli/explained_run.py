@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 from subreplay.adapters import ADAPTERS
 from subreplay.adapters.source.column_mapping import parse_mapping
 from subreplay.adapters.source.source_presets import PRESETS
-from subreplay.audit.needs import Need, describe_needs
-from subreplay.audit.rules.registry import find_missing_needs, find_rule_status, find_rule_statuses
+from subreplay.audit.needs import Need
+from subreplay.audit.rules.registry import find_missing_needs, find_rule_statuses
 from subreplay.config.engines import select_engine
 from subreplay.config.fields import format_duration
 from subreplay.config.live import LIVE
@@ -23,6 +23,7 @@ from subreplay.config.run import RunConfig
 from subreplay.config.secrets import PLAIN, show_location
 from subreplay.config.traffic import InputTable
 from subreplay.pipeline.engines import find_spark_environment
+from subreplay.reports.assemble.finding_views import explain_not_evaluated
 from subreplay.reports.text_layout import TextPage
 from subreplay.rows.model.rows import RuleStatus
 from subreplay.rows.model.tables import INPUTS
@@ -149,10 +150,10 @@ def _explain_rules(run: RunConfig) -> Section:
     policy, terms, lacking = run.subscription.make_policy(), run.terms, _find_lacking(run)
     statuses = find_rule_statuses(policy, terms, lacking)
     reasons: dict[str, list[str]] = {}
-    for code, needs in find_missing_needs(policy, terms, lacking).items():
-        reasons.setdefault(describe_needs(needs), []).append(code.name)
-    if other := [code.name for code in statuses if find_rule_status(code, policy) is RuleStatus.NOT_APPLICABLE]:
-        reasons[f"{policy.name} does not promise this"] = other
+    missing = find_missing_needs(policy, terms, lacking)
+    for code, status in statuses.items():
+        if not status.is_evaluated:
+            reasons.setdefault(explain_not_evaluated(code, policy, missing), []).append(code.name)
     return {
         "rules_that_fail": [code.name for code, status in statuses.items() if status is RuleStatus.PROMISED],
         "rules_that_show": [code.name for code, status in statuses.items() if status is RuleStatus.ALLOWED],

@@ -26,6 +26,7 @@ from subreplay.errors import EnvironmentFailed
 from subreplay.rows.conditions import ALL, Condition, field
 
 ATTEMPT: Final = "attempt"
+NO_TABLES: Final = "{}: there are no result tables of subreplay. Name their folder or schema."
 RUNS: Final = "runs"
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Engine, Tables
 from subreplay.errors import InputError
-from subreplay.pipeline.attempts import RUNS, run_tables
+from subreplay.pipeline.attempts import NO_TABLES, RUNS, run_tables
 from subreplay.reports.assemble.history import FINDING_DAYS, build_day_results, build_history
 from subreplay.reports.history_data import DayResult, History
 from subreplay.rows.conditions import Condition, field
@@ -29,6 +29,8 @@ def read_history(engine: Engine, config: RunConfig, days: int, subscription: str
     Raises ``InputError`` if the output tables contain no daily run of it.
     """
     tables = run_tables(engine, config, several=True)
+    if tables.find(RUNS) is None:
+        raise InputError(NO_TABLES.format(config.output.tables))
     runs = _read_runs(tables, ~field("date").is_null)
     last = max((row["date"] for row in runs if subscription in (None, row["subscription"])), default=None)
     if last is None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Engine, OldRows, Tables
 from subreplay.errors import InputError
-from subreplay.pipeline.attempts import ATTEMPT, RUNS, format_attempt_time
+from subreplay.pipeline.attempts import ATTEMPT, NO_TABLES, RUNS, format_attempt_time
 from subreplay.rows.model.table_descriptions import read_descriptions
 from subreplay.rows.model.tables import INPUTS
 
@@ -50,9 +50,7 @@ def remove_old_runs(
     tables = engine.open_tables(config.output.tables)
     found = [_remove(tables, prefix, now, keep, dry) for prefix in _PREFIXES if tables.find(prefix + RUNS) is not None]
     if not found:
-        raise InputError(
-            f"{config.output.tables}: there are no result tables of subreplay. Name their folder or schema."
-        )
+        raise InputError(NO_TABLES.format(config.output.tables))
     return RemovedRuns(
         sum(each.runs for each in found),
         sum(each.unfinished for each in found),

@@ -346,5 +346,5 @@ class ReportData:
 
     @property
     def several_doubts(self) -> bool:
-        """Whether doubts are told one by one, since the headline has several, or none of them."""
+        """Whether doubts are listed one by one, because the headline has several or none of them."""
         return len(self.doubts) > (self.verdict != "invalid")

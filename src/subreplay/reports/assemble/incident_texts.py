@@ -1,8 +1,8 @@
 """The title of an incident and what to do about it, by the rule that explains it.
 
-A title names ``{messages}`` (such as "480 of 600 messages"), ``{consumer}``, ``{longest}`` (the longest wait),
-``{place}`` (the subscription or its partitions), and words that depend on the number of messages: ``{were}``,
-``{are}``, ``{have}``, ``{them}``.
+A title names its findings as what they are of: ``{messages}`` (such as "480 of 600 messages"), ``{deliveries}``,
+``{batches}`` or ``{keys}``. It may name ``{consumer}``, ``{longest}`` (the longest wait), ``{place}`` (the
+subscription or its partitions), and words that depend on the number: ``{were}``, ``{are}``, ``{have}``, ``{mix}``.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ INCIDENT_TEXTS: Final[Mapping[Code, IncidentText]] = {
         "{messages} on the dead letter topic {are} out of the order of their key", _ORDER_STEP
     ),
     Code.NOT_CONNECTED: IncidentText(
-        "{consumer} received {messages} although it was not connected",
+        "{deliveries} went to {consumer} although it was not connected",
         "Find out whether that process still runs after it left: it may process what another consumer owns. Make its "
         "writes idempotent, and look at the session timeout and max.poll.interval.ms.",
     ),
     Code.NEVER_JOINED: IncidentText(
-        "{consumer} received {messages} although its join is not recorded",
+        "{deliveries} went to {consumer}, whose join is not recorded",
         "Record the joins of all consumers, or take the membership from the broker's log.",
     ),
     Code.TWO_OWNERS: IncidentText(
@@ -106,10 +106,10 @@ INCIDENT_TEXTS: Final[Mapping[Code, IncidentText]] = {
         "{consumer} was assigned other partitions than its coordinator decided",
         "Update the client library, and restart the member.",
     ),
-    Code.TWO_ACTIVE: IncidentText("{messages} {were} delivered to a second active consumer", _ORDER_STEP),
-    Code.WRONG_OWNER: IncidentText("{messages} {were} delivered to {consumer}, which did not own {them}", _ORDER_STEP),
+    Code.TWO_ACTIVE: IncidentText("{deliveries} went to a second active consumer", _ORDER_STEP),
+    Code.WRONG_OWNER: IncidentText("{deliveries} went to {consumer}, which did not own the message", _ORDER_STEP),
     Code.KEY_TWO_OWNERS: IncidentText(
-        "{messages} {were} delivered while another consumer still had messages of the same key", _ORDER_STEP
+        "{deliveries} began while another consumer still had messages of the same key", _ORDER_STEP
     ),
     Code.BEFORE_PREDECESSOR_ACK: IncidentText(
         "{messages} of moved keys {were} delivered before the previous owner had finished", _ORDER_STEP
@@ -120,7 +120,7 @@ INCIDENT_TEXTS: Final[Mapping[Code, IncidentText]] = {
         "{consumer} committed offsets of a partition that it did not own", _COMMIT_STEP
     ),
     Code.MIXED_BATCH: IncidentText(
-        "Producers put several keys into one batch: {messages} followed another key",
+        "{batches} {mix} keys, so messages go to the consumer of another key",
         "Set BatcherBuilder.KEY_BASED in the producers, or switch batching off.",
     ),
     Code.ROUTING_MISMATCH: IncidentText(
@@ -129,23 +129,23 @@ INCIDENT_TEXTS: Final[Mapping[Code, IncidentText]] = {
         "the run file.",
     ),
     Code.KEY_TWO_PARTITIONS: IncidentText(
-        "The messages of one key are in two partitions: {messages} may be processed out of order",
+        "The messages of {keys} are in two partitions, so their order is not kept",
         "Use one routing mode and hashing scheme in all producers, and drain a topic before you add partitions.",
     ),
     Code.KEY_ORDER: IncidentText("{messages} {were} delivered out of the order of their key", _ORDER_STEP),
     Code.PARTITION_ORDER: IncidentText("{messages} {were} delivered out of the order of their partition", _ORDER_STEP),
     Code.SKIP: IncidentText("{consumer} received later messages but not {messages}", _ORDER_STEP),
-    Code.REDELIVERY_ORDER: IncidentText("{messages} {were} redelivered after newer messages of their key", _ORDER_STEP),
+    Code.REDELIVERY_ORDER: IncidentText("{deliveries} repeated a message after newer ones of its key", _ORDER_STEP),
     Code.DUP_DELIVERY: IncidentText(
-        "{messages} {were} delivered again after their acknowledgement",
+        "{deliveries} repeated messages that had been acknowledged",
         "Check whether somebody reset the cursor or the offsets, and make the application idempotent.",
     ),
     Code.DUP_OUTSTANDING: IncidentText(
-        "{messages} {were} delivered again while the earlier delivery was outstanding",
+        "{deliveries} repeated messages that were still outstanding",
         "Check the acknowledgement timeout of the consumers, and make the application idempotent.",
     ),
     Code.REDELIVERED_UNASKED: IncidentText(
-        "{messages} {were} redelivered without a recorded cause",
+        "{deliveries} repeated messages without a recorded cause",
         "Record negative acknowledgements and acknowledgement timeouts of the clients.",
     ),
     Code.CUM_ACK_MISUSE: IncidentText(
@@ -162,7 +162,7 @@ INCIDENT_TEXTS: Final[Mapping[Code, IncidentText]] = {
         "topic.delivery_tick.",
     ),
     Code.OVER_PERMITS: IncidentText(
-        "{consumer} received {messages} more than its receiver queue holds",
+        "{deliveries} to {consumer} exceeded its receiver queue",
         "Check the receiver queue size in the run file. If it is right, report the evidence to the broker's "
         "developers.",
     ),
@@ -179,11 +179,11 @@ INCIDENT_TEXTS: Final[Mapping[Code, IncidentText]] = {
         "Check the tables: two rows with one position must be equal.",
     ),
     Code.UNKNOWN_MESSAGE: IncidentText(
-        "{messages} {were} delivered that {are} not in the messages table",
+        "{deliveries} {are} of messages that are not in the messages table",
         "Check that the messages table covers the whole time of the deliveries.",
     ),
     Code.BEFORE_PUBLICATION: IncidentText(
-        "{messages} {were} delivered before their publication",
+        "{deliveries} {are} earlier than the publication of the message",
         "Compare the clocks of the producers and of the broker, or raise topic.clock_skew.",
     ),
     Code.DROPPED: IncidentText(
@@ -194,8 +194,8 @@ INCIDENT_TEXTS: Final[Mapping[Code, IncidentText]] = {
 """The rules that can fail a run; those that explain the findings of others come first."""
 CONSEQUENCES: Final[Mapping[Code, str]] = {
     Code.LOST: "{messages} {were} never delivered",
-    Code.DUP_DELIVERY: "{messages} {were} delivered again",
-    Code.DUP_OUTSTANDING: "{messages} {were} delivered again",
+    Code.DUP_DELIVERY: "{deliveries} repeated messages",
+    Code.DUP_OUTSTANDING: "{deliveries} repeated messages",
     Code.PARTITION_ORDER: "{messages} {were} delivered out of order",
     Code.KEY_ORDER: "{messages} {were} delivered out of order",
 }

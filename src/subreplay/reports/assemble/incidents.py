@@ -163,9 +163,11 @@ def _build_incident(
         title = _fill_in(form, figures, counts[code], consumers, max(waits, default=0), partitions)
         if also := next((other for other in CONSEQUENCES if other.name in counts and other.name != code), None):
             title += f", and {_fill_in(CONSEQUENCES[also], figures, counts[also.name], consumers)}"
-    return IncidentView(
-        number=0,
-        title=title,
+    found = _make_view(
+        (first, last),
+        title,
+        consumers,
+        () if uncertain else causes,
         detail=_describe(code, counts, longest if ongoing and longest != lasted else ""),
         verdict=verdict,
         code=code,
@@ -173,26 +175,43 @@ def _build_incident(
             RuleCount(name, RULES[Code[name]].title, _find_worst_verdict(parts, name), count)
             for name, count in sorted(counts.items(), key=lambda item: (item[0] != code, -item[1], item[0]))
         ),
+        findings=sum(counts.values()),
+        attribution=next(iter(attributions), ""),
+        example=None if worst is None else build_finding_view(worst, figures.width, matcher.find_faults(worst)),
+        next_step=next_step + "." if uncertain and next_step else next_step,
+    )
+    waiting = {row["consumer"] for row in examples if row["consumer"] and code == Code.STUCK.name}
+    return replace(
+        found,
+        ongoing=ongoing,
+        scopes=tuple(scopes[:MOST_NAMED]),
+        scopes_left_out=max(0, len(scopes) - MOST_NAMED),
+        known_faults=build_known_faults(faults),
+        waiting=tuple(sorted(waiting - {*consumers})),
+    )
+
+
+def _make_view(
+    span: tuple[int, int], title: str, consumers: Sequence[str], causes: Sequence[str], **given: Any
+) -> IncidentView:
+    """Make the view of an incident with its first and last instant (ns), without partitions or known faults."""
+    first, last = span
+    return IncidentView(
+        number=0,
+        title=title,
         start=format_instant(first),
         end=format_instant(last),
         start_us=first // 1_000,
         end_us=last // 1_000,
-        lasted=lasted,
-        ongoing=ongoing,
-        findings=sum(counts.values()),
+        lasted=format_span((last - first) // 1_000),
+        ongoing=False,
         consumers=tuple(consumers[:MOST_NAMED]),
         consumers_left_out=max(0, len(consumers) - MOST_NAMED),
-        scopes=tuple(scopes[:MOST_NAMED]),
-        scopes_left_out=max(0, len(scopes) - MOST_NAMED),
-        causes=() if uncertain else tuple(causes[:MOST_NAMED]),
-        causes_left_out=0 if uncertain else max(0, len(causes) - MOST_NAMED),
-        attribution=next(iter(attributions), ""),
-        example=None if worst is None else build_finding_view(worst, figures.width, matcher.find_faults(worst)),
-        next_step=next_step + "." if uncertain and next_step else next_step,
-        known_faults=build_known_faults(faults),
-        waiting=tuple(sorted({row["consumer"] for row in examples if row["consumer"]} - {*consumers}))
-        if code == Code.STUCK.name
-        else (),
+        scopes=(),
+        scopes_left_out=0,
+        causes=tuple(causes[:MOST_NAMED]),
+        causes_left_out=max(0, len(causes) - MOST_NAMED),
+        **given,
     )
 
 
@@ -224,20 +243,27 @@ def _fill_in(
     form: str, figures: Figures, count: int, consumers: Sequence[str], waited: int = 0, partitions: Sequence[int] = ()
 ) -> str:
     """Fill in the names of ``incident_texts``."""
-    total, one = figures.extent["messages"], count == 1
-    share = f"{format_count(count)} of {format_plural(total, 'message')}"
+    one = count == 1
     filled = form.format(
-        messages=share if 0 < count < total else format_plural(count, "message"),
+        messages=_format_share(count, figures.extent["messages"], "message"),
+        deliveries=_format_share(count, figures.totals.get("deliveries", 0), "delivery", "deliveries"),
+        batches=_format_share(count, figures.totals.get("entries", 0), "batch", "batches"),
+        keys=format_plural(count, "key"),
         were="was" if one else "were",
         are="is" if one else "are",
         have="has" if one else "have",
-        them="it" if one else "them",
+        mix="mixes" if one else "mix",
         they="it" if one else "they",
         consumer=name_consumers(consumers),
         longest=format_span(waited // 1_000),
         place=_name_place(figures, partitions),
     )
     return _capitalize(filled)
+
+
+def _format_share(count: int, total: int, one: str, many: str | None = None) -> str:
+    whole = format_plural(total, one, many)
+    return f"{format_count(count)} of {whole}" if 0 < count < total else format_plural(count, one, many)
 
 
 def _capitalize(sentence: str) -> str:
@@ -286,33 +312,21 @@ def _build_act_incident(figures: Figures, seen: SeenAct) -> IncidentView:
     end = act.until if act.until != NEVER else act.at
     start = end if act.how == "group" else act.at  # an empty group is no fault: what follows is
     code = Code.DUP_DELIVERY if seen.acknowledged else Code.REDELIVERED
-    form = "{messages} {were} redelivered because " + seen.reason
-    if seen.acknowledged:
-        every = "" if seen.acknowledged == seen.redelivered else f" {format_count(seen.acknowledged)} of"
-        form += (
-            f", although{every} {{them}} had been acknowledged" if every else ", although {they} had been acknowledged"
-        )
+    every = seen.acknowledged == seen.redelivered
+    which = "{they}" if every else f"{format_count(seen.acknowledged)} of them"
+    known = f", although {which} had been acknowledged" if seen.acknowledged else ""
+    form = f"{{messages}} {{were}} redelivered because {seen.reason}{known}"
     sentence = act.describe(bool(seen.acknowledged))
-    return IncidentView(
-        number=0,
-        title=_fill_in(form, figures, seen.redelivered, act.consumers),
+    return _make_view(
+        (start, end),
+        _fill_in(form, figures, seen.redelivered, act.consumers),
+        act.consumers,
+        (sentence,),
         detail=f"The first is at {', '.join(seen.first[:MOST_NAMED])}.",
         verdict="valid",
         code=code.name,
         rules=(RuleCount(code.name, RULES[code].title, "valid", seen.redelivered),),
-        start=format_instant(start),
-        end=format_instant(end),
-        start_us=start // 1_000,
-        end_us=end // 1_000,
-        lasted=format_span((end - start) // 1_000),
-        ongoing=False,
         findings=seen.redelivered,
-        consumers=act.consumers[:MOST_NAMED],
-        consumers_left_out=max(0, len(act.consumers) - MOST_NAMED),
-        scopes=(),
-        scopes_left_out=0,
-        causes=(sentence,),
-        causes_left_out=0,
         attribution="consumer application" if act.how == "sought" else "operator",
         example=None,
         next_step=ACT_STEP,
@@ -330,26 +344,16 @@ def _build_drop_incident(figures: Figures) -> Iterator[IncidentView]:
     text = INCIDENT_TEXTS[Code.DROPPED]
     share = f" ({count / figures.extent['messages']:.1%})" if figures.extent["messages"] else ""
     examples = [row for row in figures.worst if row["code"] == Code.DROPPED.name]
-    yield IncidentView(
-        number=0,
-        title=_fill_in(text.title.replace("{were}", share.strip() + " {were}"), figures, count, ()),
+    yield _make_view(
+        (first, last),
+        _fill_in(text.title.replace("{were}", share.strip() + " {were}"), figures, count, ()),
+        (),
+        (RULES[Code.DROPPED].cause,),
         detail="",
         verdict="valid",
         code=Code.DROPPED.name,
         rules=(RuleCount(Code.DROPPED.name, RULES[Code.DROPPED].title, "valid", count),),
-        start=format_instant(first),
-        end=format_instant(last),
-        start_us=first // 1_000,
-        end_us=last // 1_000,
-        lasted=format_span((last - first) // 1_000),
-        ongoing=False,
         findings=count,
-        consumers=(),
-        consumers_left_out=0,
-        scopes=(),
-        scopes_left_out=0,
-        causes=(RULES[Code.DROPPED].cause,),
-        causes_left_out=0,
         attribution=find_party(Code.DROPPED),
         example=build_finding_view(examples[0], figures.width) if examples else None,
         next_step=text.next_step,

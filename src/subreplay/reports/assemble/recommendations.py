@@ -252,7 +252,7 @@ def _choose(candidates: Sequence[_Candidate]) -> _Candidate:
 
 
 def _is_equal(one: _Candidate, other: _Candidate, baseline: _Candidate) -> bool:
-    """Return whether no rule from 1 to 5 tells two candidates apart."""
+    """Return whether two candidates are equal by rules 1 to 5."""
     pairs = ((c.value(one), c.value(other)) for c in _list_criteria((one, other)))
     return _find_tier(one, baseline) == _find_tier(other, baseline) and not any(
         a is not None and b is not None and (_is_lower(a, b) or _is_lower(b, a)) for a, b in pairs

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from subreplay.config.alerts import ChangeKind
-from subreplay.reports.assemble.incidents import MOST_NAMED
+from subreplay.reports.assemble.incidents import MOST_NAMED, describe_time
 from subreplay.reports.data import ReportData
-from subreplay.reports.formatting import format_clock
 from subreplay.reports.incident_data import IncidentView
 from subreplay.reports.overview_data import FAILED, OverviewRow
 
@@ -107,8 +106,8 @@ def _compare(
 
 
 def _group(incidents: Iterable[IncidentView | PreviousIncident]) -> dict[IncidentKey, list[Any]]:
-    """Group incidents by what identifies them from run to run. Many consumers are not told apart, because an incident
-    names only the first ones."""
+    """Group incidents by what identifies them from run to run. The names of many consumers are ignored, because an
+    incident names only the first ones."""
     found: dict[IncidentKey, list[Any]] = {}
     for one in incidents:
         consumers = tuple(sorted(one.consumers)) if len(one.consumers) < MOST_NAMED else ()
@@ -140,7 +139,6 @@ def _build_change(kind: ChangeKind, incidents: list[Any], day: str | None) -> Ru
 
 def _describe_incident(view: IncidentView, day: str | None) -> str:
     """Say since when, who, and whose doing it is."""
-    ends = f" until the data end ({view.lasted})" if view.ongoing else f" for {view.lasted}" if view.lasted else ""
     who = f" Consumers: {', '.join(view.consumers)}." if view.consumers else ""
     whose = f" Attributed to: {view.attribution}." if view.attribution else ""
-    return f"Since {format_clock(view.start, day)} UTC{ends}.{who}{whose}"
+    return f"{describe_time(view, day)}{who}{whose}"
