@@ -73,16 +73,16 @@ def test_settings_have_the_names_and_units_of_broker_conf():
         "keySharedUnblockingIntervalMs": 5,
         "isDelayedDeliveryDeliverAtTimeStrict": True,
     }
-    settings = parse_settings(reported | {"managedLedgerMaxEntriesPerLedger": 3})
+    settings = parse_settings(reported | {"managedLedgerMaxEntriesPerLedger": 3}, "pulsar-4.2")
     assert (settings.max_unacked_per_consumer, settings.unblocking_interval) == (60, 5 * MILLISECOND)
     assert settings.delay_strict
-    assert parse_settings({}) == DEFAULTS
+    assert parse_settings({}, "pulsar-5.0") == DEFAULTS["pulsar-5.0"] != parse_settings({}, "pulsar-4.2")
 
 
 @pytest.mark.parametrize("value", [-1, "60", 1.5, True])
 def test_a_setting_that_is_no_number_is_refused_with_its_file(value, tmp_path, capsys):
     with pytest.raises(ConfigError, match="maxUnackedMessagesPerConsumer must be a whole number of at least 0"):
-        parse_settings({"maxUnackedMessagesPerConsumer": value})
+        parse_settings({"maxUnackedMessagesPerConsumer": value}, "pulsar-5.0")
     folder = changed(CONSUMER, tmp_path, maxUnackedMessagesPerConsumer=value)
     assert main(["fidelity", str(folder)]) == 2
     assert "scenario.json: broker_settings: maxUnackedMessagesPerConsumer" in capsys.readouterr().err

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, model_validator
 
 from subreplay.config.fields import INT_31, INT_63, Duration, Model, parse_duration
 from subreplay.rows.model.rows import Consumer
-from subreplay.simulation.pulsar.broker.dispatch_rules import DispatchSettings
+from subreplay.simulation.pulsar.broker.dispatch_rules import DispatchSettings, find_default_settings
 from subreplay.simulation.pulsar.consumer_model import ConsumerModel, OnFailure, Prediction
 from subreplay.simulation.pulsar.service_model import Fixed, LogNormal, PerByte
 from subreplay.simulation.pulsar.service_model import Service as ServiceModel
@@ -156,8 +157,8 @@ class Dispatch(Model):
     others: dict[str, Consumers] = Field(default_factory=dict)
     max_unacked_per_consumer: Annotated[int, Field(ge=0, le=INT_31)] = 50_000
     max_unacked_per_subscription: Annotated[int, Field(ge=0, le=INT_31)] = 200_000
-    look_ahead_per_consumer: Annotated[int, Field(ge=0, le=INT_31)] = 2_000
-    look_ahead_per_subscription: Annotated[int, Field(ge=0, le=INT_31)] = 20_000
+    look_ahead_per_consumer: Annotated[int, Field(ge=0, le=INT_31)] | None = None
+    look_ahead_per_subscription: Annotated[int, Field(ge=0, le=INT_31)] | None = None
     failover_delay: Duration = parse_duration("1s")
     ttl: Duration = 0
     deduplicates: bool = False
@@ -196,15 +197,15 @@ class Dispatch(Model):
             interval=interval,
         )
 
-    @property
-    def settings(self) -> DispatchSettings:
-        """The broker's settings."""
-        return DispatchSettings(
+    def build_settings(self, profile: str) -> DispatchSettings:
+        """Build the broker's settings; what is not set has the default of the profile's broker."""
+        limits = {name: getattr(self, name) for name in ("look_ahead_per_consumer", "look_ahead_per_subscription")}
+        return replace(
+            find_default_settings(profile),
             max_unacked_per_consumer=self.max_unacked_per_consumer,
             max_unacked_per_subscription=self.max_unacked_per_subscription,
-            look_ahead_per_consumer=self.look_ahead_per_consumer,
-            look_ahead_per_subscription=self.look_ahead_per_subscription,
             failover_delay=self.failover_delay * US,
+            **{name: limit for name, limit in limits.items() if limit is not None},
         )
 
     @property

@@ -112,7 +112,9 @@ def _build_predictor(source: Source, plans: Sequence[ScenarioPlan], recorded: Se
     start, width = source.extent["first"], source.width
     return DispatchPredictor(
         {
-            s.name: DispatchScenario(p, s.dispatch.prediction(recorded, start, width), s.dispatch.settings)
+            s.name: DispatchScenario(
+                p, s.dispatch.prediction(recorded, start, width), s.dispatch.build_settings(p.policy.profile)
+            )
             for s, p in zip(source.config.scenarios, plans, strict=True)
             if isinstance(s, Scenario) and s.dispatch is not None
         },

@@ -97,7 +97,7 @@ def read_recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDi
     reject_divergent(messages)
     reject_backward_times(lines)
     events, scenario = sort_events(lines), read_scenario(folder)
-    logged, settings = read_logged_flows(folder), _read_settings(folder, scenario)
+    logged, settings = read_logged_flows(folder), _read_settings(folder, scenario, profile)
     table = build_table("messages", build_message_rows(messages.rows.values()))
     requests = {(e.cnx, e.topic, e.consumer_id): e for e in events if isinstance(e, Subscribe)}
     first: dict[tuple[str, str], Subscribe] = {}
@@ -125,9 +125,9 @@ def read_recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDi
         )
 
 
-def _read_settings(folder: Path, scenario: PulsarScenario) -> DispatchSettings:
+def _read_settings(folder: Path, scenario: PulsarScenario, profile: str) -> DispatchSettings:
     try:
-        return parse_settings(scenario.broker_settings.by_name)
+        return parse_settings(scenario.broker_settings.by_name, profile)
     except ConfigError as error:
         raise InputError(
             f"{folder / 'scenario.json'}: broker_settings: {error}. Correct the setting, or remove it."

@@ -1,6 +1,6 @@
 """Pulsar's golden vectors: each function replays one case and returns the first difference, or None.
 
-The vectors come from the brokers' own classes (3.2.3, 4.0.8, 4.2.4). A case is one line of a golden file.
+The vectors come from the brokers' own classes (3.2.3, 4.0.8, 4.2.4, 5.0.1). A case is one line of a golden file.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from subreplay.conformance.golden.selector_cases import (
 from subreplay.hashing.java_string import decode_java_utf8, java_string_hash
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.hashing.producer_routing import HASHING_SCHEMES, choose_partition
-from subreplay.hashing.profiles import PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ProfileTable
+from subreplay.hashing.profiles import PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, PULSAR_5_0, ProfileTable
 from subreplay.hashing.slots import SHORT_RING, WHOLE_RING, SlotRule, make_range_rule
 from subreplay.hashing.sticky_key import compute_sticky_key
 from subreplay.rows.model.rows import Consumer, Scope
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.pulsar.shared import choose_next_consumer
 
-PROFILE_OF = {"3.2.3": PULSAR_3_2, "4.0.8": PULSAR_4_0, "4.2.4": PULSAR_4_2}
+PROFILE_OF = {"3.2.3": PULSAR_3_2, "4.0.8": PULSAR_4_0, "4.2.4": PULSAR_4_2, "5.0.1": PULSAR_5_0}
 """The profile of each version's golden files."""
 
 

@@ -18,6 +18,7 @@ PULSAR_2_10 = "pulsar-2.10"
 PULSAR_3_2 = "pulsar-3.2"
 PULSAR_4_0 = "pulsar-4.0"
 PULSAR_4_2 = "pulsar-4.2"
+PULSAR_5_0 = "pulsar-5.0"
 KAFKA_2_3 = "kafka-2.3"
 KAFKA_4_0 = "kafka-4.0"
 
@@ -27,6 +28,7 @@ BASED_ON: Final[Mapping[str, str]] = {
     PULSAR_2_10: PULSAR_3_2,
     PULSAR_4_0: PULSAR_3_2,
     PULSAR_4_2: PULSAR_4_0,
+    PULSAR_5_0: PULSAR_4_2,
 }
 """The release whose behaviour another one has, except for its deviations."""
 
@@ -53,7 +55,7 @@ class ProfileTable(Mapping[str, Rule]):
 
     >>> table = ProfileTable({PULSAR_3_2: "old", PULSAR_4_0: "new"})
     >>> table[PULSAR_4_2], KAFKA_4_0 in table, list(table)
-    ('new', False, ['pulsar-2.10', 'pulsar-3.2', 'pulsar-4.0', 'pulsar-4.2'])
+    ('new', False, ['pulsar-2.10', 'pulsar-3.2', 'pulsar-4.0', 'pulsar-4.2', 'pulsar-5.0'])
     """
 
     def __init__(self, rules_by_name: Mapping[str, Rule]) -> None:

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from subreplay.hashing.profiles import KAFKA_2_3, KAFKA_4_0, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2
+from subreplay.hashing.profiles import KAFKA_2_3, KAFKA_4_0, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, PULSAR_5_0
 
 _OLD_RING_DIFFERENCE = (
     "failover of topics without partitions and redelivery counts follow pulsar-3.2, "
@@ -16,10 +16,6 @@ _OLD_RING_DIFFERENCE = (
 _OWN_RING_DIFFERENCE = (
     "3.0.7 and 3.3.2 introduced another consistent-hash ring (apache/pulsar#23327), and before 3.0.3 the ring was that "
     "of pulsar-2.10"
-)
-_PULSAR_5_DIFFERENCE = (
-    "the rules for ordinary topics are the same, but the look-ahead limits (4,000 and 40,000) and the read size (500) "
-    "are larger; scalable topics (topic://) and their segments are not supported"
 )
 
 
@@ -56,7 +52,8 @@ RELEASE_MATCHES: Final[Mapping[str, Sequence[ReleaseMatch]]] = {
         ReleaseMatch((4, 1), PULSAR_4_0, "this release lies between 4.0 and 4.2 and was not compared with the profile"),
         ReleaseMatch((4, 2), PULSAR_4_2, ""),
         ReleaseMatch((4, 3), PULSAR_4_2, "this release is later than 4.2 and was not compared with the profile"),
-        ReleaseMatch((5, 0), PULSAR_4_2, _PULSAR_5_DIFFERENCE),
+        ReleaseMatch((5, 0), PULSAR_5_0, ""),
+        ReleaseMatch((5, 1), PULSAR_5_0, "this release is later than 5.0 and was not compared with the profile"),
     ),
     "kafka": (
         ReleaseMatch((0,), KAFKA_2_3, "releases before 2.3 were not examined"),

@@ -10,9 +10,9 @@ from subreplay.errors import ConfigError
 from subreplay.semantics.policies.base import Policy, Serving
 from subreplay.simulation.pulsar.broker.broker_state import DispatcherOptions
 from subreplay.simulation.pulsar.broker.dispatch_rules import (
-    DEFAULTS,
     DispatcherKind,
     DispatchSettings,
+    find_default_settings,
     find_dispatch_rule,
 )
 
@@ -42,13 +42,13 @@ def ignores_delays(policy: Policy) -> bool:
 
 
 def build_options(
-    policy: Policy, settings: DispatchSettings = DEFAULTS, *, batch_index_acks: bool | None = None
+    policy: Policy, settings: DispatchSettings | None = None, *, batch_index_acks: bool | None = None
 ) -> DispatcherOptions:
     """Return the options of a dispatcher that serves ``policy``.
 
     Raises ConfigError if it has too many slots.
 
-    ``batch_index_acks`` None: the default of the profile's broker.
+    ``settings`` and ``batch_index_acks`` None: the defaults of the profile's broker.
     """
     kind, rule = choose_dispatcher(policy), find_dispatch_rule(policy.profile)
     if kind == DispatcherKind.KEY_SHARED_DRAINING and policy.space[1] >= _MOST_SLOTS:
@@ -59,7 +59,7 @@ def build_options(
     return DispatcherOptions(
         kind,
         rule if batch_index_acks is None else replace(rule, batch_index_acks=batch_index_acks),
-        settings,
+        settings or find_default_settings(policy.profile),
         ordered=policy.ordered,
         drains=policy.serving == "key shared",
         failover=policy.serving == "failover",

@@ -69,7 +69,7 @@ class SubscriptionReplay:
         timeline: Timeline,
         entries: Iterable[Records],
         prediction: Prediction,
-        settings: DispatchSettings = DispatchSettings(),
+        settings: DispatchSettings | None = None,
     ) -> None:
         self.timeline, self.prediction = timeline, prediction
         self.broker: Broker = create_broker(

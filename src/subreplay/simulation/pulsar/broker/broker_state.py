@@ -28,7 +28,7 @@ from subreplay.simulation.pulsar.broker.broker_records import (
     Records,
     create_records,
 )
-from subreplay.simulation.pulsar.broker.dispatch_rules import DEFAULTS, DispatcherKind, DispatchRule, DispatchSettings
+from subreplay.simulation.pulsar.broker.dispatch_rules import DispatcherKind, DispatchRule, DispatchSettings
 
 SLOTS = 65536
 """A slot that is also a sticky hash is below this number."""
@@ -73,7 +73,7 @@ class DispatcherOptions:
 
     dispatcher: DispatcherKind
     rule: DispatchRule
-    settings: DispatchSettings = DEFAULTS
+    settings: DispatchSettings = DispatchSettings()
     ordered: bool = True
     drains: bool = True
     failover: bool = False

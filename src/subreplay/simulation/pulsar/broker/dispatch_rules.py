@@ -1,7 +1,7 @@
 """The differences between the brokers' dispatchers, as data, and the settings of an operator.
 
 The dispatchers are ``PersistentDispatcherMultipleConsumers``, ``PersistentStickyKeyDispatcherMultipleConsumers`` and
-``PersistentDispatcherSingleActiveConsumer`` (Pulsar 2.10.4, 3.2.3, 4.0.8, 4.2.4).
+``PersistentDispatcherSingleActiveConsumer`` (Pulsar 2.10.4, 3.2.3, 4.0.8, 4.2.4, 5.0.1).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from subreplay.hashing.profiles import (
     PULSAR_3_2,
     PULSAR_4_0,
     PULSAR_4_2,
+    PULSAR_5_0,
     ProfileTable,
     get_rule,
 )
@@ -169,7 +170,8 @@ They therefore follow 3.2, except for delays (row L-DELAY-1).
 
 @dataclass(frozen=True)
 class DispatchSettings:
-    """The settings of an operator. The defaults are the broker's own (``ServiceConfiguration``). Times are in ns."""
+    """The settings of an operator. The defaults are those of brokers up to 4.2 (``ServiceConfiguration``; for others
+    see ``DEFAULTS``). Times are in ns."""
 
     max_read: int = 100
     max_turn: int = 20
@@ -191,7 +193,16 @@ class DispatchSettings:
                 raise ConfigError(f"dispatch: {name} must be at least 1, but is {getattr(self, name)}.")
 
 
-DEFAULTS = DispatchSettings()
+DEFAULTS: Mapping[str, DispatchSettings] = ProfileTable(
+    {
+        DOCUMENTED: DispatchSettings(),
+        PULSAR_3_2: DispatchSettings(),
+        PULSAR_5_0: DispatchSettings(
+            max_read=500, look_ahead_per_consumer=4_000, look_ahead_per_subscription=40_000
+        ),  # the runtime configuration of a broker of 5.0.1
+    }
+)
+"""The settings of brokers whose operator changes nothing, by profile."""
 _SETTINGS_BY_BROKER_NAME: Mapping[str, tuple[str, int]] = {
     "dispatcherMaxReadBatchSize": ("max_read", 1),
     "dispatcherMaxRoundRobinBatchSize": ("max_turn", 1),
@@ -210,24 +221,30 @@ _SETTINGS_BY_BROKER_NAME: Mapping[str, tuple[str, int]] = {
 """The broker's names of settings (``broker.conf``) and their units, in ns for times."""
 
 
-def parse_settings(broker: Mapping[str, object]) -> DispatchSettings:
-    """Read the settings of a broker by its own names.
+def parse_settings(broker: Mapping[str, object], profile: str) -> DispatchSettings:
+    """Read the settings of a broker of ``profile`` by its own names.
 
     Settings that no dispatcher uses are ignored.
 
     Raises ConfigError if a value is not a whole number of at least 0, or not true or false.
     """
     changed: dict[str, Any] = {}
+    defaults = find_default_settings(profile)
     for name, (field, unit) in _SETTINGS_BY_BROKER_NAME.items():
         value = broker.get(name)
         if value is None:
             continue
-        is_flag = isinstance(getattr(DEFAULTS, field), bool)
+        is_flag = isinstance(getattr(defaults, field), bool)
         if not isinstance(value, int) or isinstance(value, bool) is not is_flag or value < 0:
             wanted = "true or false" if is_flag else "a whole number of at least 0"
             raise ConfigError(f"{name} must be {wanted}, but is {value!r}.")
         changed[field] = value if is_flag else value * unit
-    return replace(DEFAULTS, **changed)
+    return replace(defaults, **changed)
+
+
+def find_default_settings(profile: str) -> DispatchSettings:
+    """Return the broker's defaults under a profile. Raises ConfigError if there is none."""
+    return get_rule("dispatch", DEFAULTS, profile)
 
 
 def find_dispatch_rule(profile: str) -> DispatchRule:
