@@ -85,6 +85,7 @@ ANSWERS = {
     "cooperative_sticky": {"assignment", "revoked", "followup_required"},
     "uniform": {"assignment"},
     "server_range": {"assignment"},
+    "simple": {"assignment"},
     "partitioner": {"murmur2", "partition"},
 }
 

@@ -13,8 +13,17 @@ from subreplay.semantics.policies import REGISTRY, list_option_names
 
 SESSION_TIMEOUT: Final = "session.timeout.ms"
 INITIAL_DELAY: Final = "group.initial.rebalance.delay.ms"
-OPTIONS: Final = {SESSION_TIMEOUT: "session_timeout_us", INITIAL_DELAY: "initial_rebalance_delay_us"}
-"""The option of an assignor by Kafka's name for it."""
+DURATIONS: Final = {
+    SESSION_TIMEOUT: "session_timeout_us",
+    INITIAL_DELAY: "initial_rebalance_delay_us",
+    "group.share.record.lock.duration.ms": "lock_duration_us",
+}
+OPTIONS: Final = {
+    **DURATIONS,
+    "group.share.delivery.count.limit": "delivery_limit",
+    "group.share.partition.max.record.locks": "max_locks",
+}
+"""The option of an assignor or of a share group by Kafka's name for it."""
 
 
 def parse_millis(value: Any) -> int:
@@ -42,7 +51,7 @@ Millis = Annotated[
 def translate_policy_options(policy: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Translate the options of a run file to those of a policy.
 
-    Raises ``ConfigError`` if an option of an assignor is unknown, is not a duration, or has another name in Kafka.
+    Raises ``ConfigError`` if an option is unknown, has another name in Kafka, or should be a duration and is none.
     """
     if policy not in REGISTRY or not policy.startswith("kafka."):
         return dict(options)
@@ -51,11 +60,12 @@ def translate_policy_options(policy: str, options: Mapping[str, Any]) -> dict[st
     translated = {}
     for name, value in options.items():
         if name in kafka_names:
-            raise ConfigError(f"{policy}: write option {name!r} as {kafka_names[name]}, in ms or with a unit")
+            unit = ", in ms or with a unit" if kafka_names[name] in DURATIONS else ""
+            raise ConfigError(f"{policy}: write option {name!r} as {kafka_names[name]}{unit}")
         if name not in legal:
             raise ConfigError(f"{policy} has no option {name!r}; its options: {', '.join(legal)}")
         try:
-            translated[legal[name]] = parse_millis(value) if name in OPTIONS else value
+            translated[legal[name]] = parse_millis(value) if name in DURATIONS else value
         except ValueError as error:
             raise ConfigError(f"{policy}: {name}: {error}") from error
     return translated

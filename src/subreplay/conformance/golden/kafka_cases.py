@@ -1,7 +1,7 @@
 """Golden vectors of Kafka's assignors and its partitioner.
 
 Each generation is judged twice: assigned from the ``members`` and ``topics`` in the file, and reached by a group that
-only receives the ``events`` of the case.
+only receives the ``events`` of the case. The generations of share groups are judged from their members only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from subreplay.conformance.golden.golden_cases import Case, find_difference, find_first
 from subreplay.hashing.murmur2 import choose_kafka_partition, murmur2_32
-from subreplay.hashing.profiles import KAFKA_4_0
+from subreplay.hashing.profiles import KAFKA_4_0, KAFKA_4_4
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.kafka.assignor import (
     NO_GENERATION,
@@ -27,7 +27,7 @@ from subreplay.semantics.policies.kafka.assignor import (
 )
 from subreplay.semantics.policies.kafka.group import ConsumerGroup
 
-PROFILE_OF = {"4.0.2": KAFKA_4_0}
+PROFILE_OF = {"4.0.2": KAFKA_4_0, "4.4.0": KAFKA_4_4, "kafka-4.4": KAFKA_4_4}
 
 
 def judge_partitioner_case(case: Case, profile: str) -> str | None:
@@ -49,9 +49,7 @@ def judge_assignor_case(case: Case, profile: str) -> str | None:
 def _judge_generations(case: Case, profile: str) -> Iterator[str | None]:
     assignor: Any = make_policy(f"kafka.{case['assignor']}", profile)
     group = ConsumerGroup(assignor, trusts_stale_claims=True)
-    ids = {
-        topic: UUID(bytes=base64.urlsafe_b64decode(f"{text}==")) for topic, text in case.get("topic_ids", {}).items()
-    }
+    ids = _parse_topic_ids(case)
     topics: dict[str, int] = {}
     for number, generation in enumerate(case["generations"], 1):
         partitions = _build_partitions(generation, ids)
@@ -70,6 +68,33 @@ def _judge_generations(case: Case, profile: str) -> Iterator[str | None]:
         yield find_difference(where, expected_claims, _list_claims(assignor, group.partitions, group.members))
         group = group.rebalance({e.get("member") for e in generation["events"] if e["type"] == "missed_sync"})
         yield find_difference(where, expected, _describe_outcome(group))
+
+
+def judge_share_case(case: Case, profile: str) -> str | None:
+    """Judge the generations of a share group, each from its members."""
+    return find_first(_judge_share_generations(case, profile))
+
+
+def _judge_share_generations(case: Case, profile: str) -> Iterator[str | None]:
+    policy: Any = make_policy("kafka.share", profile)
+    ids = _parse_topic_ids(case)
+    for number, generation in enumerate(case["generations"], 1):
+        counts = dict.fromkeys(ids, 0) | generation["topics"]  # a topic without partitions is a deleted one
+        partitions = _build_partitions(generation | {"topics": counts}, ids)
+        members = tuple(_build_member(entry, partitions) for entry in generation["members"])
+        refused = (TopicPartition(t, p) for t, found in generation.get("not_assignable", {}).items() for p in found)
+        is_assignable = partitions.exists & ~np.isin(np.arange(len(partitions)), partitions.find_numbers(refused))
+        actual = {
+            "assignment": _group_by_member(partitions, members, policy.assign(partitions, members, is_assignable))
+        }
+        expected = generation | {"assignment": _sort_assignment(generation["assignment"])}
+        yield find_difference(f"generation {number} from its members, ", expected, actual)
+
+
+def _parse_topic_ids(case: Case) -> dict[str, UUID]:
+    return {
+        topic: UUID(bytes=base64.urlsafe_b64decode(f"{text}==")) for topic, text in case.get("topic_ids", {}).items()
+    }
 
 
 def _build_partitions(generation: Case, ids: Mapping[str, UUID]) -> Partitions:
@@ -215,6 +240,7 @@ def _sort_assignment(assignment: Mapping[str, list[str]]) -> dict[str, list[str]
 
 CASES: Mapping[str, Callable[[Case, str], str | None]] = {
     "partitioner": judge_partitioner_case,
+    "simple": judge_share_case,
     **dict.fromkeys(
         ("range", "roundrobin", "sticky", "cooperative_sticky", "uniform", "server_range", "quirks"),
         judge_assignor_case,

@@ -21,6 +21,9 @@ PULSAR_4_2 = "pulsar-4.2"
 PULSAR_5_0 = "pulsar-5.0"
 KAFKA_2_3 = "kafka-2.3"
 KAFKA_4_0 = "kafka-4.0"
+KAFKA_4_1 = "kafka-4.1"
+KAFKA_4_2 = "kafka-4.2"
+KAFKA_4_4 = "kafka-4.4"
 
 LATEST_PROFILES: Final[Mapping[str, str]] = {"kafka": KAFKA_4_0, "pulsar": PULSAR_4_0}
 """The latest long-term release of each system."""
@@ -29,6 +32,9 @@ BASED_ON: Final[Mapping[str, str]] = {
     PULSAR_4_0: PULSAR_3_2,
     PULSAR_4_2: PULSAR_4_0,
     PULSAR_5_0: PULSAR_4_2,
+    KAFKA_4_1: KAFKA_4_0,
+    KAFKA_4_2: KAFKA_4_1,
+    KAFKA_4_4: KAFKA_4_2,
 }
 """The release whose behaviour another one has, except for its deviations."""
 
@@ -47,6 +53,8 @@ def get_latest_profile(policy: str) -> str:
     >>> get_latest_profile("kafka.range"), get_latest_profile("shared")
     ('kafka-4.0', 'pulsar-4.0')
     """
+    if policy == "kafka.share":
+        return KAFKA_4_4
     return LATEST_PROFILES["kafka" if policy.startswith("kafka.") else "pulsar"]
 
 

@@ -13,6 +13,7 @@ from subreplay.semantics.policies.kafka.cooperative_sticky import CooperativeSti
 from subreplay.semantics.policies.kafka.range import RangeAssignor
 from subreplay.semantics.policies.kafka.roundrobin import RoundRobinAssignor
 from subreplay.semantics.policies.kafka.server_range import ServerRangeAssignor
+from subreplay.semantics.policies.kafka.share import ShareGroupPolicy
 from subreplay.semantics.policies.kafka.sticky import StickyAssignor as StickyAssignor
 from subreplay.semantics.policies.kafka.uniform import UniformAssignor
 from subreplay.semantics.policies.pulsar.exclusive import ExclusivePolicy
@@ -43,6 +44,8 @@ ASSIGNORS: tuple[type[Any], ...] = (
     ServerRangeAssignor,
 )
 """A ``GroupTimeline`` folds these policies because a group decides about all its partitions at once."""
+SHARE_GROUPS: tuple[type[Policy], ...] = (ShareGroupPolicy,)
+"""A ``Timeline`` folds the members of a share group. Nothing belongs to one of them before it acquires it."""
 CENTURY_US = 36_525 * 86_400_000_000  # µs
 MAX_OPTION_VALUES: Mapping[str, int] = {
     "points": 10_000,
@@ -50,9 +53,10 @@ MAX_OPTION_VALUES: Mapping[str, int] = {
     "window_us": CENTURY_US,
     "session_timeout_us": CENTURY_US,
     "initial_rebalance_delay_us": CENTURY_US,
+    "lock_duration_us": CENTURY_US,
 }
 """The largest value of an option. The policy itself checks the smallest value, which is otherwise 0."""
-REGISTRY: Mapping[str, type[Any]] = {policy.name: policy for policy in (*POLICIES, *ASSIGNORS)}
+REGISTRY: Mapping[str, type[Any]] = {policy.name: policy for policy in (*POLICIES, *ASSIGNORS, *SHARE_GROUPS)}
 
 
 def make_policy(name: str, profile: str, **options: object) -> Policy:

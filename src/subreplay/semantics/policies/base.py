@@ -17,13 +17,21 @@ from subreplay.rows.model.rows import Consumer, Instant, MembershipEvent, Scope
 
 Routing = Literal["slot", "partition", "any"]
 Serving = Literal[
-    "exclusive", "failover", "filtered", "shared", "key shared", "key shared sticky", "key failover", "polled"
+    "exclusive",
+    "failover",
+    "filtered",
+    "shared",
+    "key shared",
+    "key shared sticky",
+    "key failover",
+    "polled",
+    "acquired",
 ]
 """The dispatcher that hands out the messages. Pulsar's dispatcher with a single active consumer serves ``exclusive``,
 ``failover`` and ``filtered`` (with a slot filter that skips the other messages). ``shared`` has its own dispatcher, and
 ``key shared`` has that of the profile. With consumer-chosen ranges (``key shared sticky``), no hash waits for its
 former consumer. ``key failover`` is served like a Key_Shared of 4.0 or later without waiting hashes. Members of a group
-poll (``polled``), so there is no dispatcher."""
+poll (``polled``), so there is no dispatcher. Members of a share group acquire single records (``acquired``)."""
 
 
 class PolicyState(Protocol):

@@ -15,6 +15,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 import numpy as np
 from numpy.typing import NDArray
 
+from subreplay.errors import InputError
 from subreplay.hashing.java_string import utf16_sort_key
 from subreplay.hashing.slots import HASH_RANGE
 from subreplay.rows.model.rows import Scope
@@ -91,6 +92,12 @@ class Partitions:
         first = dict(zip(self.topics, self.bounds.tolist(), strict=False))
         return np.array([first[topic] + partition for topic, partition in named if topic in first], np.int64)
 
+    def get_topic_id(self, topic: str) -> UUID:
+        """Return the id of a topic; raises InputError if it has none."""
+        if topic not in self.topic_ids:
+            raise InputError(f"topic {topic!r} has no id, but the server's assignors order topics by id")
+        return self.topic_ids[topic]
+
     def find_number(self, scope: Scope) -> int:
         """Return the number of a topic partition; a topic without partitions has one. Raises ValueError on another
         topic."""
@@ -102,9 +109,19 @@ class Partitions:
         return np.repeat(np.arange(len(self.topics)), np.diff(self.bounds))
 
     @cached_property
+    def in_topic(self) -> Ints:
+        """The number of every partition in its topic."""
+        return np.arange(len(self)) - self.bounds[self.topic]
+
+    @cached_property
+    def exists(self) -> NDArray[np.bool_]:
+        """Whether the partition exists, and is not only claimed."""
+        return self.in_topic < self.counts[self.topic]
+
+    @cached_property
     def by_number(self) -> Ints:
         """All partitions, sorted by their number in their topic, then by topic."""
-        return np.lexsort((self.topic, np.arange(len(self)) - self.bounds[self.topic]))
+        return np.lexsort((self.topic, self.in_topic))
 
     def find_topics(self, numbers: Ints) -> Ints:
         """Return the position in ``topics`` of each numbered partition's topic."""

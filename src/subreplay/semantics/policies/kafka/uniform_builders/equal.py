@@ -15,7 +15,7 @@ from subreplay.hashing.java_map import (
 from subreplay.kernels.compiled import compiled
 from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, Ints, Owners, Partitions
 from subreplay.semantics.policies.kafka.subscriptions import Flags
-from subreplay.semantics.policies.kafka.uniform_builders.group import UniformGroup, get_topic_id
+from subreplay.semantics.policies.kafka.uniform_builders.group import UniformGroup
 
 
 def assign_equal(group: UniformGroup) -> Owners:
@@ -49,7 +49,7 @@ def _order_partitions(partitions: Partitions, subscription: frozenset[str]) -> t
     number_of = {topic: t for t, topic in enumerate(partitions.topics)}
     by_name = [names[at] for at in compute_map_order(compute_string_hash_codes(names), capacity).tolist()]
     topics = np.array([number_of[name] for name in by_name if name in number_of], np.int64)
-    codes = np.array([compute_uuid_hash_code(get_topic_id(partitions, topic)) for topic in partitions.topics], np.int64)
+    codes = np.array([compute_uuid_hash_code(partitions.get_topic_id(topic)) for topic in partitions.topics], np.int64)
     ordered = topics[compute_map_order(codes[topics], capacity)]
     counts = partitions.counts[ordered]
     before = np.cumsum(counts) - counts

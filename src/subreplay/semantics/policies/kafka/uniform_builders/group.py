@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
-from uuid import UUID
 
 import numpy as np
 
-from subreplay.errors import InputError
 from subreplay.hashing.java_map import compute_map_order
 from subreplay.semantics.policies.kafka.assignor import GroupMember, Ints, Partitions
 from subreplay.semantics.policies.kafka.roster import Roster
@@ -37,19 +35,14 @@ class UniformGroup(NamedTuple):
         roster = Roster.from_members(members)
         order = compute_map_order(roster.hash_codes)
         subscriptions = [*map(roster.topics.__getitem__, order.tolist())]
-        widths = np.diff(partitions.bounds)
-        exists = np.repeat(
-            np.tile([True, False], len(widths)),
-            np.stack([partitions.counts, widths - partitions.counts], axis=1).ravel(),
-        )
         claimed, target_owners = roster.list_claims(order, np.arange(len(order)))
-        is_existing = exists[claimed]
+        is_existing = partitions.exists[claimed]
         return cls(
             partitions,
             order,
             subscriptions,
             build_subscription_matrix(partitions.topics, subscriptions),
-            np.repeat(np.arange(len(widths)), widths),
+            partitions.topic,
             claimed[is_existing],
             target_owners[is_existing],
         )
@@ -58,10 +51,3 @@ class UniformGroup(NamedTuple):
     def is_subscribed(self) -> Flags:
         """Whether each target's owner still subscribes to its topic."""
         return self.subscribed[self.topic[self.targets], self.target_owners]
-
-
-def get_topic_id(partitions: Partitions, topic: str) -> UUID:
-    """Return the id of a topic; raises InputError if it has none."""
-    if topic not in partitions.topic_ids:
-        raise InputError(f"kafka.uniform: topic {topic!r} has no id, but the assignor sorts topics by id")
-    return partitions.topic_ids[topic]

@@ -10,7 +10,7 @@ from subreplay.kernels.compiled import compiled
 from subreplay.kernels.inlining import inlined
 from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, Ints, Owners
 from subreplay.semantics.policies.kafka.subscriptions import Flags
-from subreplay.semantics.policies.kafka.uniform_builders.group import UniformGroup, get_topic_id
+from subreplay.semantics.policies.kafka.uniform_builders.group import UniformGroup
 
 MAX_PASSES = 16
 _SIGNS = 1 << 127 | 1 << 63  # Java compares an id as two signed longs
@@ -39,7 +39,7 @@ def assign_unequal(group: UniformGroup) -> Owners:
 def _order_densest_first(group: UniformGroup) -> Ints:
     subscribers = group.subscribed.sum(axis=1)
     topics = np.flatnonzero(subscribers)
-    ids = [get_topic_id(group.partitions, group.partitions.topics[t]).int ^ _SIGNS for t in topics.tolist()]
+    ids = [group.partitions.get_topic_id(group.partitions.topics[t]).int ^ _SIGNS for t in topics.tolist()]
     topics = topics[sorted(range(len(topics)), key=ids.__getitem__)]
     density = group.partitions.counts[topics] / subscribers[topics]
     return topics[np.lexsort((subscribers[topics], -density))]
