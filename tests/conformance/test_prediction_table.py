@@ -79,7 +79,7 @@ def test_every_policy_of_a_broker_has_a_kind_with_a_name():
 
     assert {find_kind(policy) for policy in REGISTRY.values()} - unpublished <= {
         run.kind for run in read_predicted_runs()
-    } | {"shared group"}
+    } | {"acquired"}
 
 
 def test_a_what_if_says_how_close_predictions_of_its_kinds_came():

@@ -31,7 +31,7 @@ KINDS: Final = {
     "eager": "groups with an eager assignor",
     "cooperative": "groups with the cooperative assignor",
     "server": "groups of the consumer protocol (KIP-848)",
-    "shared group": "share groups (KIP-932)",
+    "acquired": "share groups (KIP-932)",
 }
 """The kinds of policies (``find_kind``) that have recordings, and how a sentence names them."""
 
