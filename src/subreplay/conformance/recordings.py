@@ -1,4 +1,4 @@
-"""Re-enact or predict recordings of either system, and format the result as text and as figures."""
+"""Re-enact or predict recordings of any kind, and format the result as text and as figures."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from subreplay.conformance import prediction_table
 from subreplay.conformance.fidelity import dispatch_prediction, fidelity_text
 from subreplay.conformance.fidelity.fidelity_measure import measure_fidelity
 from subreplay.conformance.fidelity_groups import group_prediction, group_text
 from subreplay.conformance.fidelity_groups.group_comparison import measure_agreement
-from subreplay.conformance.prediction_table import PredictedRun, tabulate_run
+from subreplay.conformance.fidelity_share import share_text
+from subreplay.conformance.fidelity_share.share_comparison import ShareAgreement, measure_share_agreement
 from subreplay.errors import ConfigError, InputError
 
 _BROKER_FILES: Final = ("broker_events.jsonl.gz", "broker_events.jsonl")
 _GROUP_FILES: Final = ("polls.jsonl.gz", "polls.jsonl")
-"""Files that a recording of the one and of the other system has."""
+_SHARE_FILES: Final = ("share_group_state.jsonl.gz", "share_group_state.jsonl")
+"""Files that only a recording of a Pulsar topic, of a Kafka consumer group, or of a Kafka share group has."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +34,26 @@ def find_recordings(paths: Iterable[Path]) -> list[Path]:
     """Return the recordings among ``paths`` and in their folders; raises InputError if there are none."""
     results: list[Path] = []
     for path in paths:
-        inside = sorted({each.parent for name in (*_BROKER_FILES, *_GROUP_FILES) for each in path.rglob(name)})
+        names = (*_BROKER_FILES, *_GROUP_FILES, *_SHARE_FILES)
+        inside = sorted({each.parent for name in names for each in path.rglob(name)})
         if not inside:
             raise InputError(
                 f"{path}: the path contains no recording. The folder of a recording has a file "
-                f"{_BROKER_FILES[0]} (Pulsar) or {_GROUP_FILES[0]} (Kafka)."
+                f"{_BROKER_FILES[0]} (Pulsar), {_GROUP_FILES[0]} (Kafka consumer group) or {_SHARE_FILES[0]} "
+                "(Kafka share group)."
             )
         results += inside
     return results
 
 
 def is_group(folder: Path) -> bool:
-    """Check whether a recording is of a Kafka group."""
+    """Check whether a recording is of a Kafka consumer group."""
     return any((folder / name).exists() for name in _GROUP_FILES)
+
+
+def is_share_group(folder: Path) -> bool:
+    """Check whether a recording is of a Kafka share group."""
+    return any((folder / name).exists() for name in _SHARE_FILES)
 
 
 def reenact_recording(folder: Path, profile: str | None = None) -> ReenactmentText:
@@ -54,6 +62,9 @@ def reenact_recording(folder: Path, profile: str | None = None) -> ReenactmentTe
     Raises as ``measure_fidelity`` and ``measure_agreement``, and ConfigError for a ``profile`` that a group cannot
     have.
     """
+    if is_share_group(folder):
+        _reject_profile(folder, profile)
+        return _describe_share_agreement(measure_share_agreement(folder))
     if not is_group(folder):
         result = measure_fidelity(folder, profile)
         figures = {
@@ -75,41 +86,48 @@ def reenact_recording(folder: Path, profile: str | None = None) -> ReenactmentTe
     return ReenactmentText(results.passed, tuple(group_text.format_lines(results)), figures)
 
 
+def _describe_share_agreement(result: ShareAgreement) -> ReenactmentText:
+    counts = {
+        name: getattr(result, name)._asdict()
+        for name in ("acquired", "answers", "released", "archived", "acknowledged", "starts", "targets")
+    }
+    figures = {"profile": "kafka.share", "same_acquisitions_percent": result.same_acquisitions, **counts}
+    return ReenactmentText(result.passed, tuple(share_text.format_lines(result)), figures)
+
+
 @dataclass(frozen=True)
 class PredictionText:
-    """The result of a prediction: a row of the published table (``run``), and the cells of its system's own table."""
+    """The result of a prediction: the cells of a row in the table of its system."""
 
     group: bool
-    run: PredictedRun
     cells: tuple[str, ...]
 
     @property
-    def figures(self) -> dict[str, object]:
-        """The figures of the published table, and the other cells by the names of their columns."""
-        names = group_text.PREDICTION_COLUMNS if self.group else fidelity_text.PREDICTION_COLUMNS
-        return {**self.run._asdict(), **dict(zip(names[1:], self.cells[1:], strict=True))}
+    def figures(self) -> dict[str, str]:
+        """The cells by the names of their columns."""
+        return dict(
+            zip(
+                group_text.PREDICTION_COLUMNS if self.group else fidelity_text.PREDICTION_COLUMNS,
+                self.cells,
+                strict=True,
+            )
+        )
 
 
 def predict_recording(folder: Path, profile: str | None = None) -> PredictionText:
     """Predict a recording from its plan and compare; raises as ``reenact_recording``."""
     if not is_group(folder):
-        prediction = dispatch_prediction.predict_dispatches(folder, profile)
-        run = tabulate_run(prediction.name, prediction.figures)
-        return PredictionText(False, run, fidelity_text.format_cells(prediction))
+        return PredictionText(
+            False, fidelity_text.format_cells(dispatch_prediction.predict_dispatches(folder, profile))
+        )
     _reject_profile(folder, profile)
-    group = group_prediction.predict_group(folder)
-    run = tabulate_run(group.plan.name, group.plan.figures)
-    return PredictionText(True, run, group_text.format_cells(group))
+    return PredictionText(True, group_text.format_cells(group_prediction.predict_group(folder)))
 
 
 def format_tables(results: Sequence[PredictionText]) -> Iterable[str]:
-    """Yield the lines of a Markdown table of what applications saw, and of one for each system."""
-    tables = [
-        (prediction_table.COLUMNS, [prediction_table.format_cells(one.run) for one in results]),
-        (group_text.PREDICTION_COLUMNS, [one.cells for one in results if one.group]),
-        (fidelity_text.PREDICTION_COLUMNS, [one.cells for one in results if not one.group]),
-    ]
-    for head, rows in tables:
+    """Yield the lines of a Markdown table for each system."""
+    for group, head in ((True, group_text.PREDICTION_COLUMNS), (False, fidelity_text.PREDICTION_COLUMNS)):
+        rows = [one.cells for one in results if one.group == group]
         if rows:
             yield from (f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
             yield ""

@@ -18,10 +18,7 @@ _SELECTORS: Final = {
 
 
 class PlannedConsumer(BaseModel):
-    """A planned consumer: its receiver queue, its time for each message, and how it acknowledges.
-
-    ``mode`` is ``eager`` if it takes messages before it has done the ones that it has. ``nack``: it refuses some.
-    """
+    """A planned consumer: its receiver queue, its time for each message, and how it acknowledges."""
 
     model_config = ConfigDict(extra="ignore")
     name: str
@@ -29,8 +26,6 @@ class PlannedConsumer(BaseModel):
     delay_s: Annotated[float, Field(ge=0)] | None = None
     delay_ms: Annotated[float, Field(ge=0)] | None = None
     ack: str | None = None
-    mode: str | None = None
-    nack: bool = False
 
     @property
     def work(self) -> float:

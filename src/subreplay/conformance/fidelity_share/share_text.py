@@ -1,0 +1,23 @@
+"""Format the figures of a recorded share group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from subreplay.conformance.fidelity_groups.group_comparison import REQUIRED_PERCENT
+from subreplay.conformance.fidelity_share.share_comparison import ShareAgreement
+
+
+def format_lines(agreement: ShareAgreement) -> Iterator[str]:
+    """Format the lines that the command line prints for a re-enactment."""
+    note = "" if agreement.same_acquisitions >= REQUIRED_PERCENT else f" (below {REQUIRED_PERCENT} %)"
+    yield (
+        f"{agreement.name} (kafka.share): acquired by the same member with the same delivery count "
+        f"{agreement.same_acquisitions:.2f} % of {agreement.acquired.recorded:,} records{note}, "
+        f"same answer to {agreement.answers.both:,} of {agreement.answers.recorded:,} acknowledgement requests"
+    )
+    yield (f"  released: {agreement.released}; archived: {agreement.archived}; acknowledged: {agreement.acknowledged}")
+    yield (
+        f"  start offsets: {agreement.starts}; targets with the same epoch and assignment: {agreement.targets}; "
+        f"{agreement.reordered:,} decisions in another order of simultaneous requests"
+    )
