@@ -135,7 +135,7 @@ def test_a_plan_contains_the_service_time_of_each_record():
 def test_predictions_are_tabulated_for_each_system(capsys):
     assert main(["fidelity", "--predict", str(SLOW)]) == 0
     printed = capsys.readouterr().out.splitlines()
-    row = next(line for line in printed if line.startswith("| k16_slow"))
+    row = next(line for line in printed if line.startswith("| k16_slow | range"))
     page = (Path(__file__).parents[2] / "docs/explanation/predictions.md").read_text(encoding="utf-8")
 
     assert "4 of 4" in row

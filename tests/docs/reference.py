@@ -30,6 +30,7 @@ from subreplay.reports.data import MoveView, ScenarioView
 from subreplay.rows.model import tables
 from subreplay.rows.model.table_descriptions import describe_column, describe_table, read_descriptions
 from subreplay.whatif.dispatch_replay import PREDICTED
+from tests.docs import predictions
 
 ADDED: Final = {"subscription": pa.string(), "topic": pa.string(), "date": pa.date32(), "attempt": pa.string()}
 """Columns that every result table has."""
@@ -86,6 +87,7 @@ def pages() -> dict[str, str]:
         "reference/result-tables.md": "\n".join(_tables(RESULTS, _RESULT_TABLES)),
         "reference/run-file.md": "\n".join(_run_file()),
         "reference/commands.md": "\n".join(_commands()),
+        "explanation/predicted-runs.md": predictions.page(),
         "assets/run-file.schema.json": format_run_file_schema(),
     }
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from subreplay.conformance import prediction_table
 from subreplay.conformance.fidelity import dispatch_prediction, fidelity_text
 from subreplay.conformance.fidelity.fidelity_measure import measure_fidelity
 from subreplay.conformance.fidelity_groups import group_prediction, group_text
 from subreplay.conformance.fidelity_groups.group_comparison import measure_agreement
 from subreplay.conformance.fidelity_share import share_text
 from subreplay.conformance.fidelity_share.share_comparison import ShareAgreement, measure_share_agreement
+from subreplay.conformance.prediction_table import PredictedRun, tabulate_run
 from subreplay.errors import ConfigError, InputError
 
 _BROKER_FILES: Final = ("broker_events.jsonl.gz", "broker_events.jsonl")
@@ -97,37 +99,39 @@ def _describe_share_agreement(result: ShareAgreement) -> ReenactmentText:
 
 @dataclass(frozen=True)
 class PredictionText:
-    """The result of a prediction: the cells of a row in the table of its system."""
+    """The result of a prediction: a row of the published table (``run``), and the cells of its system's own table."""
 
     group: bool
+    run: PredictedRun
     cells: tuple[str, ...]
 
     @property
-    def figures(self) -> dict[str, str]:
-        """The cells by the names of their columns."""
-        return dict(
-            zip(
-                group_text.PREDICTION_COLUMNS if self.group else fidelity_text.PREDICTION_COLUMNS,
-                self.cells,
-                strict=True,
-            )
-        )
+    def figures(self) -> dict[str, object]:
+        """The figures of the published table, and the other cells by the names of their columns."""
+        names = group_text.PREDICTION_COLUMNS if self.group else fidelity_text.PREDICTION_COLUMNS
+        return {**self.run._asdict(), **dict(zip(names[1:], self.cells[1:], strict=True))}
 
 
 def predict_recording(folder: Path, profile: str | None = None) -> PredictionText:
     """Predict a recording from its plan and compare; raises as ``reenact_recording``."""
     if not is_group(folder):
-        return PredictionText(
-            False, fidelity_text.format_cells(dispatch_prediction.predict_dispatches(folder, profile))
-        )
+        prediction = dispatch_prediction.predict_dispatches(folder, profile)
+        run = tabulate_run(prediction.name, prediction.figures)
+        return PredictionText(False, run, fidelity_text.format_cells(prediction))
     _reject_profile(folder, profile)
-    return PredictionText(True, group_text.format_cells(group_prediction.predict_group(folder)))
+    group = group_prediction.predict_group(folder)
+    run = tabulate_run(group.plan.name, group.plan.figures)
+    return PredictionText(True, run, group_text.format_cells(group))
 
 
 def format_tables(results: Sequence[PredictionText]) -> Iterable[str]:
-    """Yield the lines of a Markdown table for each system."""
-    for group, head in ((True, group_text.PREDICTION_COLUMNS), (False, fidelity_text.PREDICTION_COLUMNS)):
-        rows = [one.cells for one in results if one.group == group]
+    """Yield the lines of a Markdown table of what applications saw, and of one for each system."""
+    tables = [
+        (prediction_table.COLUMNS, [prediction_table.format_cells(one.run) for one in results]),
+        (group_text.PREDICTION_COLUMNS, [one.cells for one in results if one.group]),
+        (fidelity_text.PREDICTION_COLUMNS, [one.cells for one in results if not one.group]),
+    ]
+    for head, rows in tables:
         if rows:
             yield from (f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
             yield ""

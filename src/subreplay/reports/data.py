@@ -17,7 +17,7 @@ from subreplay.reports.incident_data import IncidentView
 from subreplay.reports.plan_data import PlanView
 from subreplay.reports.timeline_data import RunTimeline
 
-SCHEMA_VERSION = "2.5"
+SCHEMA_VERSION = "2.6"
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +336,9 @@ class ReportData:
     timeline: RunTimeline | None = None  # of an audit
     coverage: Coverage | None = None  # of an audit
     recommendation: Recommendation | None = None  # of a what-if or a plan
+    prediction_errors: tuple[
+        str, ...
+    ] = ()  # how close predictions of these kinds came to real brokers, one sentence each
 
     @property
     def heading(self) -> str:

@@ -257,6 +257,8 @@ def _add_replays(page: TextPage, data: ReportData) -> None:
         page.add_heading("Scenarios over the same traffic")
         whatif_text.add_scenarios(page, data.scenarios)
         _define(page, "fair share", "skew", "worst window", "traffic moved", "ceiling")
+        for sentence in data.prediction_errors:
+            page.add(sentence, indent=2, hang=2)
     if not data.dispatch:
         return
     page.add_heading("Latency from publication, or due time, to the application (predicted)")

@@ -19,7 +19,14 @@ from subreplay.adapters.base import FileCount, Options, check_names_exist, rank_
 from subreplay.adapters.broker_log.line_events import FILE_COUNTS, find_duplicates, sum_file_counts
 from subreplay.adapters.broker_log.located_rows import MIN_STEP_BACK
 from subreplay.adapters.broker_log.log_dispatchers import LogMembership, TimeSpan
-from subreplay.adapters.broker_log.numbered_events import MAX_FILES, LogFile, find_first_time
+from subreplay.adapters.broker_log.numbered_events import (
+    FORM_3,
+    FORM_5,
+    FORM_5_WITHOUT_VALUES,
+    MAX_FILES,
+    LogFile,
+    find_first_time,
+)
 from subreplay.adapters.broker_log.operator_acts import build_resets
 from subreplay.adapters.canonical import split_topic
 from subreplay.adapters.format_detection import SelectedFiles, select_files
@@ -40,6 +47,7 @@ NOTES: Final = (
     "a broker's log contains no keys and no publish times, so it gives no messages. Name them as traffic.messages, "
     "such as {from: pulsar-table, path: ...}",
 )
+_RELEASE_OF_FORM: Final = {FORM_3: "3.2", FORM_5: "5.0"}
 _EXCLUSIVE_ERROR: Final = "Exclusive consumer is already connected"
 
 
@@ -104,6 +112,12 @@ class BrokerLog:
         check_names_exist(self.path, self.options, named["subscriptions"], named["topics"])
         found = LogCounts.sum(totals)
         if not pc.any(pc.is_valid(kinds["topic"])).as_py():
+            if FORM_5_WITHOUT_VALUES in found.files["form"].to_pylist():
+                raise InputError(
+                    f"{self.path}: the lines are of Pulsar 5.0, but without the values (topic, consumer, position), "
+                    "because the layout of log4j2 does not print them. Add %X after %msg to the pattern in "
+                    "conf/log4j2.yaml, or ingest polled topic statistics (--from pulsar-stats)"
+                )
             lines = f"{pc.sum(found.files['lines']).as_py() or 0:,} lines of {len(self.chosen.files):,} files"
             raise InputError(
                 f"{self.path}: no line is about a subscription ({lines}). Pass a broker's log in the default layout, "
@@ -132,9 +146,9 @@ class BrokerLog:
             single[topic_partition] += 0 if row["of_batch"] else row["count"]
         pairs = rank_subscriptions(rows)
         version = pc.max(counts.files["version"]).as_py()
-        is_of_3 = bool(pc.any(counts.files["is_of_3"]).as_py())
+        form = pc.max(counts.files["form"]).as_py()
         selectors = () if seen is None else seen.selectors
-        membership, run, notes = build_run(pairs, members.membership, kinds, version, is_of_3, selectors)
+        membership, run, notes = build_run(pairs, members.membership, kinds, version, form, selectors)
         acts = acts.filter(pc.invert(pc.is_in(acts["file"], value_set=pa.array(list(counts.duplicates), pa.string()))))
         if pairs and (found := build_resets(acts, pairs[0][1], pairs[0][0], membership)):
             run["topic"] = {"resets": found}
@@ -166,7 +180,7 @@ class LogCounts:
     @classmethod
     def sum(cls, totals: pa.Table) -> LogCounts:
         """Sum the totals of blocks."""
-        more = [("kept", "sum"), ("back", "max"), ("version", "max"), ("is_of_3", "max")]
+        more = [("kept", "sum"), ("back", "max"), ("version", "max"), ("form", "max")]
         sums = totals.group_by("file").aggregate(more).rename_columns(["file", *(name for name, _ in more)])
         files = sum_file_counts(totals.select(FILE_COUNTS.names)).join(sums, "file").combine_chunks().sort_by("file")
         return cls(files, find_duplicates(files))
@@ -209,14 +223,14 @@ def count_deliveries(deliveries: pa.Table) -> pa.Table:
 
 
 def build_run(
-    pairs: Sequence[tuple[str, str]], membership: pa.Table, kinds: pa.Table, version: str | None, is_of_3: bool,
+    pairs: Sequence[tuple[str, str]], membership: pa.Table, kinds: pa.Table, version: str | None, form: str | None,
     selectors: Iterable[InferredSelector] = (),
 ) -> tuple[pa.Table, dict[str, Any], list[str]]:  # fmt: skip
     """Build the run for the first of ``pairs`` of subscriptions and topics, with notes about unknown settings.
 
     The membership is returned with subscription types where the log shows them. ``kinds`` are the kinds of each
-    subscription's events. ``version`` is what the broker logged at its start. ``is_of_3``: its lines have the form of
-    3.x. ``selectors`` are those of polled statistics.
+    subscription's events. ``version`` is what the broker logged at its start. ``form`` is that of its lines.
+    ``selectors`` are those of polled statistics.
     """
     if not pairs:
         return membership, {}, []
@@ -226,9 +240,12 @@ def build_run(
     run: dict[str, Any] = {"name": subscription, "topic": topic}
     policy, notes = infer_policy(membership, subscription, choose_selector(selectors, subscription, topic))
     run |= policy
-    if version is None and is_of_3 and "profile" not in run:
-        run["profile"] = "pulsar-3.2"
-        notes.append("the log does not contain the broker's version, but its lines have the form of 3.2. Check profile")
+    release = _RELEASE_OF_FORM.get(form or "")
+    if version is None and release and "profile" not in run:
+        run["profile"] = f"pulsar-{release}"
+        notes.append(
+            f"the log does not contain the broker's version, but its lines have the form of {release}. Check profile"
+        )
     elif version is None and "profile" not in run:
         notes.append(
             "the log does not contain the broker's version, so pulsar-4.0 is assumed. Set subscription.profile"

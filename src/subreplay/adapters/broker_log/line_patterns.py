@@ -1,7 +1,9 @@
 """The patterns of log lines of a Pulsar broker about members, dispatches and acknowledgements.
 
-They are of the default layout of 3.2, 4.0 and 4.2: ``time [thread] LEVEL logger - message``. A pattern is the message
-with a field name in angle brackets for each value; ``<_>`` is skipped. No other lines are read.
+They are of the layout ``time [thread] LEVEL logger - message``. Up to 4.2 a message is a sentence with its values. From
+5.0 on it is a constant text, and its values follow as attributes (PIP-467), which ``%msg %X`` prints sorted by key:
+``text {key=value, ...}``. A pattern is the message with a field name in angle brackets for each value; ``<_>`` is
+skipped. No other lines are read.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class LinePattern(NamedTuple):
     mark: str
 
 
-LINE_PATTERNS: Final = (
+_SENTENCES: Final = (
     LinePattern("subscribing", "ServerCnx",
          "[<connection>] Subscribing on topic <topic> / <subscription>. consumerId: <consumer_id><_>",
          "] Subscribing on topic "),
@@ -89,6 +91,62 @@ LINE_PATTERNS: Final = (
          "[<topic>][<subscription>] Cumulative ack on <ids>", "] Cumulative ack on "),
 )  # fmt: skip
 
+_OF_TOPIC = "subscription=<subscription>, topic=<topic>}"
+_SHOWN = f"consumer={_CONSUMER}, <_>}}"
+_ATTRIBUTES: Final = (
+    ("subscribing", "ServerCnx", "Subscribing on topic",
+     "cnx=<_>, consumerId=<consumer_id>, <_>remoteAddress=<connection>, " + _OF_TOPIC),
+    ("created", "ServerCnx", "Created subscription on topic", "<_>remoteAddress=<connection>, " + _OF_TOPIC),
+    ("refused", "ServerCnx", "Failed to create consumer",
+     "consumerId=<consumer_id>, exception=<reason>, localAddress=<_>, remoteAddress=<connection>, " + _OF_TOPIC),
+    ("refused", "PersistentTopic", "Consumer already connected",
+     "consumerId=<consumer_id>, consumerName=<consumer>, exception=<reason>, " + _OF_TOPIC),
+    ("closing", "ServerCnx", "Closing consumer: consumerId",
+     "consumerId=<consumer_id>, <_>remoteAddress=<connection>}"),
+    ("disconnected", "ServerCnx", "Closed connection", "<_>remoteAddress=<connection>}"),
+    ("removed", "PersistentDispatcherMultipleConsumers", "Removed consumer with pending acks",
+     f"consumer={_CONSUMER}, pendingAcks=<count>, <_>}}"),
+    ("removed", "AbstractDispatcherSingleActiveConsumer", "Removing consumer", f"consumer={_CONSUMER}}}"),
+    ("disconnecting", "Consumer", "Disconnecting consumer",
+     "cnx=<connection>, consumerId=<consumer_id>, consumerName=<consumer>, " + _OF_TOPIC),
+    ("active", "Consumer", "Notifying new active consumer for subscription", f"activeConsumer={_CONSUMER}, cnx=<_>}}"),
+    ("adding", "PersistentStickyKeyDispatcherMultipleConsumers",
+     "Adding: to pending acks for consumer id: name: with sticky key hash",
+     "consumerId=<consumer_id>, consumerName=<consumer>, entryId=<entry>, ledgerId=<ledger>, stickyKeyHash=<hash>, "
+     + _OF_TOPIC),
+    ("selected", "PersistentStickyKeyDispatcherMultipleConsumers", "select consumer with messages num, read type is",
+     "consumerName=<consumer>, readType=<_>, size=<count>, " + _OF_TOPIC),
+    ("added", "Consumer", "Added entry to pendingAcks",
+     "batchSize=<count>, cnx=<connection>, consumerId=<consumer_id>, consumerName=<consumer>, entryId=<entry>, "
+     "ledgerId=<ledger>, " + _OF_TOPIC),
+    ("sending", "PulsarCommandSenderImpl", "- Sending message to consumerId, msg id- with batchSize",
+     "batchSize=<count>, consumerId=<consumer_id>, entryId=<entry>, ledgerId=<ledger>, "
+     "subscription=<_>{topic=<topic>, name=<subscription>}, topic=<_>}"),
+    ("got", "PersistentDispatcherSingleActiveConsumer", "Got messages",
+     f"readConsumer={_CONSUMER}, size=<count>, <_>}}"),
+    ("shown", "PersistentDispatcherMultipleConsumers", "Trigger new read after receiving flow control message",
+     "additionalNumberOfMessages=<_>, " + _SHOWN),
+    *(
+        ("shown", "PersistentDispatcherSingleActiveConsumer", text, _SHOWN)
+        for text in ("Trigger new read after receiving flow control message", "Consumer buffer is full, pause reading",
+                     "Ignoring flow control message since consumer is not active partition consumer",
+                     "Ignoring flow control message since consumer is waiting for cursor to be rewinded",
+                     "Ignoring flow control message since we already have a pending read req")
+    ),
+    ("nacked", "PersistentDispatcherMultipleConsumers", "- Redelivering unacknowledged messages for consumer",
+     f"consumer={_CONSUMER}, positions=[<ids>], <_>}}"),
+    ("acked", "PersistentSubscription", "Individual acks on", "positions=[<ids>], " + _OF_TOPIC),
+    ("acked_up_to", "PersistentSubscription", "Cumulative ack on", "position=<ids>, " + _OF_TOPIC),
+)  # fmt: skip
+"""Kind, logger, text and attributes of lines from 5.0 on, as a broker of 5.0.1 prints them."""
+
+LINE_PATTERNS: Final = (
+    *_SENTENCES,
+    *(
+        LinePattern(kind, logger, f"{text} {{{attributes}", f"{text} {{")
+        for kind, logger, text, attributes in _ATTRIBUTES
+    ),
+)
 LINE_KINDS: Final = tuple(dict.fromkeys(line.kind for line in LINE_PATTERNS))
 MARK_PATTERN: Final = "|".join(re.escape(mark) for mark in dict.fromkeys(line.mark for line in LINE_PATTERNS))
 """A regular expression for the mark of any kind."""

@@ -1,7 +1,7 @@
 """Build the canonical tables of adapter ``pulsar-broker-log``.
 
-It reads the default log4j2 layout of Pulsar 3.2, 4.0 and 4.2. Lines at level INFO contain the members; DEBUG lines of a
-few classes contain dispatches and acknowledgements.
+It reads the default log4j2 layout of Pulsar 3.2, 4.0 and 4.2, and that of 5.0 with attributes. Lines at level INFO
+contain the members; DEBUG lines of a few classes contain dispatches and acknowledgements.
 """
 
 from __future__ import annotations

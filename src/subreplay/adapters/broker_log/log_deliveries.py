@@ -1,9 +1,9 @@
 """Fold the events of one subscription into ``deliveries``: which consumer received which message, and the outcome.
 
 A dispatch consists of the lines ``Adding``, ``Added`` and ``Sending`` of an entry, as far as they are logged. Its
-consumer is named by ``Adding``, ``select consumer`` or ``Got messages``; else it is the only member on the thread of
-``Sending``. Only ``Redelivering unacknowledged messages`` raises the redelivery count. The first acknowledgement of the
-whole entry ends its dispatches.
+consumer is named by ``Adding``, ``select consumer``, ``Got messages`` or, from 5.0 on, ``Added``; else it is the only
+member on the thread of ``Sending``. Only ``Redelivering unacknowledged messages`` raises the redelivery count. The
+first acknowledgement of the whole entry ends its dispatches.
 """
 
 from __future__ import annotations
@@ -116,8 +116,9 @@ class DeliveryFold:
             name=self._names.encode_column(events["consumer"]), session=np.full(len(kind), np.int64(UNKNOWN)),
             size=_to_ints(events["count"]), file=self._files.encode_column(events["file"]), **number,
         )  # fmt: skip
-        whole = np.flatnonzero((kind == GOT) | (kind == NACKED))
-        key = self._build_key(self._connections.encode_column(events["connection"])[whole], rows.consumer_id[whole])
+        connection = self._connections.encode_column(events["connection"])
+        whole = np.flatnonzero(((kind == GOT) | (kind == NACKED) | (kind == ADDED)) & (connection != UNKNOWN))
+        key = self._build_key(connection[whole], rows.consumer_id[whole])
         of_key = self._build_key(self._session_columns.connection, self._session_columns.consumer_id)[self._by_key]
         found = delivery_kernels.find_exact_session(
             key, rows.seq[whole], of_key, self._session_columns.begin[self._by_key]

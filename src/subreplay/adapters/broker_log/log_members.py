@@ -21,8 +21,8 @@ from subreplay.adapters.canonical import utc_date
 RARE_KINDS: Final = ("subscribing", "created", "refused", "closing", "disconnected", "disconnecting", "removed")
 ANNOUNCEMENT_KIND: Final = "active"
 """The kind of line that announces the active consumer."""
-WHOLE_CONSUMER_KINDS: Final = ("got", "shown", "nacked", ANNOUNCEMENT_KIND, "removed", "disconnecting")
-"""The kinds of lines that contain a whole consumer."""
+WHOLE_CONSUMER_KINDS: Final = ("got", "shown", "nacked", "added", ANNOUNCEMENT_KIND, "removed", "disconnecting")
+"""The kinds of lines that contain a whole consumer: ``added`` from 5.0 on, the others always."""
 _OWN_THREAD_KINDS: Final = ("subscribing", "closing", "disconnected")
 NEVER: Final = 2**62
 """A ``seq`` after all lines."""
@@ -92,7 +92,8 @@ _COLUMNS = ("kind", "thread", "topic", "subscription", "connection", "gone", "co
 
 def _list_whole_consumers(events: pa.Table) -> list[dict[str, Any]]:
     """List each consumer that a line contains as a whole, with the first and the last such line."""
-    whole = events.filter(pc.is_in(events["kind"], value_set=pa.array(WHOLE_CONSUMER_KINDS)))
+    of_kind = pc.is_in(events["kind"], value_set=pa.array(WHOLE_CONSUMER_KINDS))
+    whole = events.filter(pc.and_(of_kind, pc.is_valid(events["connection"])))
     keys = ["subscription", "connection", "consumer_id", "consumer"]
     found: list[dict[str, Any]] = whole.group_by(keys).aggregate([("seq", "min"), ("seq", "max")]).to_pylist()
     return sorted(found, key=lambda row: int(row["seq_min"]))

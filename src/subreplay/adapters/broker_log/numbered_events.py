@@ -33,12 +33,18 @@ BLOCK_TOTALS: Final = pa.schema(
         pa.field("kept", pa.int64()),  # lines with events of the selection
         pa.field("back", pa.int64()),  # the largest step back of the clock (ms)
         pa.field("version", pa.string()),  # what the broker logged at its start
-        pa.field("is_of_3", pa.bool_()),  # its lines have the form of 3.x
+        pa.field("form", pa.string()),  # the form of its lines, one of ``FORMS``; null: of 4.x, or unknown
         pa.field("topics", pa.list_(pa.string())),  # of all events, whatever the selection
         pa.field("subscriptions", pa.list_(pa.string())),
     ]
 )
 """``FILE_COUNTS`` of a block of lines, and its further counts."""
+
+FORM_3: Final = "3"
+FORM_5: Final = "5"
+FORM_5_WITHOUT_VALUES: Final = "5, without values"
+FORMS: Final = (FORM_3, FORM_5, FORM_5_WITHOUT_VALUES)
+"""The forms of lines besides that of 4.x. The values of 5.0 are attributes, which a layout without ``%X`` omits."""
 
 EARLIEST_TIME: Final = 1_577_836_800_000
 """The earliest time (ms), which is the start of 2020. Lines of earlier clocks get this time."""
@@ -47,8 +53,9 @@ _BITS: Final = 22  # for the file and the position; a number of 62 bits is as la
 MAX_FILES: Final = 1 << 16
 """The most files that numbers can distinguish."""
 
-_VERSION: Final = re.compile(rb"Starting Pulsar Broker service; version: '(\d+\.\d+(?:\.\d+)?)")
+_VERSION: Final = re.compile(rb"Starting Pulsar Broker service[^\n]*?version(?:: '|=)(\d+\.\d+(?:\.\d+)?)")
 _SUBSCRIBING: Final = re.compile(rb"\] Subscribing on topic [^\n]+? / [^\n]+?\. consumerId: \d+(, role)?")
+_CONSTANT_TEXT: Final = re.compile(rb"ServerCnx - (?:Subscribing|Created subscription) on topic( \{[^\n]*\})?\r?\n")
 
 
 class LogFile(NamedTuple):
@@ -82,11 +89,9 @@ def parse_blocks(file: LogFile) -> Iterator[LogBlock]:
             continue
         parsed = parse_events(part)
         found = _number_events(_select_requested(parsed.events, file.options), order)
-        version, is_of_3 = _detect_version(part) if number == 0 else (None, False)
+        version, form = _detect_version(part) if number == 0 else (None, None)
         kept = int(np.count_nonzero(np.diff(found["line"].to_numpy(), prepend=-1)))
-        yield LogBlock(
-            found, parsed.rejected, _build_totals(parsed, kept, order.back, version, is_of_3), find_acts(part)
-        )
+        yield LogBlock(found, parsed.rejected, _build_totals(parsed, kept, order.back, version, form), find_acts(part))
 
 
 def find_first_time(head: bytes) -> int:
@@ -120,21 +125,23 @@ def _select_requested(found: pa.Table, options: Options) -> pa.Table:
     return found
 
 
-def _build_totals(parsed: ParsedEvents, kept: int, back: int, version: str | None, is_of_3: bool) -> pa.Table:
-    more: dict[str, Any] = {"kept": kept, "back": back, "version": version, "is_of_3": is_of_3}
+def _build_totals(parsed: ParsedEvents, kept: int, back: int, version: str | None, form: str | None) -> pa.Table:
+    more: dict[str, Any] = {"kept": kept, "back": back, "version": version, "form": form}
     for name in ("topic", "subscription"):
         more[f"{name}s"] = pc.unique(parsed.events[name]).drop_null().to_pylist()
     counts = pa.Table.from_pylist([more] * len(parsed.files), pa.schema(list(BLOCK_TOTALS)[len(FILE_COUNTS) :]))
     return pa.Table.from_arrays([*parsed.files.columns, *counts.columns], schema=BLOCK_TOTALS)
 
 
-def _detect_version(part: pa.RecordBatch) -> tuple[str | None, bool]:
-    """Find the broker's version in the first lines of a file, and whether its lines have the form of 3.x."""
+def _detect_version(part: pa.RecordBatch) -> tuple[str | None, str | None]:
+    """Find the broker's version in the first lines of a file, and the form of its lines (one of ``FORMS``)."""
     data = part.column("text").buffers()[2] or b""
-    if found := _VERSION.search(data):
-        return found[1].decode(), False
+    found = _VERSION.search(data)
+    version = found[1].decode() if found else None
+    if text := _CONSTANT_TEXT.search(data):
+        return version, FORM_5 if text[1] else FORM_5_WITHOUT_VALUES
     line = _SUBSCRIBING.search(data)
-    return None, line is not None and line[1] is None
+    return version, FORM_3 if line is not None and line[1] is None else None
 
 
 def find_number_at(millis: int) -> int:

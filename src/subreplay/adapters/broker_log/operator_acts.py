@@ -38,7 +38,7 @@ ACTS: Final = pa.schema(
 )
 _ACT_MARKS: Final = (
     "eset cursor on subscription ", "] Reset subscription to ", "] Unloading topic ", "] Cleared backlog on ",
-    "] Skipped ", "] Expiring all messages until position ",
+    "] Skipped ", "] Expiring all messages until position ", " - Unloading topic {",
 )  # fmt: skip
 _ACT_PATTERN: Final = "|".join(map(re.escape, _ACT_MARKS))
 _ACT_LINE: Final = re.compile(
@@ -53,6 +53,11 @@ _ACT_LINE: Final = re.compile(
     rb" (?:publish time|message id) (?P<sought>-?\d+(?::-?\d+)?).*"
     rb")\s*"
 )
+_ACT_ATTRIBUTES: Final = re.compile(
+    rb"\S+ \[.*?\] *\w+ +(?:\S*\.)?PulsarWebResource - "
+    rb"(?P<text>(?:Received reset|Reset) cursor on subscription to time|Unloading topic) \{(?P<attributes>.*)\}\s*"
+)
+"""From 5.0 on, as a broker of 5.0.1 prints them; no recording contains its other acts."""
 _MAX_REQUEST_MS: Final = 60_000
 """The time (ms) after its request within which an act is complete on every partition."""
 _MAX_LEDGER: Final = 2**63 - 1
@@ -68,9 +73,25 @@ def find_acts(part: pa.RecordBatch) -> pa.Table:
     lines = part.filter(pc.match_substring_regex(text, _ACT_PATTERN))
     data, offsets = get_data_and_offsets(lines.column("text"))
     times = scan_lines(data, offsets[: len(lines) + 1].astype(np.int64), PATTERN_PROGRAM).at.tolist()
-    matches = map(_ACT_LINE.fullmatch, lines.column("text").to_pylist())
-    found = zip(lines.column("file").to_pylist(), times, matches, strict=True)
-    return pa.Table.from_pylist([_build_act(file, at, line) for file, at, line in found if line and at > 0], ACTS)
+    rows = zip(lines.column("file").to_pylist(), times, lines.column("text").to_pylist(), strict=True)
+    found = [act for file, at, line in rows if at > 0 and (act := _parse_act(file, at, line))]
+    return pa.Table.from_pylist(found, ACTS)
+
+
+def _parse_act(file: str, at: int, line: bytes) -> dict[str, Any] | None:
+    """Parse a line about an act; None for another line."""
+    if match := _ACT_LINE.fullmatch(line):
+        return _build_act(file, at, match)
+    if match := _ACT_ATTRIBUTES.fullmatch(line):
+        pairs = (pair.partition("=") for pair in match["attributes"].decode("utf-8", "replace").split(", "))
+        values = {name: value for name, _, value in pairs}
+        topic, partition = split_topic(values.get("topic", ""))
+        return {
+            "file": file, "at": at, "kind": "unload" if match["text"] == b"Unloading topic" else "reset",
+            "done": not match["text"].startswith(b"Received"), "topic": topic, "partition": partition,
+            "subscription": values.get("subscription"), "to": values.get("time"), "address": None,
+        }  # fmt: skip
+    return None
 
 
 def _build_act(file: str, at: int, line: re.Match[bytes]) -> dict[str, Any]:

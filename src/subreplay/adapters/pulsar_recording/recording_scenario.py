@@ -18,7 +18,10 @@ _SELECTORS: Final = {
 
 
 class PlannedConsumer(BaseModel):
-    """A planned consumer: its receiver queue, its time for each message, and how it acknowledges."""
+    """A planned consumer: its receiver queue, its time for each message, and how it acknowledges.
+
+    ``mode`` is ``eager`` if it takes messages before it has done the ones that it has. ``nack``: it refuses some.
+    """
 
     model_config = ConfigDict(extra="ignore")
     name: str
@@ -26,6 +29,8 @@ class PlannedConsumer(BaseModel):
     delay_s: Annotated[float, Field(ge=0)] | None = None
     delay_ms: Annotated[float, Field(ge=0)] | None = None
     ack: str | None = None
+    mode: str | None = None
+    nack: bool = False
 
     @property
     def work(self) -> float:

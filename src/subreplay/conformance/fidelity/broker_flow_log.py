@@ -22,6 +22,12 @@ _PERMIT_LINE = re.compile(
     r".* after adding (?P<permits>\d+) permits"
 )
 
+_PERMIT_ATTRIBUTES = re.compile(  # from 5.0 on (PIP-467)
+    r"(?P<at>\S+) \[.*? - Trigger new read after receiving flow control message \{additionalNumberOfMessages="
+    r"(?P<permits>\d+), consumer=Consumer\{.*?consumerId=(?P<id>\d+),.*?address=(?:.*?R:)?/(?P<address>[\d.:]+)"
+    r".*\}, subscription=(?P<subscription>.+), topic=(?P<topic>\S+), totalAvailablePermits="
+)
+
 
 class LoggedPermitRequest(NamedTuple):
     """A request for so many more ``permits`` in the millisecond that begins at ``at`` (ns)."""
@@ -42,7 +48,7 @@ def read_logged_flows(folder: Path) -> tuple[LoggedPermitRequest, ...]:
 def _read_flows(path: Path) -> Iterator[LoggedPermitRequest]:
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            if "Trigger new read" in line and (match := _PERMIT_LINE.match(line)):
+            if "Trigger new read" in line and (match := _PERMIT_LINE.match(line) or _PERMIT_ATTRIBUTES.match(line)):
                 at = round(datetime.strptime(match["at"], "%Y-%m-%dT%H:%M:%S,%f%z").timestamp() * 1_000) * MILLISECOND
                 instance = f"{match['address']}#{match['id']}"  # as ``ConsumerEvent.instance``
                 yield LoggedPermitRequest(at, match["topic"], match["subscription"], instance, int(match["permits"]))

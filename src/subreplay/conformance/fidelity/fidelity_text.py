@@ -103,21 +103,16 @@ PREDICTION_COLUMNS = (
     "type",
     "dispatches",
     "same consumer",
-    "load error",
     "time error (p50, p99)",
-    "drained after",
 )
 
 
 def format_cells(prediction: DispatchPrediction) -> tuple[str, ...]:
     """Format one row of the table of predictions, with the columns of ``PREDICTION_COLUMNS``."""
-    recorded, predicted = prediction.drained
     return (
         prediction.name,
         ", ".join(prediction.types),
         f"{prediction.recorded:,}",
         f"{prediction.same_consumer:.1f} %",
-        f"{prediction.max_load_error:.1f} %",
         f"{prediction.find_time_error(0.5):.0f}, {prediction.find_time_error(0.99):.0f} ms",
-        f"{recorded / 1e9:.1f} / {predicted / 1e9:.1f} s",
     )

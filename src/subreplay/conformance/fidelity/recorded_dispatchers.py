@@ -53,15 +53,17 @@ DEFAULT_QUEUE_SIZE = 1000
 class RecordedDispatcher:
     """One subscription on one topic or partition, as recorded.
 
-    ``rows`` are canonical messages in log order, ``events`` the broker's own events in order, and ``receipts`` the
-    messages that applications took. ``dead`` are the positions (ledger, entry) that arrived on the dead letter topic,
-    once per arrival. ``flows`` are the permit requests in the broker's log, in order.
+    ``settings`` are those of the recorded broker. ``rows`` are canonical messages in log order, ``events`` the broker's
+    own events in order, and ``receipts`` the messages that applications took. ``dead`` are the positions (ledger,
+    entry) that arrived on the dead letter topic, once per arrival. ``flows`` are the permit requests in the broker's
+    log, in order.
     """
 
     subscription: str
     scope: Scope
     type: str
     timeline: Timeline
+    settings: DispatchSettings
     broker: DispatcherOptions
     rows: pa.Table
     events: tuple[Any, ...]
@@ -76,13 +78,18 @@ class RecordedDispatcher:
 
 
 def find_recorded_profile(folder: Path) -> str:
-    """Return the profile of the version in ``scenario.json``, else of the recording's parent folder."""
+    """Return the profile of the recorded broker's version; raises InputError if it is not named."""
+    return find_nearest_profile("pulsar", find_recorded_version(folder))[0]
+
+
+def find_recorded_version(folder: Path) -> str:
+    """Return the version in ``scenario.json``, else the name of the recording's parent folder."""
     version = read_scenario(folder).version or folder.resolve().parent.name
     if not re.fullmatch(r"\d+(\.\d+)+", version):
         raise InputError(
             f"{folder}: the recording does not name the broker's version. Set it in scenario.json, or pass --profile."
         )
-    return find_nearest_profile("pulsar", version)[0]
+    return version
 
 
 def read_recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatcher]:
@@ -115,6 +122,7 @@ def read_recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDi
             scope,
             request.type,
             _build_timeline(policy, scope, dispatcher_events),
+            settings,
             build_options(policy, settings, batch_index_acks=True),  # as the recorded brokers are set
             table.filter((pc.field("topic") == scope.topic) & (pc.field("partition") == scope.partition)),
             dispatcher_events,

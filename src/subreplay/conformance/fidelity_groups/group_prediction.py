@@ -13,7 +13,7 @@ import numpy as np
 
 from subreplay.adapters.kafka_recording.kafka_recording_adapter import KafkaRecording, read_recording
 from subreplay.conformance.fidelity_groups.coordinator_decisions import CoordinatorDecision
-from subreplay.conformance.fidelity_groups.group_comparison import list_recorded_decisions
+from subreplay.conformance.fidelity_groups.group_comparison import RecordPosition, list_recorded_decisions
 from subreplay.conformance.fidelity_groups.partition_owners import (
     FetchIntervals,
     build_predicted_intervals,
@@ -22,8 +22,9 @@ from subreplay.conformance.fidelity_groups.partition_owners import (
     list_pauses,
     measure_agreement_time,
 )
-from subreplay.conformance.fidelity_groups.planned_group import PlannedGroup, list_runs, plan_group
+from subreplay.conformance.fidelity_groups.planned_group import PlannedGroup, build_policy, list_runs, plan_group
 from subreplay.conformance.fidelity_groups.run_agreement import RUN_COUNT, RunAgreement, compare_runs
+from subreplay.conformance.run_figures import Receipt, RunComparison, RunFigures, find_kind, measure_run
 from subreplay.semantics.policies.kafka.assignor import TopicPartition
 
 GenerationKey = tuple[tuple[str, tuple[TopicPartition, ...]], ...]
@@ -40,8 +41,7 @@ class GroupPrediction:
     counts the records that were delivered more than once: recorded, predicted, both. ``undelivered`` counts those that
     were never delivered, in the same way. Of ``polls`` delivered records, ``at_owner`` went to the predicted owner of
     the partition. ``agreeing`` is the percentage of partition-seconds with the same owner. ``first`` is how much later
-    (ns) the first generation is predicted, and ``drained`` when (ns of the scenario) the last record was done, recorded
-    and predicted.
+    (ns) the first generation is predicted. ``figures`` are those of the applications.
     """
 
     name: str
@@ -58,7 +58,7 @@ class GroupPrediction:
     agreeing: float
     differing: int
     first: int
-    drained: tuple[int, int]
+    figures: RunComparison
 
     def find_time_error(self, quantile: float) -> float:
         """Return the quantile of the error (ms) of a generation's time."""
@@ -137,11 +137,42 @@ def compare_prediction(recording: KafkaRecording, run: PlayedPlan) -> GroupPredi
         100 * right / whole if whole else 100.0,
         sum(bool(one.differences) for one in decided),
         predictions[0][1] - recorded_generations[0][1] if recorded_generations and predictions else 0,
-        (
-            max((row.processed_at - start for row in recording.polls if row.processed_at is not None), default=0),
-            max((int(row.processed_at) - start for row in delivery_rows if row.processed_at >= 0), default=0),
+        RunComparison(
+            f"Kafka {recording.scenario.kafka_version}",
+            find_kind(build_policy(recording.scenario)),
+            _measure_recorded(recording, list_pauses(recorded)),
+            _measure_predicted(recording, run, list_pauses(predicted)),
         ),
     )
+
+
+def _measure_recorded(recording: KafkaRecording, pauses: list[int]) -> RunFigures:
+    produced = _find_produced(recording)
+    records = (((TopicPartition(row.topic, row.partition), row.offset), row) for row in recording.polls)
+    return measure_run(
+        [Receipt(name, *produced[name], row.consumer, row.processed_at) for name, row in records], pauses
+    )
+
+
+def _measure_predicted(recording: KafkaRecording, run: PlayedPlan, pauses: list[int]) -> RunFigures:
+    produced = _find_produced(recording)
+    partitions = run.plan.partitions.list_names(np.arange(len(run.plan.partitions)))
+    names = [process.event.consumer for process in run.plan.replay.members.processes]
+    records = (((partitions[row.partition], int(row.entry)), row) for row in run.deliveries if row.delivered_at >= 0)
+    return measure_run(
+        [
+            Receipt(name, *produced[name], names[row.member], int(row.processed_at) if row.processed_at >= 0 else None)
+            for name, row in records
+        ],
+        pauses,
+    )
+
+
+def _find_produced(recording: KafkaRecording) -> dict[RecordPosition, tuple[bytes | None, int]]:
+    """Return the key of each record, and when it was produced (ns)."""
+    return {
+        (TopicPartition(row.topic, row.partition), row.offset): (row.key, row.produced_at) for row in recording.records
+    }
 
 
 def _list_recorded(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from subreplay.conformance.fidelity_groups.group_comparison import REQUIRED_PERCENT, GroupAgreement
 from subreplay.conformance.fidelity_groups.group_prediction import PredictionResult
 
@@ -39,17 +37,14 @@ PREDICTION_COLUMNS = (
     "owner (plan, starts)",
     "chance",
     "records to the owner",
-    "pause",
     "redelivered",
     "never delivered",
-    "drained after",
 )
 
 
 def format_cells(agreement: PredictionResult) -> tuple[str, ...]:
     """Format one row of the table of predictions, with the columns of ``PREDICTION_COLUMNS``."""
     plan, starts, chance = agreement
-    recorded, predicted = (float(np.median(side)) / 1e6 if side else 0.0 for side in plan.pauses)
     return (
         plan.name,
         plan.policy.removeprefix("kafka."),
@@ -58,8 +53,6 @@ def format_cells(agreement: PredictionResult) -> tuple[str, ...]:
         f"{plan.agreeing:.1f}, {starts.agreeing:.1f} %",
         f"{chance.low:.0f} to {chance.high:.0f} %",
         f"{100 * plan.at_owner / max(plan.polls, 1):.1f} %",
-        f"{recorded:.0f} / {predicted:.0f} ms",
         "/".join(map(str, plan.redelivered)),
         "/".join(map(str, plan.undelivered)),
-        "{:.1f} / {:.1f} s".format(*(side / 1e9 for side in plan.drained)),
     )

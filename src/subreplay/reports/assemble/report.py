@@ -14,6 +14,7 @@ from subreplay.reports.assemble.consumer_loads import build_consumer_totals, bui
 from subreplay.reports.assemble.epoch_views import build_range_maps
 from subreplay.reports.assemble.finding_views import build_code_summaries, count_findings_over_time
 from subreplay.reports.assemble.ownership_moves import select_shown_moves
+from subreplay.reports.assemble.prediction_errors import describe_prediction_errors
 from subreplay.reports.assemble.recommendations import recommend_plan, recommend_scenario
 from subreplay.reports.assemble.timeline import build_timeline
 from subreplay.reports.assemble.whatif_answers import find_best_scenarios
@@ -110,6 +111,7 @@ def build_report(
         timeline=build_timeline(figures, incidents) if run.kind == "audit" else None,
         plans=plans,
         recommendation=_recommend(run, scenarios, dispatch, plans),
+        prediction_errors=describe_prediction_errors(scenarios, bool(dispatch)),
     )
 
 
