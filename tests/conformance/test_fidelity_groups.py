@@ -22,7 +22,7 @@ from subreplay.conformance.recordings import find_recordings
 
 RECORDINGS = Path(__file__).parents[1] / "data/kafka_recordings"
 ALL = find_recordings([RECORDINGS])
-COOPERATIVE, SLOW, STATIC, LATEST = ALL
+COOPERATIVE, SLOW, STATIC, LATEST, INTERVAL = ALL
 
 
 @cache
@@ -64,6 +64,31 @@ def test_redeliveries_have_their_recorded_cause():
 
 def test_records_before_a_group_with_reset_latest_owned_the_partition_are_never_delivered():
     assert result(LATEST).undelivered == (62, 62, 62)
+
+
+def test_targets_of_4_4_wait_for_the_assignment_interval():
+    generations = [one.number for one in reenact_group(read(INTERVAL)).coordinator.generations if one.members]
+
+    assert generations == [2, 4, 5, 6, 7]  # epochs 3 and 8 to 11 have no target of their own
+
+
+def test_a_member_whose_join_was_handled_late_is_not_the_first_one():
+    """The join of c1 arrives first, and its answer has the second epoch: it then gets what c2 does not have."""
+    it = read(STATIC)
+    late, early = (
+        next(row for row in it.requests if row.consumer == name and row.request.get("memberEpoch") == 0)
+        for name in ("c1", "c2")
+    )
+
+    def swap(row):
+        answer = {id(late): early, id(early): late}.get(id(row), row).response["memberEpoch"]
+        return row.model_copy(update={"response": row.response | {"memberEpoch": answer}} if row.error == 0 else {})
+
+    requests = tuple(swap(row) if row in (late, early) else row for row in it.requests)
+    first = reenact_group(replace(it, requests=requests)).coordinator.generations[0]
+
+    assert first.members == (0,)
+    assert reenact_group(replace(it, requests=requests)).members.processes[0].event.consumer == "c2"
 
 
 def test_each_assignment_has_its_instant_and_each_consumer_its_pause():

@@ -1,4 +1,4 @@
-"""What coordinators decided in 23 recordings of a real group is what the assignors must decide."""
+"""What coordinators decided in 24 recordings of a real group is what the assignors must decide."""
 
 from functools import cache
 
@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
+from subreplay.adapters.kafka_group.offset_commits import list_topic_ids
 from subreplay.conformance.fidelity_groups.coordinator_decisions import list_decisions, list_differences
 from subreplay.hashing.timeline_map import TimelineMapOrder
 from subreplay.semantics.policies import make_policy
@@ -18,7 +19,7 @@ SERVER = {"range": make_policy("kafka.server_range", "kafka-4.0"), "uniform": ma
 COUNTS = {
     "k00": {"orders": [8]}, "k02": {"orders": [12]}, "k06": {"orders": [8]}, "k08": {"a": [6], "b": [5]},
     "k10": {"orders": [10]}, "k12": {"orders": [9]}, "k14": {"orders": [9]}, "k24": {"orders": [4, 10]},
-    "k30": {"a": [5], "b": [6]}, "k44": {"orders": [3, 8]},
+    "k30": {"a": [5], "b": [6]}, "k44": {"orders": [3, 8]}, "y02": {"orders": [8]},
 }  # fmt: skip
 SIX = {"orders": [6]}
 
@@ -29,9 +30,10 @@ def decoded(name):
 
 
 def arguments(name):
-    """The group's name, its assignors, and the partitions of its topics."""
+    """The group's name, its assignors, the partitions of its topics, and ids that only commits contain."""
     modern = decoded(name)["group_epochs"].num_rows > 0
-    return "g", SERVER if modern else CLIENTS, COUNTS.get(name[:3], SIX)
+    ids = {row["topic"]: row["topic_id"] for row in list_topic_ids(decoded(name)["offset_commits"]).to_pylist()}
+    return "g", SERVER if modern else CLIENTS, COUNTS.get(name[:3], SIX), ids
 
 
 @pytest.mark.parametrize("name", kafka_scenarios.NAMES)

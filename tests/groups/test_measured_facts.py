@@ -1,4 +1,5 @@
-"""What was measured on a real Kafka 4.0.2 group (``recordings/kafka-4.0``), each fact as a test. Times in ms.
+"""What was measured on real groups of Kafka 4.0.2 and 4.4.0 (``recordings/kafka-4.0``, ``-4.4``), each fact as a test.
+Times in ms.
 
 Heartbeats come every 10 ms, a record takes 1 ms, and an empty group waits for nobody, unless a test says otherwise.
 """
@@ -93,6 +94,20 @@ def test_a_cooperative_member_that_closes_while_its_join_waits_leaves_its_work_u
 
     assert next((row.consumer, row.outcome) for row in run.of(0, 1)) == ("b", "RETURNED")
     assert run.of(0, 0)[0].outcome == "RETURNED" or run.of(0, 0)[0].acked_at <= 20
+
+
+def test_a_busy_cooperative_member_commits_once_its_sync_is_answered_although_its_callbacks_wait():
+    # b joins again and requests its assignment at 25; the answer is there at 30, within a batch that ends at 45
+    run = consume(COOPERATIVE, "+b 15:+c", "p0*25 24:p0*20 60:p0", SYNC, rebalance_time=5 * MS, first_rebalance_time=0)
+
+    assert [row.acked_at for row in run.rows] == [25] * 25 + [45] * 20 + [61]
+
+
+def test_if_the_leader_leaves_the_first_member_of_the_map_of_ids_is_the_next_one():
+    # String.hashCode: "a" is 97, "q" is 113, and 97 and 113 share bucket 1 of 16; "p" is 112, bucket 0
+    run = consume(COOPERATIVE, "+z +q +p 15:-z", "", options={"initial_rebalance_delay_us": 0})
+
+    assert run.names[run.replay.coordinator.leader] == "p"
 
 
 def test_a_commit_in_the_revoked_callback_works():
@@ -287,6 +302,36 @@ def test_when_the_last_members_leave_no_target_is_computed():
     run = consume(SERVER, "+a 3:+b 41:-a 42:-b", "")
 
     assert [number for number, *_ in run.generations()] == [1, 2]
+
+
+LATEST = {"profile": "kafka-4.4", "options": {"assignment_interval_us": 30_000}, "heartbeat_interval": 20 * MS}
+
+
+def test_from_4_4_on_epochs_begin_at_2_and_a_join_within_the_assignment_interval_has_no_target_of_its_own():
+    run = consume(SERVER, "+a 5:+b 12:+c", "", partitions=3, **LATEST)
+
+    # the heartbeats are at 20 (a), 25 (b), 32 (c): the first one that is 30 after the first target computes it
+    assert run.generations() == [(2, 0, {"a": [0, 1, 2]}), (4, 32, {"a": [0], "b": [1], "c": [2]})]
+
+
+def test_a_join_after_the_assignment_interval_has_its_target_at_once():
+    run = consume(SERVER, "+a 31:+b", "", partitions=2, **LATEST)
+
+    assert run.generations() == [(2, 0, {"a": [0, 1]}), (3, 31, {"a": [0], "b": [1]})]
+
+
+def test_a_member_that_comes_back_to_an_empty_group_does_not_wait_for_the_assignment_interval():
+    run = consume(SERVER, "+a 5:-a 11:+b", "", partitions=2, **LATEST)
+
+    assert run.generations() == [(2, 0, {"a": [0, 1]}), (3, 5, {}), (4, 11, {"b": [0, 1]})]
+
+
+def test_the_release_decides_the_assignment_interval():
+    before = consume(SERVER, "+a 5:+b", "", profile="kafka-4.2")
+    after = consume(SERVER, "+a 5:+b", "", profile="kafka-4.4")
+
+    assert [at for _, at, _ in before.generations()] == [0, 5]
+    assert [at for _, at, _ in after.generations()] == [0, 1000]
 
 
 def test_a_static_member_back_in_time_gets_its_partitions_back_under_the_same_epoch():

@@ -111,13 +111,17 @@ def test_in_everything_else_it_is_3_2():
         ("pulsar", "3.2.3", "pulsar-3.2", True),
         ("pulsar", "4.0.8", "pulsar-4.0", True),
         ("pulsar", "4.2.4", "pulsar-4.2", True),
-        ("pulsar", "5.0.1", "pulsar-4.2", False),
-        ("pulsar", "9", "pulsar-4.2", False),
-        ("pulsar", "master", "pulsar-4.2", False),
+        ("pulsar", "5.0.1", "pulsar-5.0", True),
+        ("pulsar", "9", "pulsar-5.0", False),
+        ("pulsar", "master", "pulsar-5.0", False),
         ("kafka", "2.3.1", "kafka-2.3", True),
         ("kafka", "3.7.0", "kafka-4.0", False),
         ("kafka", "4.0.2", "kafka-4.0", True),
-        ("kafka", "4.1.0", "kafka-4.0", False),
+        ("kafka", "4.1.0", "kafka-4.1", True),
+        ("kafka", "4.2.1", "kafka-4.2", True),
+        ("kafka", "4.3.0", "kafka-4.4", False),
+        ("kafka", "4.4.0", "kafka-4.4", True),
+        ("kafka", "4.5.0", "kafka-4.4", False),
     ],
 )
 def test_a_release_has_its_nearest_profile_and_what_may_differ_is_named(system, version, profile, exact):
@@ -135,7 +139,7 @@ def test_the_table_of_releases_is_sorted():
 
 def test_what_is_no_release_of_a_known_system_has_no_nearest_profile():
     assert [describe_nearest_profile(name) for name in ("documented-2", "rabbit-3", "pulsar", "")] == [""] * 4
-    assert "pulsar-4.2" in describe_nearest_profile("pulsar-5.0")
+    assert "pulsar-5.0" in describe_nearest_profile("pulsar-9.0")
     assert describe_nearest_profile("kafka-4.0.1") == "The profile of kafka 4.0.1 is kafka-4.0."
 
 

@@ -13,9 +13,11 @@ from subreplay.semantics.policies import REGISTRY, list_option_names
 
 SESSION_TIMEOUT: Final = "session.timeout.ms"
 INITIAL_DELAY: Final = "group.initial.rebalance.delay.ms"
+ASSIGNMENT_INTERVAL: Final = "group.consumer.assignment.interval.ms"
 DURATIONS: Final = {
     SESSION_TIMEOUT: "session_timeout_us",
     INITIAL_DELAY: "initial_rebalance_delay_us",
+    ASSIGNMENT_INTERVAL: "assignment_interval_us",
     "group.share.record.lock.duration.ms": "lock_duration_us",
 }
 OPTIONS: Final = {

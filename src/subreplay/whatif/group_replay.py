@@ -145,11 +145,10 @@ class _GroupRun:
             common = {"scenario": self.name, "topic": self.partitions.topics[0], "partition": -1, "kind": CHANGE,
                       "until": rebalance.at, "generation": number}  # fmt: skip
             for detected_event in rebalance.detected:
-                is_join = detected_event.event.event == "join"
                 yield common | {
                     "at": detected_event.event.since.at,
                     "consumer": detected_event.event.label,
-                    "outcome": "rejoin" if is_join and rebalance.forced else detected_event.event.event,
+                    "outcome": _describe_change(detected_event, rebalance.forced),
                     "member": detected_event.join,
                     "origin": self.replay.find_process(detected_event.join).origin,
                 }
@@ -162,6 +161,18 @@ class _GroupRun:
         return names.take(pa.array(indexes, mask=indexes < 0))
 
 
+_FORCED, _WAITED = "rejoin", "earlier join"
+_JOINS = ("join", _FORCED, _WAITED)
+"""The outcomes of rows about joins."""
+
+
+def _describe_change(detected: DetectedEvent, forced: bool) -> str:
+    """Return the outcome of the row about a member's change."""
+    if detected.event.event != "join":
+        return detected.event.event
+    return _FORCED if forced else _WAITED if detected.waited else "join"
+
+
 def build_recorded_plan(simulation: GroupSimulation, changes: Iterable[Mapping[str, Any]]) -> ScenarioPlan:
     """Build the plan of a scenario from the changes that its simulated group made.
 
@@ -172,22 +183,22 @@ def build_recorded_plan(simulation: GroupSimulation, changes: Iterable[Mapping[s
     for _, rows in groupby(ordered, key=lambda row: row["generation"]):
         of_rebalance = list(rows)
         detected = tuple(_build_detected_event(simulation, row) for row in of_rebalance if row["member"] is not None)
-        forced = any(row["outcome"] == "rejoin" for row in of_rebalance)
+        forced = any(row["outcome"] == _FORCED for row in of_rebalance)
         rebalances.append(GroupRebalance(of_rebalance[0]["at"], of_rebalance[0]["until"], detected, forced))
     timeline = GroupTimeline.from_rebalances(simulation.policy, simulation.partitions, rebalances)
     return ScenarioPlan(simulation.name, simulation.policy, timeline.timelines(simulation.scopes))
 
 
 def _build_detected_event(simulation: GroupSimulation, row: Mapping[str, Any]) -> DetectedEvent:
-    at, kind = Instant(row["until"]), "join" if row["outcome"] == "rejoin" else row["outcome"]
+    at, is_join = Instant(row["until"]), row["outcome"] in _JOINS
     event = replace(
         simulation.events[row["origin"]],
-        event=kind,
+        event="join" if is_join else row["outcome"],
         at=at,
         since=Instant(row["at"]),
         receiver_queue_size=simulation.parameters.max_poll_records,
     )
-    return DetectedEvent(at, row["member"], event)
+    return DetectedEvent(at, row["member"], event, waited=row["outcome"] == _WAITED)
 
 
 def _split_by_scenario(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:

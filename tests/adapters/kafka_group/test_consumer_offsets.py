@@ -82,7 +82,10 @@ def as_kafka(table, row):
             "state": states.index(row["state"]), "assignedPartitions": topic_partitions(row["assigned"]),
             "partitionsPendingRevocation": topic_partitions(row["revoking"]),
         }  # fmt: skip
-    return {"epoch" if table == "group_epochs" else "assignmentEpoch": row["epoch"]}
+    if table == "group_epochs":
+        return {"epoch": row["epoch"]}
+    computed_at = row["computed_at"]
+    return {"assignmentEpoch": row["epoch"], "assignmentTimestamp": computed_at and computed_at // 1_000}
 
 
 def classic_member(member):
@@ -99,7 +102,9 @@ def as_recorded(value):
     """What Kafka's classes read, in comparable shape."""
     if value is None:
         return None
-    reported = dict(value)
+    reported = {name: part for name, part in value.items() if name != "metadataHash"}
+    if "assignmentEpoch" in reported:
+        reported.setdefault("assignmentTimestamp", None)
     for name in ("topicPartitions", "assignedPartitions", "partitionsPendingRevocation"):
         if name in reported:
             reported[name] = sorted((t["topicId"], p) for t in reported[name] for p in t["partitions"])
@@ -276,6 +281,21 @@ def test_slices_and_batches_are_decoded_as_the_whole():
         name: sorted(map(str, plain(t))) for name, t in whole.tables.items()
     }
     assert decode_records(table.slice(0, 0)).counts == ()
+
+
+def test_the_topic_id_of_a_commit_is_read_in_both_ways():
+    tags = {0: Writer().uuid(ID).data}
+    values = [
+        encode.commit(4, 9, 2, "é", AT, tags=tags),
+        encode.commit(4, 9, 2, "", AT),
+        encode.commit(4, 9, 2, "", AT, tags=tags | {7: b"of a later release"}),
+    ]
+    table = records(*((key(1, "g", "t", partition=1), value) for value in values))
+    found = decode_commits(*(table.column(name).combine_chunks() for name in ("key", "value")))
+    rows = plain(decode_records(table).tables["offset_commits"])
+
+    assert found.usual.tolist() == [True, True, False]
+    assert [row["topic_id"] for row in sorted(rows, key=lambda row: row["record_offset"])] == [ID, None, ID]
 
 
 def test_usual_commits_are_all_read_by_columns():

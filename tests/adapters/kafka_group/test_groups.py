@@ -35,7 +35,7 @@ ASSIGNORS = {
     "cooperative_sticky": ("k02", "k30", "k38"),
     "roundrobin": ("k08", "k26"),
     "sticky": ("k10", "k14"),
-    "uniform": ("k04", "k22", "k32", "k34"),
+    "uniform": ("k04", "k22", "k32", "k34", "y02"),
     "server_range": ("k20", "k36", "k42"),
 }
 """Of the scenarios, by their README; of all others range."""
@@ -66,7 +66,7 @@ def test_the_policy_is_that_of_the_scenario(tmp_path, name):
         "name": "g",
         "topic": subscription["topic"],
         "policy": f"kafka.{policy}",
-        "profile": "kafka-4.0",
+        "profile": "kafka-4.0" if "modern" in name and name.startswith("k") else "kafka-4.4",
         # the coordinator has waited already
         "options": {"session.timeout.ms": 0, "group.initial.rebalance.delay.ms": 0},
     }

@@ -64,6 +64,7 @@ RECORD_TABLES: Final = {
         ("metadata", pa.string()),
         ("committed_at", TIME),
         ("expires_at", TIME),
+        ("topic_id", pa.string()),  # from 4.1 on
     ),
     "classic_groups": _build_schema(
         ("protocol_type", pa.string()),
@@ -87,7 +88,10 @@ RECORD_TABLES: Final = {
         ("session_timeout_ms", pa.int32()),  # of a member that uses the classic protocol
         ("server_assignor", pa.string()),
     ),
-    "target_epochs": _build_schema(("epoch", pa.int32())),
+    "target_epochs": _build_schema(
+        ("epoch", pa.int32()),
+        ("computed_at", TIME),  # from 4.3 on; null for the target of an empty group
+    ),
     "targets": _build_schema(("member_id", pa.string()), ("assignment", ID_PARTITIONS)),
     "current_assignments": _build_schema(
         ("member_id", pa.string()),
@@ -145,6 +149,11 @@ def _read_commit(reader: ByteReader, version: int) -> Row:
         expires = reader.read_int64()
         row["expires_at"] = None if expires < 0 else _convert_time(expires)
     return row
+
+
+def _read_commit_topic(tags: Mapping[int, bytes]) -> Row:
+    """Decode the tagged field ``topicId`` of a commit."""
+    return {"topic_id": ByteReader(tags[0]).read_uuid() if 0 in tags else None}
 
 
 def _read_classic_group(reader: ByteReader, version: int) -> Row:
@@ -252,6 +261,11 @@ def _read_classic_metadata(tags: Mapping[int, bytes]) -> Row:
     return {"session_timeout_ms": reader.read_int32() if reader.read_varint() else None}
 
 
+def _read_target_time(tags: Mapping[int, bytes]) -> Row:
+    """Decode the tagged field ``AssignmentTimestamp`` of a target's epoch."""
+    return {"computed_at": _convert_time(ByteReader(tags[0]).read_int64()) if 0 in tags else None}
+
+
 def _read_target(reader: ByteReader, version: int) -> Row:
     return {"assignment": _read_id_partitions(reader)}
 
@@ -314,7 +328,7 @@ class _RecordType(NamedTuple):
     tagged: Callable[[Mapping[int, bytes]], Row] = lambda tags: {}
 
 
-_COMMIT: Final = _RecordType("offset_commits", ("group", "topic"), 4, 4, _read_commit, True)
+_COMMIT: Final = _RecordType("offset_commits", ("group", "topic"), 4, 4, _read_commit, True, _read_commit_topic)
 _RECORD_TYPES: Final = {
     0: _COMMIT,
     1: _COMMIT,
@@ -322,7 +336,7 @@ _RECORD_TYPES: Final = {
     3: _RecordType("group_epochs", ("group",), 0, 0, _read_epoch),
     4: _RecordType("topic_metadata", ("group",), 0, 0, _read_topic_metadata),
     5: _RecordType("members", ("group", "member_id"), 0, 0, _read_member, tagged=_read_classic_metadata),
-    6: _RecordType("target_epochs", ("group",), 0, 0, _read_epoch),
+    6: _RecordType("target_epochs", ("group",), 0, 0, _read_epoch, tagged=_read_target_time),
     7: _RecordType("targets", ("group", "member_id"), 0, 0, _read_target),
     8: _RecordType("current_assignments", ("group", "member_id"), 0, 0, _read_current_assignment),
     16: _RecordType("regexes", ("group", "regex"), 0, 0, _read_regex),

@@ -18,6 +18,7 @@ from subreplay.adapters.kafka_group.group_decisions import build_decision_rows, 
 from subreplay.adapters.kafka_group.group_generations import OwnerHistory, build_generations
 from subreplay.adapters.kafka_group.group_members import MemberPresence, Row, find_presences
 from subreplay.adapters.kafka_group.group_records import RECORD_TABLES
+from subreplay.adapters.kafka_group.offset_commits import list_topic_ids
 from subreplay.rows.model.tables import MEMBERSHIP, TIME
 
 _GROUP: Final = pa.field("subscription", pa.string(), nullable=False)
@@ -117,10 +118,13 @@ def build_group_rows(
     """Build the rows of every group in the records and the log.
 
     ``decoded`` are the decoded tables, and ``events`` the log's ``COORDINATOR_EVENTS``; either may be empty.
-    ``topic_names`` are names of topic ids that no record contains (from Kafka 4.1 on none does). A repeated record
+    ``topic_names`` are names of topic ids that no record contains: from Kafka 4.1 on only commits do. A repeated record
     counts once.
     """
     records = _group_records(decoded)
+    names = dict(topic_names or {})
+    if "offset_commits" in decoded:
+        names |= dict(zip(*list_topic_ids(decoded["offset_commits"]).to_pydict().values(), strict=True))
     lines = _group_rows(_to_rows(COORDINATOR_EVENTS.empty_table() if events is None else events))
     out: dict[str, list[dict[str, Any]]] = {name: [] for name in GroupRows._fields}
     for group in sorted({*records, *lines}):
@@ -128,7 +132,7 @@ def build_group_rows(
         group_lines = sorted(lines.get(group, []), key=lambda e: (e["at"], e["line"]))
         present = find_presences(of_group, group_lines)
         epochs = build_generations(of_group, group_lines)
-        owners = OwnerHistory(topic_names or {}, present)
+        owners = OwnerHistory(names, present)
         for table, row in of_group:
             owners.apply_record(table, row)
         changes = _number_changes(_list_changes(present, epochs))

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from subreplay.adapters.kafka_group.group_rows import GroupRows
-from subreplay.hashing.profiles import LATEST_PROFILES
+from subreplay.hashing.profiles import KAFKA_4_0, KAFKA_4_2, KAFKA_4_4, LATEST_PROFILES
 
 POLICIES: Final = {
     ("classic", "range"): "kafka.range",
@@ -19,8 +20,16 @@ POLICIES: Final = {
     ("consumer", "range"): "kafka.server_range",
 }
 """The policies by protocol and assignor."""
-ASSIGNORS: Final = pa.schema([("group", pa.string()), ("protocol", pa.string()), ("assignors", pa.list_(pa.string()))])
-"""The protocol of a group's latest generation (null: unknown), and its assignors in the order of their changes."""
+ASSIGNORS: Final = pa.schema(
+    [
+        ("group", pa.string()),
+        ("protocol", pa.string()),
+        ("assignors", pa.list_(pa.string())),
+        ("profile", pa.string()),
+    ]
+)
+"""The protocol of a group's latest generation (null: unknown), its assignors in the order of their changes, and the
+profile of its coordinator."""
 NOTES: Final = (
     "records of __consumer_offsets contain no messages. Name them as traffic.messages, such as {from: "
     "kafka-table.spark, path: ...}",
@@ -35,8 +44,8 @@ _DELAY_OPTIONS: Final = {"session.timeout.ms": 0, "group.initial.rebalance.delay
 """Events have the times of complete rebalances, so these delays are already included."""
 
 
-def list_assignors(rows: GroupRows) -> Iterator[dict[str, Any]]:
-    """Yield rows of ``ASSIGNORS``."""
+def list_assignors(rows: GroupRows, decoded: Mapping[str, pa.Table]) -> Iterator[dict[str, Any]]:
+    """Yield rows of ``ASSIGNORS`` for the groups in ``rows``, which were built from the records in ``decoded``."""
     for group in sorted({*rows.generations["subscription"].to_pylist(), *rows.members["subscription"].to_pylist()}):
         generations = [row for row in rows.generations.to_pylist() if row["subscription"] == group]
         requested = [row["assignor"] for row in rows.members.to_pylist() if row["subscription"] == group]
@@ -44,12 +53,27 @@ def list_assignors(rows: GroupRows) -> Iterator[dict[str, Any]]:
         used = [row["assignor"] for row in generations if row["protocol"] == protocol]
         known = [name for name in used if name] or [name for name in requested if name]
         changed = [name for i, name in enumerate(known) if i == 0 or known[i - 1] != name]
-        yield {"group": group, "protocol": protocol, "assignors": changed}
+        profile = find_profile(decoded, group) if protocol == "consumer" else LATEST_PROFILES["kafka"]
+        yield {"group": group, "protocol": protocol, "assignors": changed, "profile": profile}
+
+
+def find_profile(decoded: Mapping[str, pa.Table], group: str) -> str:
+    """Find the profile of the coordinator of a group under the consumer protocol by the form of its records.
+
+    Up to 4.0 it writes records about topics, and from 4.3 on targets have a time.
+    """
+    topics, targets = (
+        decoded[name].filter(pc.equal(decoded[name]["group"], group)) for name in ("topic_metadata", "target_epochs")
+    )
+    if targets["computed_at"].null_count < len(targets):
+        return KAFKA_4_4
+    return KAFKA_4_0 if len(topics) else KAFKA_4_2
 
 
 def build_run(found: Mapping[str, Any] | None, group: str, topic: str) -> tuple[dict[str, Any], list[str]]:
     """Build a run with the policy of the latest generation, if a row of ``ASSIGNORS`` shows it."""
-    run: dict[str, Any] = {"name": group, "topic": topic, "profile": LATEST_PROFILES["kafka"]}
+    profile = LATEST_PROFILES["kafka"] if found is None else found["profile"]
+    run: dict[str, Any] = {"name": group, "topic": topic, "profile": profile}
     protocol, used = (None, []) if found is None else (found["protocol"], found["assignors"])
     if protocol is None or not used or (protocol, used[-1]) not in POLICIES:
         problem = f"assignor {used[-1]} has no policy" if used else "the source does not record the assignor"

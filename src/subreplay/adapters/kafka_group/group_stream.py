@@ -1,10 +1,10 @@
 """Fold copies of ``__consumer_offsets``, with the coordinator's log if there is one, as streams of sorted rows.
 
-``_scan_file`` reads a file. ``_decode_copies`` receives all copies of a record together, and decodes commits and
-records about groups. ``_find_topic_names`` receives the records of a group, and finds names of topic ids.
-``_build_membership`` receives them with the group's lines of the log, and builds membership and owners of topic
-partitions. ``_build_deliveries`` follows each topic partition of a group through its owners and commits in record
-order.
+``_scan_file`` reads a file. ``_decode_copies`` receives all copies of a record together, decodes commits and records
+about groups, and finds names of topic ids in commits. ``_find_topic_names`` receives the records of a group, and finds
+names of topic ids. ``_build_membership`` receives them with the group's lines of the log, and builds membership and
+owners of topic partitions. ``_build_deliveries`` follows each topic partition of a group through its owners and commits
+in record order.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from subreplay.adapters.kafka_group.group_run import (
     describe_commits,
     list_assignors,
 )
+from subreplay.adapters.kafka_group.offset_commits import TOPIC_IDS, list_topic_ids
 from subreplay.adapters.kafka_group.record_copies import COPIED_RECORDS, drop_repeated_records, read_copy
 from subreplay.adapters.streams import (
     REJECTED,
@@ -90,7 +91,6 @@ _FILES: Final = pa.schema(
 _CONTENT_COUNTS: Final = pa.schema([("kind", pa.string()), ("name", pa.string()), ("count", pa.int64())])
 """Counts to be summed: the groups and topics in the records, the number of records about groups (kind ``record``), and
 commits that are the ``first`` of their partition or went ``back``."""
-_NAMES: Final = pa.schema([("topic_id", pa.string()), ("topic", pa.string())])
 _PAIRS: Final = pa.schema([("subscription", pa.string()), ("topic", pa.string()), ("count", pa.int64())])
 
 
@@ -126,12 +126,12 @@ def open_stream(path: Path, options: Options) -> SourceStream:
             Stage(
                 lambda _: partial(_decode_copies, options),
                 {"of_groups": _GROUP_RECORDS, "steps": _STEPS, REJECTED: QUARANTINE},
-                notes_of_run,
+                notes_of_run | {"names": TOPIC_IDS},
                 "records",
                 ("partition",),
                 place[1:],
             ),
-            Stage(lambda _: _find_topic_names, {}, {"names": _NAMES}, "of_groups", ("group",), place),
+            Stage(lambda _: _find_topic_names, {}, {"names": TOPIC_IDS}, "of_groups", ("group",), place),
             Stage(
                 partial(_plan_membership, options.topic),
                 {"membership": MEMBERSHIP, "steps": _STEPS},
@@ -195,6 +195,7 @@ def _decode_copies(options: Options, batches: Batches) -> Rows:
             others = found.repeated[name] + _count_rows(every.tables) - _count_rows(selected)
             yield "files", _build_file_counts(name, 0, wrong[name] + len(rejected), others)
             yield "there", _count_contents(every.tables, len(records))
+            yield "names", list_topic_ids(every.tables["offset_commits"])
             yield "of_groups", _select_group_records(selected, records)
             yield "steps", _build_commit_steps(selected["offset_commits"], records)
 
@@ -265,7 +266,7 @@ def infer_topic_names(tables: Mapping[str, pa.Table]) -> pa.Table:
         subscribed = topics.get((row["group"], row["member_id"]), set())
         if len(subscribed) == 1 and "" not in subscribed:
             names |= {(one["topic_id"], *subscribed) for one in row["assigned"] or ()}
-    return pa.Table.from_pylist([dict(zip(_NAMES.names, pair, strict=True)) for pair in sorted(names)], _NAMES)
+    return pa.Table.from_pylist([dict(zip(TOPIC_IDS.names, pair, strict=True)) for pair in sorted(names)], TOPIC_IDS)
 
 
 def choose_topic_names(names: pa.Table) -> dict[str, str]:
@@ -293,12 +294,13 @@ def _build_membership(topic: str | None, names: Mapping[str, str], batches: Batc
         kept = events.group_by(["file", "line"]).aggregate([]).group_by("file").aggregate([([], "count_all")])
         for name, count in zip(*(column.to_pylist() for column in kept.columns), strict=True):
             yield "files", _build_file_counts(name, others=-count)
-        found = build_group_rows(_decode_again(rows), events, names)
+        decoded = _decode_again(rows)
+        found = build_group_rows(decoded, events, names)
         membership = pa.concat_tables([found.membership, found.decisions])
         membership = membership if topic is None else _select_equal(membership, "topic", topic)
         yield "membership", membership
         yield "pairs", _count_pairs(membership)
-        yield "assignors", pa.Table.from_pylist([*list_assignors(found)], ASSIGNORS)
+        yield "assignors", pa.Table.from_pylist([*list_assignors(found, decoded)], ASSIGNORS)
         owners = found.owners.filter(pc.is_valid(found.owners["topic"]))
         steps = {"group": owners["subscription"], "topic": owners["topic"], "partition": owners["partition"],
                  "record_offset": owners["from_offset"], "kind": [_OWNER_STEP] * len(owners),

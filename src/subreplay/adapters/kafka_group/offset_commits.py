@@ -6,6 +6,7 @@ is written twice, and tests compare both decoders.
 
 from __future__ import annotations
 
+import base64
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -18,7 +19,11 @@ from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.contracts import ENTRY, FIRST_TIME, LAST_TIME, PARTITION
 
 Flags = NDArray[np.bool_]
+TOPIC_IDS: Final = pa.schema([("topic_id", pa.string()), ("topic", pa.string())])
+"""Topics by their ids."""
 _MAX_WIDTH: Final = 8
+_TOPIC_ID_TAG: Final = 16
+"""The first two bytes of the tagged field ``topicId``: tag 0, and its length."""
 
 
 class BinaryCells:
@@ -66,6 +71,12 @@ class DecodedCommits(NamedTuple):
     columns: dict[str, pa.Array]
 
 
+def list_topic_ids(commits: pa.Table) -> pa.Table:
+    """List the ids of topics in decoded commits, as ``TOPIC_IDS``."""
+    found = commits.filter(pc.is_valid(commits["topic_id"])).group_by(TOPIC_IDS.names).aggregate([])
+    return found.select(TOPIC_IDS.names).cast(TOPIC_IDS)
+
+
 def read_key_versions(keys: BinaryCells) -> Ints:
     """Read the version of each key, which is the type of its record; -1 where there is none."""
     return np.where(keys.end - keys.begin >= 2, keys.read_integers(keys.begin, ">i2"), -1)
@@ -95,9 +106,11 @@ def decode_commits(key: pa.Array, value: pa.Array) -> DecodedCommits:
     at = values.read_integers(after, ">i8")
     expires = np.where(version == 1, values.read_integers(after + 8, ">i8"), -1)
     tags = np.where(compact, values.read_integers(after + 8, ">u1"), 0)  # their number
-    end = after + 8 + np.where(version == 1, 8, 0) + compact
+    has_topic_id = (tags == 1) & (values.read_integers(after + 9, ">u2") == _TOPIC_ID_TAG)
+    topic_id = np.where(has_topic_id, after + 11, values.begin), np.where(has_topic_id, 16, 0)
+    end = after + 8 + np.where(version == 1, 8, 0) + compact + np.where(has_topic_id, 18, 0)
     whole = (version >= 0) & (version <= 4) & (values.end - values.begin >= 2) & (size >= 0) & (end == values.end)
-    whole &= (tags == 0) & (offset >= 0) & (offset <= ENTRY.most + 1)
+    whole &= ((tags == 0) | has_topic_id) & (offset >= 0) & (offset <= ENTRY.most + 1)
     whole &= _is_legal_time(at) & (_is_legal_time(expires) | (expires < 0))
     usual &= whole | gone
 
@@ -111,6 +124,7 @@ def decode_commits(key: pa.Array, value: pa.Array) -> DecodedCommits:
     present = usual & ~gone
     columns = {name: column.filter(kept).cast(pa.string()) for name, column in texts.items()}
     columns["metadata"] = pc.if_else(pa.array(gone[usual]), pa.scalar(None, pa.string()), columns["metadata"])
+    columns["topic_id"] = _format_topic_ids(_read_usual_slices(values, present, topic_id)[0].filter(kept))
     columns["partition"] = pa.array(partition[usual].astype(np.int32))
     columns["tombstone"] = pa.array(gone[usual])
     for name, numbers, known in (
@@ -121,6 +135,13 @@ def decode_commits(key: pa.Array, value: pa.Array) -> DecodedCommits:
     ):
         columns[name] = pa.array(numbers[usual], mask=~known[usual])
     return DecodedCommits(usual, columns)
+
+
+def _format_topic_ids(values: pa.Array) -> pa.Array:
+    """Format 16 bytes each as Kafka writes topic ids; no bytes become null."""
+    coded = values.dictionary_encode()
+    texts = [base64.urlsafe_b64encode(each).decode().rstrip("=") or None for each in coded.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(coded.indices)
 
 
 def _is_legal_time(millis: Ints) -> Flags:

@@ -118,6 +118,11 @@ class KafkaRecording:
     rejected: tuple[RejectedRow, ...]
     counts: tuple[FileCount, ...]
 
+    @property
+    def profile(self) -> str:
+        """The profile of its release, or the nearest one."""
+        return find_nearest_profile("kafka", self.scenario.kafka_version)[0]
+
 
 def read_tables(folder: Path) -> SourceTables:
     """Read one recording. Raises ``InputError`` where a needed file is missing, unreadable or malformed."""
@@ -185,7 +190,7 @@ def read_recording(folder: Path) -> KafkaRecording:
         tuple(client_events.rows.values()),
         tuple(requests.rows.values()),
         decoded,
-        build_group_rows(decoded, events),
+        build_group_rows(decoded, events, {topic_id: topic for topic, topic_id in scenario.topic_ids.items()}),
         tuple(r for lines in files for _, r in sorted(lines.rejected.items())),
         tuple(lines.count for lines in files if lines.count.rows_in),
     )

@@ -203,10 +203,12 @@ class PlannedApplication(_Row):
 
 
 class GroupScenario(_Row):
-    """The plan of a recording; ``t0`` (ns) is its second 0."""
+    """The plan of a recording; ``t0`` (ns) is its second 0. From 4.1 on the coordinator's records have topic ids only,
+    of which ``topic_ids`` has the names."""
 
     name: Name
     kafka_version: Name
+    topic_ids: dict[Name, Name] = Field(default_factory=dict)
     group: Name
     protocol: Literal["classic", "consumer"]
     assignor: Literal["range", "roundrobin", "sticky", "cooperative-sticky", "uniform"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -60,30 +61,39 @@ class DecisionDifference(NamedTuple):
 
 
 def list_differences(
-    decoded: Mapping[str, pa.Table], group: str, assignors: Mapping[str, Assignor], counts: Mapping[str, Sequence[int]]
+    decoded: Mapping[str, pa.Table],
+    group: str,
+    assignors: Mapping[str, Assignor],
+    counts: Mapping[str, Sequence[int]],
+    topic_ids: Mapping[str, str] = MappingProxyType({}),
 ) -> list[DecisionDifference]:
     """List where the coordinator's decisions differ from the assignor's; arguments as for ``list_decisions``."""
     return [
         topic_partition
-        for decision in list_decisions(decoded, group, assignors, counts)
+        for decision in list_decisions(decoded, group, assignors, counts, topic_ids)
         for topic_partition in decision.differences
     ]
 
 
 def list_decisions(
-    decoded: Mapping[str, pa.Table], group: str, assignors: Mapping[str, Assignor], counts: Mapping[str, Sequence[int]]
+    decoded: Mapping[str, pa.Table],
+    group: str,
+    assignors: Mapping[str, Assignor],
+    counts: Mapping[str, Sequence[int]],
+    topic_ids: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[CoordinatorDecision]:
     """Yield every decision about a group, in order.
 
     ``decoded`` are the tables of ``kafka_group``. ``assignors`` are policies by the names that Kafka uses in records
     (``range``, ``cooperative-sticky`` …, ``uniform``). ``counts`` are the numbers of partitions that a topic ever had,
-    ascending. Records of classic groups do not contain the leader's number, so it is the smallest that includes all
-    assigned partitions. Groups with other assignors are skipped.
+    ascending. Records do not contain the number that the assignor knew (those of the consumer protocol only up to Kafka
+    4.0), so it is the smallest that includes all assigned partitions. ``topic_ids`` are the ids of topics that no
+    record about groups contains. Decisions of other assignors, and about topics without a name, are skipped.
     """
     classic = _select_rows(decoded, "classic_groups", group)
     if any(row["members"] for row in classic):
         yield from _decide_classic(classic, assignors, counts)
-    yield from _decide_server(decoded, group, assignors)
+    yield from _decide_server(decoded, group, _ServerDecisions(assignors, counts, topic_ids))
 
 
 def _select_rows(decoded: Mapping[str, pa.Table], table: str, group: str) -> list[Row]:
@@ -191,7 +201,7 @@ def _get_record_time(row: Row) -> int:
 
 
 def _decide_server(
-    decoded: Mapping[str, pa.Table], name: str, assignors: Mapping[str, Assignor]
+    decoded: Mapping[str, pa.Table], name: str, server_decisions: _ServerDecisions
 ) -> Iterator[CoordinatorDecision]:
     records_in_order = sorted(
         (
@@ -201,7 +211,6 @@ def _decide_server(
         ),
         key=lambda topic_partition: int(topic_partition[0]),
     )
-    server_decisions = _ServerDecisions(assignors)
     for _, table, row in records_in_order:
         if (decision := server_decisions.apply(table, row)) is not None:
             yield decision
@@ -210,11 +219,14 @@ def _decide_server(
 class _ServerDecisions:
     """Processes the records of a group under the consumer protocol."""
 
-    def __init__(self, assignors: Mapping[str, Assignor]) -> None:
-        self.assignors = assignors
+    def __init__(
+        self, assignors: Mapping[str, Assignor], counts: Mapping[str, Sequence[int]], topic_ids: Mapping[str, str]
+    ) -> None:
+        self.assignors, self.counts = assignors, counts
         self.members: dict[str, Row] = {}
         self.targets: dict[str, frozenset[tuple[str, int]]] = {}
-        self.topics: dict[str, tuple[str, int]] = {}  # by id
+        self.names = {topic_id: topic for topic, topic_id in topic_ids.items()}  # of topics, by id
+        self.recorded_counts: dict[str, int] | None = None  # by topic, if there are records about topics
         self.regexes: dict[str, tuple[str, ...]] = {}
         self.group: ConsumerGroup | None = None
         self.order = TimelineMapOrder()
@@ -223,7 +235,8 @@ class _ServerDecisions:
     def apply(self, table: str, row: Row) -> CoordinatorDecision | None:
         """Apply the next record; return the decision that it completes."""
         if table == "topic_metadata":
-            self.topics = {t["topic_id"]: (t["topic"], t["partitions"]) for t in row["topics"] or ()}
+            self.names |= {t["topic_id"]: t["topic"] for t in row["topics"] or ()}
+            self.recorded_counts = {t["topic"]: t["partitions"] for t in row["topics"] or ()}
         elif table == "members" and row["tombstone"]:
             self.members.pop(row["member_id"], None)
             self.targets.pop(row["member_id"], None)
@@ -246,17 +259,21 @@ class _ServerDecisions:
 
     def _decide(self, row: Row) -> CoordinatorDecision | None:
         assignor = self.assignors.get(self._choose_assignor())
-        if assignor is None:
+        is_named = all(topic_id in self.names for owned in self.targets.values() for topic_id, _ in owned)
+        if assignor is None or not is_named or not self.members:  # from 4.3 on, an empty group has a target, too
             self.group = None
             return None
-        counts, ids = dict(self.topics.values()), {name: decode_topic_id(t) for t, (name, _) in self.topics.items()}
+        decided = {
+            member: frozenset(TopicPartition(self.names[t], p) for t, p in self.targets.get(member, ()))
+            for member in self.members
+        }
+        counts = self.recorded_counts
+        if counts is None:
+            counts = _find_partition_counts(self.counts, [p for own in decided.values() for p in own])
+        ids = {topic: decode_topic_id(topic_id) for topic_id, topic in self.names.items() if topic in counts}
         group = (self.group or ConsumerGroup(assignor)).with_partitions(Partitions.from_counts(counts, topic_ids=ids))
         group = self._apply_members(replace(group, assignor=assignor))
         self.group = replace(group, generation=row["epoch"] - 1).rebalance()
-        decided = {
-            member: frozenset(TopicPartition(self.topics[t][0], p) for t, p in self.targets.get(member, ()))
-            for member in self.members
-        }
         return CoordinatorDecision(
             row["epoch"], _get_record_time(row), row["record_offset"], decided, _list_owned(self.group)
         )
@@ -296,10 +313,14 @@ class _ServerDecisions:
         return GroupMember(row["member_id"], topics, row["instance_id"], row["rack"])
 
 
-def find_topic_ids(decoded: Mapping[str, pa.Table], group: str) -> dict[str, UUID]:
-    """Return the ids of a group's topics that its records contain (consumer protocol, up to Kafka 4.0)."""
+def find_topic_ids(
+    decoded: Mapping[str, pa.Table], group: str, topic_ids: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, UUID]:
+    """Return the ids of a group's topics: ``topic_ids``, and those that its records contain (consumer protocol, up to
+    Kafka 4.0)."""
     rows = _select_rows(decoded, "topic_metadata", group)
-    return {t["topic"]: decode_topic_id(t["topic_id"]) for row in rows for t in row["topics"] or ()}
+    every = {**topic_ids, **{t["topic"]: t["topic_id"] for row in rows for t in row["topics"] or ()}}
+    return {topic: decode_topic_id(topic_id) for topic, topic_id in every.items()}
 
 
 def decode_topic_id(topic_id: str) -> UUID:

@@ -16,7 +16,6 @@ from subreplay.conformance.fidelity_groups.coordinator_decisions import Coordina
 from subreplay.conformance.fidelity_groups.derived_instants import derive_instants
 from subreplay.conformance.fidelity_groups.group_reenactment import GroupReenactment, reenact_group
 from subreplay.conformance.fidelity_groups.recorded_members import RedeliveryCause
-from subreplay.hashing.profiles import LATEST_PROFILES
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.kafka.assignor import TopicPartition
 
@@ -132,14 +131,18 @@ def list_recorded_decisions(recording: KafkaRecording) -> Iterable[CoordinatorDe
     names = CLASSIC_ASSIGNORS if classic else ("range", "uniform")
     assignors: dict[str, Any] = {
         name: make_policy(
-            f"kafka.{'' if classic or name != 'range' else 'server_'}{name.replace('-', '_')}", LATEST_PROFILES["kafka"]
+            f"kafka.{'' if classic or name != 'range' else 'server_'}{name.replace('-', '_')}", recording.profile
         )
         for name in names
     }
     return (
         one
         for one in list_decisions(
-            recording.decoded, recording.scenario.group, assignors, find_partition_counts(recording)
+            recording.decoded,
+            recording.scenario.group,
+            assignors,
+            find_partition_counts(recording),
+            recording.scenario.topic_ids,
         )
         if one.rebalanced
     )

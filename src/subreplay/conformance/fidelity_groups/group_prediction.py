@@ -139,7 +139,7 @@ def compare_prediction(recording: KafkaRecording, run: PlayedPlan) -> GroupPredi
         predictions[0][1] - recorded_generations[0][1] if recorded_generations and predictions else 0,
         RunComparison(
             f"Kafka {recording.scenario.kafka_version}",
-            find_kind(build_policy(recording.scenario)),
+            find_kind(build_policy(recording)),
             _measure_recorded(recording, list_pauses(recorded)),
             _measure_predicted(recording, run, list_pauses(predicted)),
         ),

@@ -15,6 +15,7 @@ from typing import Any
 
 from subreplay.adapters.kafka_recording.kafka_recording_adapter import KafkaRecording
 from subreplay.adapters.kafka_recording.recording_rows import ClientCommit, ClientEvent, GroupRequest, PolledRecord
+from subreplay.conformance.fidelity_groups.handling_order import find_handling_times
 from subreplay.conformance.fidelity_groups.planned_group import MS, build_partitions, build_policy
 from subreplay.conformance.fidelity_groups.recorded_coordinators import RequestDrivenClassic, RequestDrivenServer
 from subreplay.conformance.fidelity_groups.recorded_members import RecordedMembers
@@ -26,6 +27,8 @@ from subreplay.simulation.kafka.simulation_parameters import SimulationParameter
 
 MAX_RACE_GAP = 5 * MS
 """Requests that are closer than this may have arrived in either order."""
+BACKGROUND_POLL = 100 * MS
+"""How often (``retry.backoff.ms``) the heartbeat thread of a busy client looks for answers."""
 LEAVE_EPOCH, STATIC_LEAVE_EPOCH = -1, -2
 """Epochs of heartbeats that say farewell, for good and for a while."""
 
@@ -48,7 +51,7 @@ class GroupReenactment:
     def play(self) -> None:
         """Play all recorded events in order of time."""
         for row in self.recording.requests:
-            if row.api in ("join_group", "consumer_group_heartbeat"):
+            if row.api in ("join_group", "sync_group", "consumer_group_heartbeat"):
                 self.changing.setdefault(row.consumer, []).append(row)
         for at, action in sorted(self._list_actions(), key=lambda one: one[0]):
             self.timers.add(at, action)
@@ -64,8 +67,9 @@ class GroupReenactment:
             if isinstance(self.coordinator, RequestDrivenClassic)
             else self._handle_heartbeat_request
         )
-        for request in recording.requests:
-            yield request.received_at, partial(handle, request)
+        handling_times = find_handling_times(recording.requests)
+        for position, request in enumerate(recording.requests):
+            yield handling_times.get(position, request.received_at), partial(handle, request)
         for row in recording.client_events:
             yield row.at, partial(self._apply_event, row)
         for (at, consumer), rows in groupby(recording.polls, lambda row: (row.polled_at, row.consumer)):
@@ -126,7 +130,7 @@ class GroupReenactment:
     def _handle_heartbeat_request(self, row: GroupRequest) -> None:
         coordinator, process = self.coordinator, self._find_member(row.request.get("memberId"))
         assert isinstance(coordinator, RequestDrivenServer)
-        if row.api != "consumer_group_heartbeat":
+        if row.api != "consumer_group_heartbeat" or row.error:
             return
         epoch = row.request["memberEpoch"]
         if epoch == 0:
@@ -196,23 +200,29 @@ class GroupReenactment:
         self.accepted.append((row, counts))
 
     def _has_race(self, row: ClientCommit) -> bool:
-        """Check whether a commit overlapped with a request of its member that may have changed its epoch.
+        """Check whether a commit overlapped with a request of its member that may have changed its epoch or its state.
 
         Only the commit's answer shows which of the two came first.
         """
         begin = row.done_at if row.at is None else row.at
         return any(
-            begin - MAX_RACE_GAP <= (one.received_at if one.api == "join_group" else one.answered_at)
-            and one.received_at <= row.done_at + MAX_RACE_GAP
+            begin - MAX_RACE_GAP <= _find_effect_time(one) and one.received_at <= row.done_at + MAX_RACE_GAP
             for one in self.changing.get(row.consumer, ())
         )
+
+
+def _find_effect_time(request: GroupRequest) -> int:
+    """Return until when a client may not act on its request."""
+    if request.api == "join_group":
+        return request.received_at
+    return request.answered_at + (BACKGROUND_POLL if request.api == "sync_group" else 0)
 
 
 def reenact_group(recording: KafkaRecording) -> GroupReenactment:
     """Re-enact a recording to its end."""
     scenario = recording.scenario
     first = scenario.consumers[0]
-    policy: Any = build_policy(scenario)
+    policy: Any = build_policy(recording)
     partitions, timers = build_partitions(recording), TimerQueue()
     parameters = SimulationParameters(
         max_poll_interval=int(first.props.get("max.poll.interval.ms", 300_000)) * MS,

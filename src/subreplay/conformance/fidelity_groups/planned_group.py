@@ -21,7 +21,6 @@ from subreplay.adapters.kafka_recording.recording_rows import (
 )
 from subreplay.conformance.fidelity_groups.coordinator_decisions import find_topic_ids
 from subreplay.conformance.fidelity_groups.service_times import build_service
-from subreplay.hashing.profiles import LATEST_PROFILES
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.kafka.assignor import Partitions, derive_topic_ids
@@ -38,6 +37,7 @@ from subreplay.simulation.kafka.simulation_parameters import (
 from subreplay.simulation.pulsar.broker.broker_records import Records, create_records
 
 MS, SECOND = 1_000_000, 1_000_000_000
+ASSIGNMENT_INTERVAL = "group.consumer.assignment.interval.ms"
 START_TIME = 25 * MS
 """The time from the start of a consumer to its JoinGroup or first heartbeat, while the client finds its coordinator
 (medians)."""
@@ -105,7 +105,7 @@ def list_runs(recording: KafkaRecording, count: int, ids: bool = True, starts: b
             )
         )
         replay = GroupReplay(
-            build_policy(scenario, DELAY_OVERHEAD),
+            build_policy(recording, DELAY_OVERHEAD),
             partitions,
             events,
             [log.copy().view(np.recarray)],
@@ -127,10 +127,11 @@ def _draw_factors(run: int, count: int) -> Sequence[float]:
 def build_partitions(recording: KafkaRecording, ids: bool = True) -> Partitions:
     """Return the initial partitions, numbered with space for those that topics will have; ``ids`` as for
     ``plan_group``."""
-    counts = compute_final_counts(recording.scenario)
-    known = find_topic_ids(recording.decoded, recording.scenario.group) if ids else {}
+    scenario = recording.scenario
+    counts = compute_final_counts(scenario)
+    known = find_topic_ids(recording.decoded, scenario.group, scenario.topic_ids) if ids else {}
     whole = Partitions.from_counts(counts, topic_ids=derive_topic_ids(counts) | known)
-    begin = np.array([recording.scenario.topics[topic] for topic in whole.topics], np.int64)
+    begin = np.array([scenario.topics[topic] for topic in whole.topics], np.int64)
     return Partitions(whole.topics, begin, whole.bounds, whole.racks, whole.topic_ids)
 
 
@@ -200,15 +201,20 @@ def _get_broker_setting(scenario: GroupScenario, name: str, default: int) -> int
     return int(scenario.broker.get(name, default)) * MS
 
 
-def build_policy(scenario: GroupScenario, late: int = 0) -> Any:
+def build_policy(recording: KafkaRecording, late: int = 0) -> Any:
     """Return the group's assignor with the settings of a scenario; initial delays end ``late`` (ns) later."""
+    scenario = recording.scenario
     first = scenario.consumers[0]
     if scenario.protocol == "consumer":
-        session = _get_broker_setting(scenario, "group.consumer.session.timeout.ms", 45_000)
-        return make_policy(scenario.policy, LATEST_PROFILES["kafka"], session_timeout_us=session // 1_000)
+        options = {"session_timeout_us": _get_broker_setting(scenario, "group.consumer.session.timeout.ms", 45_000)}
+        if ASSIGNMENT_INTERVAL in scenario.broker:
+            options["assignment_interval_us"] = _get_broker_setting(scenario, ASSIGNMENT_INTERVAL, 0)
+        return make_policy(
+            scenario.policy, recording.profile, **{name: value // 1_000 for name, value in options.items()}
+        )
     return make_policy(
         scenario.policy,
-        LATEST_PROFILES["kafka"],
+        recording.profile,
         session_timeout_us=_get_client_setting(first, "session.timeout.ms", 45_000) // 1_000,
         initial_rebalance_delay_us=(_get_broker_setting(scenario, "group.initial.rebalance.delay.ms", 3_000) + late)
         // 1_000,

@@ -69,5 +69,5 @@ class RequestDrivenServer(RequestDrivenCoordinator, ServerProtocol):
             self.revoke_lost(process)
             self.take_new_partitions(process)
 
-    def _expect_heartbeat(self, process: MemberProcess) -> None:
+    def _expect_heartbeat(self, process: MemberProcess, at: int | None = None) -> None:
         """Do nothing: the recording contains the heartbeats."""

@@ -25,8 +25,8 @@ KAFKA_4_1 = "kafka-4.1"
 KAFKA_4_2 = "kafka-4.2"
 KAFKA_4_4 = "kafka-4.4"
 
-LATEST_PROFILES: Final[Mapping[str, str]] = {"kafka": KAFKA_4_0, "pulsar": PULSAR_4_0}
-"""The latest long-term release of each system."""
+LATEST_PROFILES: Final[Mapping[str, str]] = {"kafka": KAFKA_4_4, "pulsar": PULSAR_4_0}
+"""The profile of each system that is the default everywhere: the latest one, of Pulsar the latest long-term release."""
 BASED_ON: Final[Mapping[str, str]] = {
     PULSAR_2_10: PULSAR_3_2,
     PULSAR_4_0: PULSAR_3_2,
@@ -51,10 +51,8 @@ def get_latest_profile(policy: str) -> str:
     """Return the default profile of a policy.
 
     >>> get_latest_profile("kafka.range"), get_latest_profile("shared")
-    ('kafka-4.0', 'pulsar-4.0')
+    ('kafka-4.4', 'pulsar-4.0')
     """
-    if policy == "kafka.share":
-        return KAFKA_4_4
     return LATEST_PROFILES["kafka" if policy.startswith("kafka.") else "pulsar"]
 
 

@@ -7,7 +7,18 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from subreplay.hashing.profiles import KAFKA_2_3, KAFKA_4_0, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, PULSAR_5_0
+from subreplay.hashing.profiles import (
+    KAFKA_2_3,
+    KAFKA_4_0,
+    KAFKA_4_1,
+    KAFKA_4_2,
+    KAFKA_4_4,
+    PULSAR_2_10,
+    PULSAR_3_2,
+    PULSAR_4_0,
+    PULSAR_4_2,
+    PULSAR_5_0,
+)
 
 _OLD_RING_DIFFERENCE = (
     "failover of topics without partitions and redelivery counts follow pulsar-3.2, "
@@ -63,7 +74,13 @@ RELEASE_MATCHES: Final[Mapping[str, Sequence[ReleaseMatch]]] = {
         ),
         ReleaseMatch((3, 5), KAFKA_4_0, "this release was not compared with the profile"),
         ReleaseMatch((4, 0), KAFKA_4_0, ""),
-        ReleaseMatch((4, 1), KAFKA_4_0, "this release is later than 4.0 and was not compared with the profile"),
+        ReleaseMatch((4, 1), KAFKA_4_1, ""),
+        ReleaseMatch((4, 2), KAFKA_4_2, ""),
+        ReleaseMatch(
+            (4, 3), KAFKA_4_4, "this release has the assignment interval of kafka-4.4, but was not compared with it"
+        ),
+        ReleaseMatch((4, 4), KAFKA_4_4, ""),
+        ReleaseMatch((4, 5), KAFKA_4_4, "this release is later than 4.4 and was not compared with the profile"),
     ),
 }
 """By system, in the order of releases. Read from the classes of Pulsar 2.7.5, 2.8.1, 2.10.4, 3.0.2, 3.0.7, 3.2.0,
@@ -76,8 +93,8 @@ def find_nearest_profile(system: str, version: str) -> tuple[str, str]:
 
     >>> find_nearest_profile("pulsar", "3.2.3")
     ('pulsar-3.2', '')
-    >>> find_nearest_profile("kafka", "4.1.0")[0]
-    'kafka-4.0'
+    >>> find_nearest_profile("kafka", "4.3.0")[0]
+    'kafka-4.4'
     """
     matches = RELEASE_MATCHES[system]
     number = tuple(map(int, re.findall(r"\d+", version)[:3]))

@@ -53,6 +53,7 @@ MAX_OPTION_VALUES: Mapping[str, int] = {
     "window_us": CENTURY_US,
     "session_timeout_us": CENTURY_US,
     "initial_rebalance_delay_us": CENTURY_US,
+    "assignment_interval_us": CENTURY_US,
     "lock_duration_us": CENTURY_US,
 }
 """The largest value of an option. The policy itself checks the smallest value, which is otherwise 0."""

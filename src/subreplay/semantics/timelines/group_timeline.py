@@ -95,7 +95,7 @@ class GroupTimeline:
             while waiting and waiting[0].at.at <= end:
                 rebalance.append(waiting.popleft())
             at = max(rebalance[0].at, Instant(end, 0))
-            fold.apply(at, rebalance)
+            fold.apply(at, [one._replace(waited=one.at.at < at.at) for one in rebalance])
             while fold.group.needs_rebalance:
                 at = Instant(at.at, at.seq + len(fold.steps[-1].events))
                 fold.follow_up(at, at)
@@ -205,11 +205,12 @@ class _SharedEpochs:
 
 class DetectedEvent(NamedTuple):
     """A membership event at the instant when the coordinator detects it. ``join`` is the ordinal of the join that it is
-    or ends."""
+    or ends. ``waited``: the coordinator decided about it only later."""
 
     at: Instant
     join: int
     event: MembershipEvent
+    waited: bool = False
 
 
 class GroupRebalance(NamedTuple):
@@ -258,12 +259,16 @@ class GroupFold:
         self.ids: dict[int, str] = {}  # the member id of each join that is here
         self.owners = np.full(len(partitions), NOBODY, np.int32)
         self.order = TimelineMapOrder()
+        self.next_target_at = 0  # under the consumer protocol
 
     def waits_until(self, waiting: Sequence[DetectedEvent]) -> int:
-        """Return when the next rebalance happens (ns): at once, or for an empty group when no more members join."""
+        """Return when the next rebalance happens (ns): at once, for an empty group when no more members join, or an
+        assignment interval after the last target."""
         first = waiting[0].at.at
+        if self.policy.rebalance == "server":
+            return max(first, self.next_target_at)
         delay: int = self.policy.initial_rebalance_delay_us * 1_000
-        if self.here or self.policy.rebalance == "server" or not delay:
+        if self.here or not delay:
             return first
         joins = [n.at.at for n in waiting if n.event.event == "join" and n.at.at <= first + REBALANCE_TIMEOUT_NS]
         end = first + delay
@@ -291,7 +296,7 @@ class GroupFold:
             events, disturbing = self._join(one, forced) if one.event.event == "join" else self._leave(one)
             happened += events
             rebalances |= disturbing
-            if disturbing and one.join in self.ids:
+            if disturbing and one.join in self.ids and not one.waited:
                 fresh.add(self.ids[one.join])
         if partitions is not None:
             self.group = self.group.with_partitions(partitions)
@@ -303,11 +308,13 @@ class GroupFold:
             return
         if rebalances:
             self.group = self._in_map_order(fresh).rebalance()
+            if self.policy.rebalance == "server":
+                self.next_target_at = at.at + self.policy.assignment_interval if self.here else 0
         self._step(at, happened or [MembershipEvent(Scope(""), "rebalance", "", at, at)])
 
     def _in_map_order(self, fresh: Collection[str]) -> ConsumerGroup:
-        """Sort members for a server-side assignor: existing members in the order of the coordinator's map, then new
-        ones."""
+        """Sort members for a server-side assignor: existing members in the order of the coordinator's map, then those
+        whose join caused this decision."""
         if self.policy.rebalance != "server":
             return self.group
         roster = Roster.from_members(self.group.members)

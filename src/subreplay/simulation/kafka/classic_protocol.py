@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from subreplay.hashing.java_map import compute_copy_capacity, compute_map_order, compute_string_hash_codes
 from subreplay.rows.model.rows import Instant
 from subreplay.semantics.policies.kafka.assignor import Partitions
 from subreplay.semantics.timelines.group_timeline import REBALANCE_TIMEOUT_NS, DetectedEvent, GroupRebalance
@@ -37,11 +38,12 @@ class ClassicProtocol(Coordinator):
     When all have rejoined, the new generation begins, and the heartbeats of each member start again. Each member
     requests its assignment with its next poll, the leader sends it, and each member takes it with the poll after that.
     *Eager*: a member that rejoins gives up everything and waits for the slowest one. *Cooperative*: members continue
-    with their partitions but cannot commit. A member that must give up partitions does so with its assignment and
-    rejoins at once; this begins the round that assigns them to others.
+    with their partitions but cannot commit until their SyncGroup is answered. A member that must give up partitions
+    does so with its assignment and rejoins at once; this begins the round that assigns them to others.
 
-    An empty group first waits for more members. A static member that comes back in time, while no round runs, gets its
-    former assignment without a round. The leader looks for new partitions and rejoins for them.
+    If the leader leaves, the first member in the coordinator's map of ids is the next leader. An empty group first
+    waits for more members. A static member that comes back in time, while no round runs, gets its former assignment
+    without a round. The leader looks for new partitions and rejoins for them.
     """
 
     def __init__(self, policy: Any, partitions: Partitions, members: GroupMembers, timers: TimerQueue) -> None:
@@ -53,6 +55,7 @@ class ClassicProtocol(Coordinator):
         self.stages: dict[int, MemberStage] = {}
         self.rejoin_at: dict[int, int] = {}  # when a member learns that it must rejoin
         self.leader = NONE
+        self.most_members = 0  # so far: the coordinator's map does not shrink
         self.since = NONE  # when the round began; -1: no round is running
         self.awaited: set[int] = set()
         self.slowest = NONE
@@ -77,6 +80,9 @@ class ClassicProtocol(Coordinator):
         elif self.number == 0:
             self.more_joined = True
         self.stages[process.index] = MemberStage.JOINED
+        self.most_members = max(self.most_members, len(self.present))
+        if self.leader == NONE:
+            self.leader = process.index
         self._add_to_round(self.detect_event(process, "join", self.now))
 
     def handle_replacement(self, old: MemberProcess, process: MemberProcess) -> None:
@@ -102,8 +108,15 @@ class ClassicProtocol(Coordinator):
         self.stages.pop(process.index, None)
         self.rejoin_at.pop(process.index, None)
         if self.leader == process.index:
-            self.leader = next(iter(self.present), NONE)
+            self.leader = next(self._iterate_map(), NONE)
         self._add_to_round(detected)
+
+    def _iterate_map(self) -> Iterator[int]:
+        """Yield the members in the order of the coordinator's ``HashMap`` of member ids (``ClassicGroup.remove``)."""
+        indexes = list(self.present)
+        codes = compute_string_hash_codes([self.present[index].event.label for index in indexes])
+        for position in compute_map_order(codes, compute_copy_capacity(self.most_members - 1)).tolist():
+            yield indexes[position]
 
     def handle_poll_timeout(self, process: MemberProcess) -> None:
         self.members.evict(process.index)
@@ -253,8 +266,9 @@ class ClassicProtocol(Coordinator):
         if not self.present:
             self._distribute(rebalance)
             return
-        if self.leader == NONE:
-            self.leader = next(iter(self.present))
+        if self.stages[self.leader] is not MemberStage.JOINED:  # ``ClassicGroup.maybeElectNewJoinedLeader``
+            joined = (index for index in self._iterate_map() if self.stages[index] is MemberStage.JOINED)
+            self.leader = next(joined, self.leader)
         for index in self.present:
             self.stages[index] = MemberStage.ANSWERED
         idle = [index for index in self.present if self.members.is_running(index) and not self.members.is_busy(index)]
@@ -309,6 +323,7 @@ class ClassicProtocol(Coordinator):
         """Let idle members take their assignment at once, and the others with their next poll."""
         for index in members:
             self.stages[index] = MemberStage.ASSIGNED
+            self.members.set_commits_blocked(index, False)
         runs = [index for index in members if self.members.is_running(index)]
         for index in runs:
             if self.members.is_busy(index):
@@ -327,7 +342,6 @@ class ClassicProtocol(Coordinator):
             if len(lost_partitions):
                 self.members.revoke(index, lost_partitions, index)
                 rejoining.append(index)
-            self.members.set_commits_blocked(index, False)
         self.members.assign(owners, self.fold.group.generation, members)
         for index in rejoining:
             self.rejoin(index)

@@ -17,6 +17,8 @@ from subreplay.simulation.kafka.coordinator_timers import TimerQueue
 from subreplay.simulation.kafka.group_members import NO_REBALANCE, GroupMembers, MemberProcess
 from subreplay.simulation.kafka.group_state import NONE
 from subreplay.simulation.kafka.partition_growth import PartitionGrowth
+from subreplay.simulation.pulsar.broker.broker_records import NEVER
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
 
 
 class TargetChange(NamedTuple):
@@ -30,8 +32,9 @@ class TargetChange(NamedTuple):
 class ServerProtocol(Coordinator):
     """Reconciliation without a barrier, heartbeat by heartbeat.
 
-    Every change increments the epoch. A join, and a heartbeat with another subscription, gets a target at once. After a
-    departure, or when a topic grew, the next heartbeat of any member computes it. With its next heartbeat a member
+    Every change increments the epoch. A join, and a heartbeat with another subscription, gets a target at once, unless
+    the last target is younger than the assignment interval. Otherwise, after a departure, or when a topic grew, the
+    next heartbeat of any member computes the target, once that interval is over. With its next heartbeat a member
     learns what it must give up. It does so between two polls and acknowledges it with a heartbeat, from which the next
     ones are timed. A free partition goes to its new owner with that member's next heartbeat. The member takes it
     between two polls, and acknowledges this too. A change has ended when everything that it moved has arrived, or was
@@ -43,9 +46,11 @@ class ServerProtocol(Coordinator):
         self.holders = np.full(len(partitions), NONE, np.int32)  # as the coordinator knows them
         self.targets = self.holders.copy()
         self.growth = PartitionGrowth(partitions)
-        self.epoch = 0
+        self.epoch = policy.first_epoch - 1
+        self.target_epoch = self.epoch
+        self.target_at: int | None = None  # when it was computed; None: a group that was empty does not wait
         self.undecided: list[DetectedEvent] = []
-        self.outdated = False  # the target belongs to an earlier epoch
+        self.announced: dict[int, tuple[str, ...]] = {}  # changed subscriptions that the coordinator knows
         self.answered: set[int] = set()  # members whose application has not acted on the latest answer
         self.revoking: dict[
             int, NDArray[np.int64]
@@ -59,7 +64,6 @@ class ServerProtocol(Coordinator):
     def handle_join(self, process: MemberProcess) -> None:
         self.undecided.append(self.detect_event(process, "join", self.now))
         self.epoch += 1
-        self._compute_target()
         self.respond(process)
         self._send_answer(process, self.now)
 
@@ -68,14 +72,14 @@ class ServerProtocol(Coordinator):
         self.targets[self.targets == old.index] = process.index
         self._forget_process(old)
         join_event = self.detect_event(process, "join", self.now)
-        if old.topics == process.topics and not self.outdated:
+        if old.topics == process.topics:
             self.fold.apply(Instant(self.now, len(self.rebalances) + len(self.open_changes)), [join_event])
             self.targets = self.copy_owners()
             self.rebalances.append(GroupRebalance(self.now, self.now, (join_event,)))
         else:
             self.undecided.append(join_event)
             self.epoch += 1
-            self._compute_target()
+        self._update_target()
         self.members.assign(self.holders, NO_REBALANCE, [process.index])
         self._plan_heartbeat(process)
 
@@ -84,7 +88,10 @@ class ServerProtocol(Coordinator):
         self._forget_process(process)
         self.undecided.append(detected)
         self.epoch += 1
-        self._mark_outdated()
+        if not self.present and self.policy.assignment_interval:  # the target of an empty group has no time
+            self._compute_target()
+            self.target_at = None
+        self._await_target()
 
     def handle_poll_timeout(self, process: MemberProcess) -> None:
         """Announce the timeout with the next heartbeat."""
@@ -111,26 +118,42 @@ class ServerProtocol(Coordinator):
         self.growth.grow(topic, count)
         self.growth.mark_seen()
         self.epoch += 1
-        self._mark_outdated()
+        self._await_target()
 
     # heartbeats
 
-    def _mark_outdated(self) -> None:
-        """Let the next heartbeat of any member compute a target."""
-        self.outdated = True
-        first = min((self.find_next_heartbeat(p) for p in self._list_beating()), default=None)
-        for process in self._list_beating():
-            if self.find_next_heartbeat(process) == first:
-                self._expect_heartbeat(process)
-                break
+    def _await_target(self) -> None:
+        """Let the next heartbeat of any member that may compute a target do so."""
+        if self.is_outdated:
+            due = {process.index: self._find_target_heartbeat(process) for process in self._list_beating()}
+            for index in sorted(due, key=due.__getitem__)[:1]:
+                self._expect_heartbeat(self.present[index], due[index])
+
+    def _find_target_heartbeat(self, process: MemberProcess) -> int:
+        """Return when the process sends its first heartbeat that may compute a target."""
+        at = self.find_next_heartbeat(process)
+        while not self._may_compute(at):
+            at += self.heartbeat_interval
+        return at
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the target belongs to an earlier epoch."""
+        return self.target_epoch < self.epoch
+
+    def _may_compute(self, at: int) -> bool:
+        """Whether the last target is old enough; the coordinator compares milliseconds."""
+        interval = self.policy.assignment_interval // MILLISECOND
+        return self.target_at is None or at // MILLISECOND - self.target_at // MILLISECOND >= interval
 
     def _list_beating(self) -> list[MemberProcess]:
         return [process for process in self.present.values() if self.members.is_running(process.index)]
 
-    def _expect_heartbeat(self, process: MemberProcess) -> None:
-        """Schedule the process's next heartbeat, which matters."""
-        at = self.find_next_heartbeat(process)
-        if self.next_heartbeats.get(process.index) != at:
+    def _expect_heartbeat(self, process: MemberProcess, at: int | None = None) -> None:
+        """Schedule a heartbeat of the process that matters, by default the next one."""
+        at = self.find_next_heartbeat(process) if at is None else at
+        before = self.next_heartbeats.get(process.index, NEVER)
+        if not self.now <= before <= at:
             self.next_heartbeats[process.index] = at
             self.timers.add(at, partial(self._handle_heartbeat, process))
 
@@ -140,8 +163,7 @@ class ServerProtocol(Coordinator):
             return
         if not self.members.is_running(process.index):
             self._forget_process(process)
-            if self.outdated:
-                self._mark_outdated()
+            self._await_target()
             return
         process.beat = self.now
         self.respond(process)
@@ -150,10 +172,10 @@ class ServerProtocol(Coordinator):
         """Answer a heartbeat: compute a target if needed, and tell the member what to give up or to take."""
         index = process.index
         self.next_heartbeats.pop(index, None)
-        if index in self.resubscribed and not self.outdated:
+        if index in self.resubscribed:
+            self.announced[index] = self.resubscribed.pop(index)
             self.epoch += 1
-        if self.outdated or index in self.resubscribed:
-            self._compute_target()
+        self._update_target()
         if index in self.revoking:
             return
         is_lost = (self.holders == index) & (self.targets != index)
@@ -202,7 +224,7 @@ class ServerProtocol(Coordinator):
     def take_new_partitions(self, process: MemberProcess) -> None:
         """Let a member begin to read its new partitions."""
         self.answered.discard(process.index)
-        self.members.assign(self._find_assigned(process), self.epoch, [process.index])
+        self.members.assign(self._find_assigned(process), self.target_epoch, [process.index])
 
     def _find_assigned(self, process: MemberProcess) -> NDArray[np.int32]:
         """Return the partitions that the member was assigned, as an array with its ordinal at each."""
@@ -231,12 +253,21 @@ class ServerProtocol(Coordinator):
 
     # targets
 
+    def _update_target(self) -> None:
+        """Compute a target if it is outdated, now or with a later heartbeat."""
+        if self.is_outdated and self._may_compute(self.now):
+            self._compute_target()
+        else:
+            self._await_target()
+
     def _compute_target(self) -> None:
         """Compute the target of the latest epoch."""
-        before, detected = self.targets, tuple(self.undecided)
+        before = self.targets
+        detected = tuple(one._replace(waited=one.at.at < self.now) for one in self.undecided)
         at = Instant(self.now, len(self.rebalances) + len(self.open_changes))
-        self.fold.apply(at, detected, subscribed=self.resubscribed, partitions=self.growth.take_new())
-        self.undecided, self.resubscribed, self.outdated = [], {}, False
+        self.fold.apply(at, detected, subscribed=self.announced, partitions=self.growth.take_new())
+        self.undecided, self.announced = [], {}
+        self.target_epoch, self.target_at = self.epoch, self.now
         self.targets = self.copy_owners()
         self.members.suspend(np.flatnonzero(self.members.owners == NONE), NONE)
         since = min((n.at.at for n in detected), default=self.now)

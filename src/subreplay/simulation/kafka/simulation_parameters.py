@@ -1,6 +1,6 @@
 """The assumptions of a consumer group's replay: the clients' settings, and how long their applications work.
 
-Defaults are those of the consumer and the group coordinator of 4.0. Times are in ns.
+Defaults are those of the consumer and the group coordinator of 4.0 and later. Times are in ns.
 """
 
 from __future__ import annotations

@@ -8,17 +8,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from subreplay.hashing.profiles import KAFKA_4_0, ProfileTable, get_rule
 from subreplay.semantics.policies.kafka.assignor import (
     UNASSIGNED,
     GroupMember,
-    GroupPolicy,
     Owners,
     Partitions,
-    RebalanceProtocol,
 )
 from subreplay.semantics.policies.kafka.ranges import assign_ranges
 from subreplay.semantics.policies.kafka.roster import Roster
+from subreplay.semantics.policies.kafka.server_group import ServerGroupPolicy
 from subreplay.semantics.policies.kafka.subscriptions import (
     build_subscription_matrix,
     order_static_first,
@@ -27,11 +25,11 @@ from subreplay.semantics.policies.kafka.subscriptions import (
 
 
 @dataclass(frozen=True)
-class ServerRangeAssignor(GroupPolicy):
+class ServerRangeAssignor(ServerGroupPolicy):
     """The ranges of ``kafka.range`` as a target that the coordinator computes: static members first, no racks.
 
-    Previous targets do not matter. Follows the group coordinator's ``RangeAssignor`` (4.0.2), which gets no racks from
-    its topic describer.
+    Previous targets do not matter. Follows the group coordinator's ``RangeAssignor`` (4.0.2, 4.4.0), which gets no
+    racks from its topic describer.
 
     >>> members = [GroupMember("a", frozenset({"t1"})), GroupMember("b", frozenset({"t1"}), instance_id="I0")]
     >>> ServerRangeAssignor("kafka-4.0").assign(Partitions.from_counts({"t1": 3}), members).tolist()  # b is static
@@ -39,10 +37,6 @@ class ServerRangeAssignor(GroupPolicy):
     """
 
     name: ClassVar[str] = "kafka.server_range"
-    rebalance: ClassVar[RebalanceProtocol] = "server"
-
-    def __post_init__(self) -> None:
-        get_rule(self.name, ProfileTable({KAFKA_4_0: None}), self.profile)
 
     def assign(self, partitions: Partitions, members: Sequence[GroupMember]) -> Owners:
         roster = Roster.from_members(members)

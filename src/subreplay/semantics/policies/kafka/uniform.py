@@ -8,15 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from subreplay.hashing.profiles import KAFKA_4_0, ProfileTable, get_rule
 from subreplay.semantics.policies.kafka.assignor import (
     UNASSIGNED,
     GroupMember,
-    GroupPolicy,
     Owners,
     Partitions,
-    RebalanceProtocol,
 )
+from subreplay.semantics.policies.kafka.server_group import ServerGroupPolicy
 from subreplay.semantics.policies.kafka.subscriptions import to_join_order
 from subreplay.semantics.policies.kafka.uniform_builders.equal import assign_equal
 from subreplay.semantics.policies.kafka.uniform_builders.group import UniformGroup
@@ -24,14 +22,14 @@ from subreplay.semantics.policies.kafka.uniform_builders.unequal import assign_u
 
 
 @dataclass(frozen=True)
-class UniformAssignor(GroupPolicy):
+class UniformAssignor(ServerGroupPolicy):
     """Targets that differ by at most one partition, in which members keep their partitions if possible.
 
     The members' claims are their previous targets. The order of Java's maps of members, topic ids and partitions
     decides which of them are kept; members are put into their map in join order. If all members subscribe to the same
     topics (also missing ones), ``uniform_builders.equal`` balances the whole group. Otherwise
     ``uniform_builders.unequal`` balances the subscribers of each topic. Racks and instance ids do not matter. Follows
-    the group coordinator's ``UniformAssignor`` (4.0.2); development versions of 2024 differ. ``assign`` raises
+    the group coordinator's ``UniformAssignor`` (4.0.2, 4.4.0); development versions of 2024 differ. ``assign`` raises
     InputError for a topic without an id.
 
     >>> from uuid import UUID
@@ -44,10 +42,6 @@ class UniformAssignor(GroupPolicy):
     """
 
     name: ClassVar[str] = "kafka.uniform"
-    rebalance: ClassVar[RebalanceProtocol] = "server"
-
-    def __post_init__(self) -> None:
-        get_rule(self.name, ProfileTable({KAFKA_4_0: None}), self.profile)
 
     def assign(self, partitions: Partitions, members: Sequence[GroupMember]) -> Owners:
         if not members:
