@@ -10,19 +10,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
+from typing import Any
 
 from typing_extensions import Unpack
 
-from subreplay.api.question import Question, Run, Section, Table
-from subreplay.api.results import Explanation, Result
-from subreplay.config.run import parse
+from subreplay.api.question import Question, Run, Section, Table, explain_failures
+from subreplay.api.results import Explanation, Inspected, Result
+from subreplay.api.traffic_profile import ScenarioResult, TrafficProfile
+from subreplay.config.run import RunConfig, parse
+from subreplay.engine.interface import Engine
 from subreplay.errors import ConfigError
 from subreplay.pipeline import story
 from subreplay.pipeline.engines import choose_engine, open_engine
 from subreplay.pipeline.history import read_history
+from subreplay.pipeline.inspection import build_inspection_run, build_run_file, build_source, inspect_source
 from subreplay.reports.history_data import History
+from subreplay.whatif.planning.questions.answer import QUESTIONS
+from subreplay.whatif.planning.questions.answer import Question as PlanQuestion
 
-__all__ = ["Explanation", "Result", "Run", "Table", "audit", "explain", "history", "whatif"]
+__all__ = [
+    "Explanation",
+    "Inspected",
+    "Result",
+    "Run",
+    "ScenarioResult",
+    "Table",
+    "TrafficProfile",
+    "audit",
+    "explain",
+    "history",
+    "inspect",
+    "plan",
+    "profile",
+    "whatif",
+]
 
 
 def audit(
@@ -77,6 +98,69 @@ def whatif(
     if not question.config.scenarios:
         raise ConfigError("subreplay.whatif: scenarios is empty; a what-if needs at least one")
     return question.answer(story.whatif, "whatif_")
+
+
+def plan(
+    question: PlanQuestion,
+    messages: Table,
+    deliveries: Table = None,
+    membership: Table = None,
+    *,
+    columns: Section | None = None,
+    values: Section | None = None,
+    out: str | PathLike[str] | None = None,
+    **run: Unpack[Run],
+) -> Result:
+    """Recommend a set-up, as ``subreplay plan`` does: ``result.report.plans`` has the answer with its lower bound.
+
+    :param question: ``ranges``, ``consumers``, ``partitions``, ``policy``, ``rollout``, ``upgrade``, ``static`` or
+        ``capacity``. Section ``plan`` of the run has the settings of each.
+
+    ``deliveries`` are needed only to fit a service time. Other arguments and errors are those of ``audit``.
+    """
+    if question not in QUESTIONS:
+        raise ConfigError(f"subreplay.plan: unknown question {question!r}; choose one of {', '.join(QUESTIONS)}")
+    tables = {"messages": messages, "membership": membership, "deliveries": deliveries}
+    request = Question.build("subreplay.plan", tables, columns, values, out, run)
+
+    def work(engine: Engine, config: RunConfig, **options: Any) -> story.Result:
+        return story.plan(engine, config, [question], **options)
+
+    return request.answer(work, "plan_")
+
+
+def profile(
+    messages: Table,
+    *,
+    to: str | PathLike[str],
+    columns: Section | None = None,
+    values: Section | None = None,
+    **run: Unpack[Run],
+) -> dict[str, int]:
+    """Write the traffic profile below the folder ``to``, as ``subreplay profile`` does.
+
+    Returns the number of messages of each day (``YYYY-MM-DD``). A what-if whose run names the folder in
+    ``traffic.profile`` starts from it. Other arguments and errors are those of ``audit``.
+    """
+    run["traffic"] = {**run.get("traffic", {}), "profile": str(to)}
+    question = Question.build("subreplay.profile", {"messages": messages}, columns, values, None, run)
+    with explain_failures(), question.engine() as engine:
+        return story.profile(engine, question.config, passed=question.load_frames(engine))
+
+
+def inspect(location: str | PathLike[str], *, format: str | None = None) -> Inspected:
+    """Recognise the format of messages, as ``subreplay inspect`` does.
+
+    Returns a run file to start from, and what it leaves open. Raises ``InputError`` if the format is unknown or the
+    path does not exist; pass ``format`` (``csv``, ``json``, ``parquet``, …) then.
+    """
+    with explain_failures():
+        source = build_source(str(location), format)
+        run = build_inspection_run(source)
+        with open_engine(run, choose_engine(run)) as engine:
+            found = inspect_source(engine, source)
+    answer = found.answer
+    return Inspected(build_run_file(found), found.candidate.name, tuple(answer.assumed), tuple(answer.open))
 
 
 def explain(

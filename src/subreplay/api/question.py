@@ -49,6 +49,7 @@ class Run(TypedDict, total=False):
     require: Section
     tolerate: Section
     keys: Section
+    plan: Section
     scenarios: Sequence[Section]
     report: Section
     output: Section
@@ -129,7 +130,7 @@ class Question:
 
     def answer(self, work: Callable[..., story.Result], prefix: str) -> Result:
         """Run an audit or a what-if, and write its report if the run names a folder for it."""
-        with _explain_failures():
+        with explain_failures():
             engine = self.engine()
             try:
                 with engine.restore_settings():
@@ -155,7 +156,7 @@ class Question:
             raise ConfigError(f"{self.caller}: pass either key or message")
         if message is not None and not {"messages", "deliveries"} <= self.passed:
             raise ConfigError(f"{self.caller}: message needs messages and deliveries")
-        with _explain_failures(), engine.restore_settings():
+        with explain_failures(), engine.restore_settings():
             return Explanation(tuple(self._explain_lines(engine, written, key, message, last)))
 
     def _explain_lines(
@@ -209,7 +210,7 @@ def _refuse_stream(caller: str, name: str, frame: DataFrame) -> None:
 
 
 @contextmanager
-def _explain_failures() -> Iterator[None]:
+def explain_failures() -> Iterator[None]:
     """Raise failures as errors that say what to do; the original error is the cause."""
     try:
         yield

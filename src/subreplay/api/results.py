@@ -35,6 +35,22 @@ class Explanation:
         return f"<pre>{escape(str(self))}</pre>"
 
 
+@dataclass(frozen=True)
+class Inspected:
+    """What ``subreplay.inspect`` found out about a source of messages.
+
+    ``run`` has the sections of a run file: ``subreplay.whatif(**run["traffic"], subscription=run["subscription"],
+    scenarios=run["scenarios"])`` replays the messages. ``source`` names the recognised
+    format. ``assumed`` are sentences about what could not be seen in the data. ``open`` are the canonical columns that
+    must be mapped by hand.
+    """
+
+    run: Mapping[str, Any]
+    source: str
+    assumed: tuple[str, ...]
+    open: tuple[str, ...]
+
+
 @dataclass(frozen=True, repr=False)
 class Result:
     """The result of an audit or a what-if; a notebook shows it as the report's page.

@@ -348,9 +348,9 @@ def read_traffic(
     return replace(source, stored_profile=stored)
 
 
-def write_profile(engine: Engine, config: RunConfig) -> list[dict[str, Any]]:
+def write_profile(engine: Engine, config: RunConfig, passed: PassedTables | None = None) -> list[dict[str, Any]]:
     """Write table ``profile`` of a run's messages (``profiled_traffic.write_profile_table``)."""
-    inputs = read_inputs(engine, config, messages_only=True)
+    inputs = read_inputs(engine, config, passed, messages_only=True)
     blocks = scan_inputs(inputs, log=False, only=("messages",)).by_table["messages"]["profile"]
     return profiled_traffic.write_profile_table(engine, config, inputs.topic, blocks)
 

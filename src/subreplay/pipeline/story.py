@@ -125,6 +125,11 @@ def plan(
     return _compare(source, started, progress, tuple(build_plan_view(found) for found in answers))
 
 
+def compare(source: Source, config: RunConfig, progress: Progress = nullcontext) -> Result:
+    """Compare the scenarios of another run over the traffic of a source, whose profile is kept."""
+    return _compare(replace(source, config=config, stored_profile=source.profiled), read_clock(), progress)
+
+
 def _compare(source: Source, started: datetime, progress: Progress, plans_made: tuple[PlanView, ...] = ()) -> Result:
     """Compare the scenarios of a run side by side."""
     config = source.config
@@ -141,10 +146,12 @@ def _compare(source: Source, started: datetime, progress: Progress, plans_made: 
     return Result(judged.verdict, report, source.tables.written)
 
 
-def profile(engine: Engine, config: RunConfig, progress: Progress = nullcontext) -> dict[str, int]:
+def profile(
+    engine: Engine, config: RunConfig, progress: Progress = nullcontext, passed: PassedTables | None = None
+) -> dict[str, int]:
     """Write the traffic profile, which a what-if reads, and return the number of messages of each day."""
     with progress("writing the traffic profile"):
-        return {str(row["date"]): row["messages"] for row in write_profile(engine, config)}
+        return {str(row["date"]): row["messages"] for row in write_profile(engine, config, passed)}
 
 
 def _replay(source: Source, plans: tuple[ScenarioPlan, ...], progress: Progress) -> tuple[DispatchFigures, ...]:

@@ -52,7 +52,7 @@ def sum_traffic(source: Source) -> Figures:
 
 def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[ScenarioPlan, ...]]:
     """Assign all traffic under every scenario. The recorded policy is included, to find moved and hot keys."""
-    plans = tuple(_build_scenario_plan(source, s) for s in source.config.scenarios)
+    plans = tuple(build_scenario_plan(source, s) for s in source.config.scenarios)
     first, last = source.extent["first"], source.extent["last"]
     assigner = MessageAssigner((figures.plan, *plans), Extent(first, last, figures.width), moves_plan=figures.plan.name)
     limit = max(1, source.config.report.hot_keys)
@@ -104,7 +104,8 @@ def build_measured_plan(
     return build_plan(name, policy, events, ownership)
 
 
-def _build_scenario_plan(source: Source, scenario: AnyScenario) -> ScenarioPlan:
+def build_scenario_plan(source: Source, scenario: AnyScenario) -> ScenarioPlan:
+    """Build the plan of one scenario over the traffic of a run."""
     shown = source.partitioners if scenario.is_rerouted else None
     routing = build_routing(source.config, scenario, source.events, () if shown is None else shown.parts)
     events = build_scenario_events(source.config, scenario, source.events, source.extent["first"])

@@ -7,7 +7,8 @@ having permits. A message belongs to the epoch in which it was published.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -70,6 +71,37 @@ class ScenarioPlan:
         return (consumer for timeline in self.timelines.values() for consumer in timeline.consumers)
 
 
+@dataclass(frozen=True, eq=False)
+class RoutedEvaluators:
+    """Evaluators of one profile, for each way in which producers choose partitions.
+
+    They keep what plans over the same windows and partitions have in common. Of other partitions than the recorded ones
+    only the latest ``MOST_ROUTINGS`` are kept, because each is another copy of the runs.
+    """
+
+    profile: TrafficProfile
+    extent: Extent
+    _rerouted: dict[PartitionRouting, PlanEvaluator] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def recorded(self) -> PlanEvaluator:
+        """The evaluator of the recorded partitions."""
+        return PlanEvaluator(self.profile, self.extent)
+
+    def find(self, routing: PartitionRouting | None) -> PlanEvaluator:
+        """Return the evaluator for producers that choose partitions like this; None: as recorded."""
+        if routing is None:
+            return self.recorded
+        found = self._rerouted.pop(routing, None) or PlanEvaluator(reroute(self.profile, routing), self.extent)
+        self._rerouted[routing] = found
+        while len(self._rerouted) > MOST_ROUTINGS:
+            del self._rerouted[next(iter(self._rerouted))]
+        return found
+
+
+MOST_ROUTINGS: Final = 2
+
+
 @dataclass(frozen=True)
 class MessageAssigner:
     """Assigns the messages of traffic profiles under every plan.
@@ -86,15 +118,15 @@ class MessageAssigner:
 
     def assign_rows(self, profile: TrafficProfile) -> Iterator[dict[str, Any]]:
         """Yield ``TRAFFIC`` rows for the messages of a profile. Rows of one scenario and level are sorted."""
-        evaluators: dict[PartitionRouting | None, PlanEvaluator] = {None: PlanEvaluator(profile, self.extent)}
+        return self.evaluate_rows(RoutedEvaluators(profile, self.extent))
+
+    def evaluate_rows(self, evaluators: RoutedEvaluators) -> Iterator[dict[str, Any]]:
+        """Yield the rows of ``assign_rows`` with evaluators that are kept for other plans over the same extent."""
         for plan in self.plans:
-            routing = plan.routing
-            if routing is not None:
-                if routing not in evaluators:
-                    evaluators[routing] = PlanEvaluator(reroute(profile, routing), self.extent)
-                keys, messages = count_relocated(profile, routing)
+            if plan.routing is not None:
+                keys, messages = count_relocated(evaluators.profile, plan.routing)
                 yield BLANK | {"level": "relocated", "scenario": plan.name, "messages": messages, "keys": keys}
-            evaluator = evaluators[routing]
+            evaluator = evaluators.find(plan.routing)
             evaluation = evaluator.evaluate(plan.policy, plan.timelines, moves=plan.name == self.moves_plan)
             yield from evaluation.rows(plan.name)
             if same_key := evaluator.count_keyless_alike(plan.policy):

@@ -63,7 +63,7 @@ class PlanEvaluator:
         cells = self._choose_cells(policy)
         slots = np.ascontiguousarray(policy.compute_slots(cells.hash.astype(np.uint32)), np.int64)
         size = len(ownership.names) + 1
-        window_tallies, consumer_tallies = _create_tallies(len(windows) * size), _create_tallies(size)
+        window_tallies, consumer_tallies = _create_tallies(size * len(windows)), _create_tallies(size)
         total_counts, pieces = (
             np.zeros(3, np.int64),
             np.empty((len(PIECE_COLUMNS), len(profile)), np.int64),
@@ -82,7 +82,8 @@ class PlanEvaluator:
             if total_counts[2] or moves
             else MOVES.empty_table()
         )
-        sums = np.ascontiguousarray(window_tallies.T[:_LAST].reshape(_LAST, len(windows), size))
+        by_consumer = window_tallies.T[:_LAST].reshape(_LAST, size, len(windows))
+        sums = np.ascontiguousarray(by_consumer.transpose(0, 2, 1))
         return Evaluation(
             windows, ownership.names, sums, consumer_tallies.T[[_KEYS, _KEYS + _MOVED]], total_counts[:2], moved_rows
         )
@@ -137,7 +138,9 @@ def _create_tallies(rows: int) -> Ints:
 
 @pass_by_reference
 class _Counts(NamedTuple):
-    """Tallies by window and consumer, and by consumer, and the counts over everything.
+    """Tallies by consumer and window, and by consumer, and the counts over everything.
+
+    The windows of a consumer stand together, because a key mostly stays with its consumer from window to window.
 
     The last array has the keys, the moved keys, and the number of recorded pieces of runs.
     """
@@ -163,7 +166,7 @@ def _count_runs(
     """
     by_entry, reports_all = flags[0], flags[1]
     size = counts.consumer_tallies.shape[0]
-    no_owner = size - 1
+    no_owner, windows = size - 1, counts.window_tallies.shape[0] // size
     last_key = last_moved = np.int64(_NEVER_SEEN)
     for run in range(len(cells.key)):
         key, scope, number = cells.key[run], cells.scope[run], cells.hash[run] & MASK_31
@@ -193,22 +196,24 @@ def _count_runs(
                 counts.total_counts[1] += 1
             start = at
             while cell < past_cell and cells.last[cell] < bound:
-                row, end = cells.window[cell] * size, cells.end[cell]
+                window, end = cells.window[cell], cells.end[cell]
                 if round_robin:
-                    _count_round_robin(counts, row, key, rows, at, end, owned, owned.first[state], length)
+                    _count_round_robin(counts, window, windows, key, rows, at, end, owned, owned.first[state], length)
                 else:
                     many = cells.size[cell] if at == cells.begin[cell] else _sum_bytes(rows, at, end)
-                    _count_messages(counts, row, consumer, key, end - at, many, moved)
+                    _count_messages(counts, consumer * windows + window, consumer, key, end - at, many, moved)
                 cell += 1
                 at = end
             if cell < past_cell and rows.at[at] < bound:
-                row, end = cells.window[cell] * size, at + 1
+                window, end = cells.window[cell], at + 1
                 while rows.at[end] < bound:  # the last message of the cell ends the loop
                     end += 1
                 if round_robin:
-                    _count_round_robin(counts, row, key, rows, at, end, owned, owned.first[state], length)
+                    _count_round_robin(counts, window, windows, key, rows, at, end, owned, owned.first[state], length)
                 else:
-                    _count_messages(counts, row, consumer, key, end - at, _sum_bytes(rows, at, end), moved)
+                    _count_messages(
+                        counts, consumer * windows + window, consumer, key, end - at, _sum_bytes(rows, at, end), moved
+                    )
                 at = end
             if reports_piece and at > start:
                 piece = counts.total_counts[2]
@@ -229,7 +234,8 @@ def _sum_bytes(rows: _MessageRows, begin: int, end: int) -> Any:  # pragma: no c
 @hot
 def _count_round_robin(
     counts: _Counts,
-    row: int,
+    window: int,
+    windows: int,
     key: int,
     rows: _MessageRows,
     begin: int,
@@ -242,7 +248,7 @@ def _count_round_robin(
     loop."""
     for i in range(begin, end):
         consumer = owned.members[first + _find_remainder(rows.entry[i], length)]
-        tally, total_counts = counts.window_tallies[row + consumer], counts.consumer_tallies[consumer]
+        tally, total_counts = counts.window_tallies[consumer * windows + window], counts.consumer_tallies[consumer]
         tally[_MESSAGES] += 1
         tally[_BYTES] += rows.size[i]
         tally[_KEYS] += np.int64(tally[_LAST] != key)
@@ -272,8 +278,8 @@ def _pick_consumer(owned: Ownership, state: int, number: int, no_owner: int) -> 
 def _count_messages(
     counts: _Counts, row: int, consumer: int, key: int, messages: Any, size: Any, moved: bool
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
-    """Count messages of a key that a consumer receives in the window of a row, and whether they were moved."""
-    tally = counts.window_tallies[row + consumer]
+    """Count messages of a key that a consumer receives in a window (``row``), and whether they were moved."""
+    tally = counts.window_tallies[row]
     tally[_MESSAGES] += messages
     tally[_BYTES] += size
     if tally[_LAST] != key:
