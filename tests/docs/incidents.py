@@ -128,7 +128,8 @@ def _conditions(fault: UpstreamFault) -> str:
 
 
 def _any(names: tuple[str, ...]) -> str:
-    return " or ".join(f"`{name}`" for name in names)
+    quoted = [f"`{name}`" for name in names]
+    return " or ".join([", ".join(quoted[:-1]), quoted[-1]] if quoted[1:] else quoted)
 
 
 def _link(ticket: str) -> str:
