@@ -202,6 +202,18 @@ def test_the_next_daily_run_continues_with_earlier_commits():
     assert (earlier["entry"], earlier["consumer"]) == (2, "C1")
 
 
+@pytest.mark.row("K-COMMIT-1")
+@pytest.mark.parametrize(
+    ("story", "failing"),
+    [("/C1 C1!!1", 0), ("/C1 C1!1", 1), ("/C1 =C2 C1!!1", 1), ("-C1 C1!!1", 1)],
+)
+def test_k_commit_1_an_automatic_commit_may_be_answered_when_its_partition_has_no_owner(story, failing):
+    tables = history("a1", f"+C1 +C2 =C1 a1>C1 {story}")
+    codes = audit_by(judge_of(RANGE, tables), tables)["codes"].to_pylist()
+
+    assert sum(code & Code.COMMIT_NOT_OWNER.bit != 0 for code in codes) == failing
+
+
 @pytest.mark.row("K-COMMIT-2")
 @pytest.mark.parametrize("batch_rows", [1, 1000])
 def test_k_commit_2_a_commit_that_goes_back_names_the_earlier_commit_and_its_member(batch_rows):

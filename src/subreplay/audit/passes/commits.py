@@ -20,7 +20,8 @@ from subreplay.audit.rules.commits import KINDS, NONE
 from subreplay.audit.scoped_rows import ScopedRows
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.rows.model.columns import UNKNOWN, column, flags
-from subreplay.rows.model.tables import COMMIT, COMMIT_REFUSED, FACTS
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.rows.model.tables import COMMIT, COMMIT_AUTOMATIC, COMMIT_REFUSED, FACTS
 
 
 def split_commits(some: ScopedRows) -> tuple[ScopedRows, ScopedRows]:
@@ -43,8 +44,10 @@ def make_commit_facts(context: Context, logs: Sequence[ScopeLog], some: ScopedRo
         context.policy, [log.dispatcher for log in logs], some.numbers, np.full(n, context.policy.space[0]),
         np.zeros(n, np.uint32), at, seq, column(rows, "consumer"), column(rows, "instance"),
     )  # fmt: skip
-    not_owned = owners.wrong | (owners.session == UNKNOWN_CONSUMER)
-    kind = read_integers(rows, "kind")
+    kind, is_unknown = read_integers(rows, "kind"), owners.session == UNKNOWN_CONSUMER
+    # the client sent an automatic commit some time before its answer, maybe while the partition was being revoked
+    is_revoked = (kind == COMMIT_AUTOMATIC) & (owners.expected == NOBODY) & ~is_unknown
+    not_owned = (owners.wrong | is_unknown) & ~is_revoked
     exemptions = np.where(kind == COMMIT_REFUSED, Exemption.REFUSED.bit, 0)
     scopes = [log.dispatcher.timeline.scope for log in logs]
     partitions = [scope.partition for scope in scopes]

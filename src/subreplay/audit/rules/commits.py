@@ -37,9 +37,10 @@ RULES = (
     Rule(
         Code.COMMIT_NOT_OWNER,
         "Committed by a consumer that does not own the partition",
-        "A consumer commits offsets only of partitions that it owns, also while they are being revoked. The "
-        "coordinator rejects commits of former members and of earlier generations.",
-        "GroupMetadataManager.validateOffsetCommit, ConsumerGroup.validateOffsetCommit (4.0.2); row K-COMMIT-1",
+        "A consumer commits offsets only of partitions that it owns, also while they are being revoked. An automatic "
+        "commit that was sent then may be answered when the partition has no owner. The coordinator rejects commits of "
+        "former members and of earlier generations.",
+        "GroupMetadataManager.validateOffsetCommit, ConsumerGroup.validateOffsetCommit (4.0.2, 4.4.0); row K-COMMIT-1",
         sentence="{consumer} committed offset {offset} at {at}; the partition's owner was {expected}",
         promised=GROUP,
         needs=frozenset({Need.COMMITS, Need.MEMBERSHIP, Need.CALLBACKS}),
