@@ -19,8 +19,10 @@ from subreplay.engine.interface import Engine
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.errors import NoMatchingRows
 from subreplay.pipeline import story, subscriptions
+from subreplay.pipeline.topic_audits import AuditTopics
 from subreplay.reports.json_report import to_json
 from subreplay.reports.write import write_overview
+from subreplay.rows.chunks import BY_TOPIC
 from tests.support.history import History, history
 from tests.support.tables import OF_ONE_ENGINE, OF_ONE_RUN
 
@@ -222,6 +224,17 @@ def test_the_overview_opens_the_report_of_each_subscription(three: Path) -> None
     rows = json.loads((path.parent / "overview.json").read_text())["rows"]
     assert [row["verdict"] for row in rows] == ["invalid", "valid", "valid"]
     assert rows[0]["findings"] > 0
+
+
+def test_a_task_may_get_the_rows_of_several_topics_in_one_batch(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    audit_topics = AuditTopics.__call__
+
+    def audit_one_batch(step: AuditTopics, chunks: Any) -> Any:
+        return audit_topics(step, pa.Table.from_batches(chunks, BY_TOPIC.schema).combine_chunks().to_batches())
+
+    monkeypatch.setattr(AuditTopics, "__call__", audit_one_batch)
+    with LocalEngine(cores=1) as engine:
+        assert verdicts(subscriptions.audit(engine, several(three))) == THREE
 
 
 def test_a_large_topic_has_an_audit_of_its_own(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -70,12 +71,11 @@ class AuditTopics:
 
     def __call__(self, chunks: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
         schemas = [table.schema for table in self.inputs]
-        for topic, mine in groupby(chunks, lambda batch: batch.column(0)[0].as_py()):
+        for topic, mine in groupby(open_chunks(chunks, schemas), itemgetter(0)):
             with TemporaryDirectory(prefix="subreplay-") as folder:
                 rows = [_TopicRows(folder, table) for table in self.inputs]
-                for batch in mine:
-                    for number, part in open_chunks(batch, schemas):
-                        rows[number].add(part)
+                for _, number, part in mine:
+                    rows[number].add(part)
                 for run in self.runs[topic]:
                     yield from self._audit(run, rows)
 

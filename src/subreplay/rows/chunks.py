@@ -122,9 +122,15 @@ def _wrap_value(content: pa.Buffer) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, content])
 
 
-def open_chunks(chunks: pa.RecordBatch, schemas: Sequence[pa.Schema]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of chunks with the number of their table; ``schemas`` are the schemas of the tables."""
-    for table, columns, rows in zip(*(chunks.column(n) for n in ("table", "columns", "rows")), strict=True):
-        schema = schemas[table.as_py()]
-        present = pa.schema([f for index, f in enumerate(schema) if columns.as_py() >> index & 1])
-        yield table.as_py(), as_schema(pa.ipc.read_record_batch(rows.as_buffer(), present), schema)
+def open_chunks(
+    batches: Iterable[pa.RecordBatch], schemas: Sequence[pa.Schema]
+) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+    """Yield the rows of each chunk with its topic and the number of its table; ``schemas`` are the schemas of the
+    tables. A batch may have chunks of several topics."""
+    names = ("(topic)", "table", "columns", "rows")
+    for batch in batches:
+        for topic, table, columns, rows in zip(*(batch.column(name) for name in names), strict=True):
+            schema = schemas[table.as_py()]
+            present = pa.schema([f for index, f in enumerate(schema) if columns.as_py() >> index & 1])
+            read = pa.ipc.read_record_batch(rows.as_buffer(), present)
+            yield topic.as_py(), table.as_py(), as_schema(read, schema)
