@@ -22,7 +22,9 @@ def explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
         path = tmp_path / "run.yaml"
         output = {"output": {"tables": str(tmp_path / "out"), "report": str(tmp_path / "report")}}
         path.write_text(yaml.safe_dump(output | sections, sort_keys=False))
-        assert main([command, "--config", str(path), "--explain-config", "--json", *options]) == 0
+        question = options[:1] if command == "plan" else ()
+        words = [command, *question, "--config", str(path), "--explain-config", "--json", *options[len(question) :]]
+        assert main(words) == 0
         assert [each.name for each in tmp_path.iterdir()] == ["run.yaml"]  # nothing is read, nothing is written
         return json.loads(capsys.readouterr().out)
 
@@ -85,6 +87,21 @@ def test_it_explains_a_whatif_and_its_scenarios(explain: Any) -> None:
     assert "whatif_predicted" in found["written"]["tables"]
 
 
+def test_it_explains_a_plan_and_its_assumptions(explain: Any) -> None:
+    plan = {"consumers": 6, "window": "1h", "service": {"model": "fixed", "time": "5ms"}, "factor": 2}
+    found = explain({"plan": plan}, "ranges", command="plan")
+    assert found["planned"] == {
+        "consumers": "6",
+        "policies": "those of the same broker",
+        "window": "1h, loads in messages",
+        "service": "fixed",
+        "factor": "2 times the recorded traffic",
+    }
+    assert found["read"].keys() == {"engine", "messages", "membership", "days"}
+    assert {"judged", "compared"}.isdisjoint(found)
+    assert "deliveries" in explain({"plan": {"service": "fitted"}}, "consumers", command="plan")["read"]
+
+
 def test_it_lists_the_tables_that_the_run_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--out", str(tmp_path / "demo")]) == 0
     written = {each.name for each in (tmp_path / "demo/tables").iterdir()}
@@ -93,6 +110,9 @@ def test_it_lists_the_tables_that_the_run_writes(tmp_path: Path, capsys: pytest.
     assert main(["whatif", *run_file, "--out", str(tmp_path / "whatif")]) == 0
     written = {each.name for each in (tmp_path / "whatif/tables").iterdir()}
     assert written == {*list_written_tables("whatif", daily=False, replays=True)}
+    assert main(["plan", "ranges", *run_file, "--out", str(tmp_path / "plan")]) == 0
+    written = {each.name for each in (tmp_path / "plan/tables").iterdir()}
+    assert written == {*list_written_tables("plan", daily=False, replays=False)}
 
 
 def test_it_is_laid_out_for_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,8 +123,9 @@ def test_it_is_laid_out_for_a_terminal(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_messages_without_a_run_file_cannot_be_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["whatif", "--messages", "orders.csv", "--explain-config"]) == 2
-    assert "pass it with --config" in capsys.readouterr().err
+    for command in (["whatif"], ["plan", "ranges"]):
+        assert main([*command, "--messages", "orders.csv", "--explain-config"]) == 2
+        assert "pass it with --config" in capsys.readouterr().err
 
 
 def test_every_json_object_has_a_version(explain: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from subreplay.adapters import ADAPTERS
 from subreplay.adapters.source.column_mapping import parse_mapping
@@ -23,27 +23,21 @@ from subreplay.config.run import RunConfig
 from subreplay.config.secrets import PLAIN, show_location
 from subreplay.config.traffic import InputTable
 from subreplay.pipeline.engines import find_spark_environment
+from subreplay.pipeline.table_schemas import PREFIXES, RunKind, list_result_tables
 from subreplay.reports.assemble.finding_views import explain_not_evaluated
 from subreplay.reports.text_layout import TextPage
 from subreplay.rows.model.rows import RuleStatus
 from subreplay.rows.model.tables import INPUTS
 
-RunKind = Literal["audit", "whatif"]
 Section = Mapping[str, str | list[str] | dict[str, list[str]]]
 """What a run reads, for example: texts, lists of names, and lists of names by reason."""
 
-_SCENARIO_TABLES: Final = ("epochs", "range_tables", "moves", "scenarios")
-_AUDIT_TABLES: Final = (
-    "violations", "incidents", "violations_by_window", "finding_counts", "audited", "assignments", *_SCENARIO_TABLES,
-    "quarantine", "loads",
-)  # fmt: skip
-_DAILY_TABLES: Final = ("state", "withdrawn")
-_REPLAY_TABLES: Final = ("predicted", "predicted_audited")
 _THRESHOLDS: Final = ("stalled_after", "stuck_after", "starved_after", "late_after")
 
 
 def explain_run(kind: RunKind, run: RunConfig) -> dict[str, Section]:
-    """Explain a run in sections ``read``, ``judged`` (of a what-if: ``compared``) and ``written``.
+    """Explain a run in sections ``read``, ``judged`` and ``written``. A what-if has ``compared`` instead of ``judged``,
+    and a plan has ``planned``.
 
     Raises ``ConfigError`` if the run cannot be executed as it is written.
     """
@@ -51,7 +45,8 @@ def explain_run(kind: RunKind, run: RunConfig) -> dict[str, Section]:
     found: dict[str, Section] = {
         "read": dict(_explain_input(kind, run)),
         "judged": {name: value for name, value in judged.items() if value},
-        "compared": dict(_explain_scenarios(run)),
+        "compared": dict(_explain_scenarios(run)) if kind != "plan" else {},
+        "planned": dict(_explain_plan(run)) if kind == "plan" else {},
         "written": dict(_explain_output(kind, run)),
     }
     return {title: section for title, section in found.items() if section}
@@ -80,8 +75,9 @@ def _explain_input(kind: RunKind, run: RunConfig) -> Iterator[tuple[str, str]]:
     engine = select_engine(run, find_spark_environment(os.environ))  # pyspark need not be installed here
     yield "engine", f"{engine.engine}, because {engine.reason}"
     traffic, needed = run.traffic, [*INPUTS]
-    if kind == "whatif":
-        needed = needed[: 1 if all(each.members != "recorded" for each in run.scenarios) else 2]
+    if kind != "audit":
+        members = kind == "plan" or any(each.members == "recorded" for each in run.scenarios)
+        needed = needed[: 3 if kind == "plan" and run.plan.service == "fitted" else 2 if members else 1]
         if traffic.profile is not None:
             yield "profile", f"delta, {traffic.profile}/profile: read instead of the messages if it exists"
     for name in needed:
@@ -179,10 +175,23 @@ def _explain_scenarios(run: RunConfig) -> Iterator[tuple[str, str]]:
         yield scenario.name, f"{scenario.policy} of {scenario.profile}, members: {members}{replayed}"
 
 
+def _explain_plan(run: RunConfig) -> Iterator[tuple[str, str | list[str]]]:
+    of = run.plan
+    yield "consumers", str(of.consumers)
+    yield "policies", of.policies or "those of the same broker"
+    yield "window", f"{format_duration(of.window)}, loads in {of.measure}"
+    if of.service is None:
+        yield "service", "none: questions about time need one (plan.service)"
+    else:
+        yield "service", of.service if isinstance(of.service, str) else of.service.model
+    if of.factor != 1:
+        yield "factor", f"{of.factor:g} times the recorded traffic"
+
+
 def _explain_output(kind: RunKind, run: RunConfig) -> Iterator[tuple[str, str | list[str]]]:
     replays = any(getattr(each, "dispatch", None) is not None for each in run.scenarios)
-    names = list_written_tables(kind, daily=run.date is not None, replays=replays)
-    yield "tables", names
+    daily = run.date is not None
+    yield "tables", list_written_tables(kind, daily=daily, replays=replays)
     yield "location", f"delta, {run.output.tables}"
     day = "all days" if run.date is None else str(run.date)
     if run.subscriptions is None:
@@ -214,10 +223,6 @@ def _explain_keys(run: RunConfig) -> str:
 
 
 def list_written_tables(kind: RunKind, *, daily: bool, replays: bool) -> list[str]:
-    """List the tables that a run writes, in the order of their names in the docs. ``replays``: a scenario has a
-    dispatch section."""
-    names = [*(_AUDIT_TABLES if kind == "audit" else (*_SCENARIO_TABLES, "quarantine"))]
-    names += _DAILY_TABLES if daily and kind == "audit" else ()
-    names += _REPLAY_TABLES if replays else ()
-    prefix = "" if kind == "audit" else "whatif_"
-    return [f"{prefix}{name}" for name in (*names, "runs")]
+    """List the names of the tables that a run writes. ``replays``: a scenario has a dispatch section."""
+    names = list_result_tables(kind, daily=daily, retracts=daily, replays=replays)
+    return [f"{PREFIXES[kind]}{name}" for name in (*names, "runs")]

@@ -15,21 +15,18 @@ from typing import Final
 
 import pyarrow as pa
 
-from subreplay.audit import sums
 from subreplay.audit.input_statistics import INGEST_TABLE
-from subreplay.audit.passes.loads import LOADS_OF_RUN
-from subreplay.audit.window_sums import ASSIGNMENTS, VIOLATIONS_BY_WINDOW
 from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Dataset, Engine, Output
 from subreplay.pipeline import story
 from subreplay.pipeline.attempts import RUNS, run_tables
-from subreplay.pipeline.dispatch import PREDICTED_AUDITED
 from subreplay.pipeline.earlier_runs import EarlierRuns, find_earlier_runs
 from subreplay.pipeline.found_subscriptions import SubscriptionRun, find_subscriptions
 from subreplay.pipeline.history import read_trends
 from subreplay.pipeline.input_tables import Sources, Table
 from subreplay.pipeline.key_secrets import add_key_columns
 from subreplay.pipeline.run_times import RUN_TIMES
+from subreplay.pipeline.table_schemas import list_result_tables
 from subreplay.pipeline.topic_audits import AUDITS, ROW, AuditTopics, InputRows, build_failed_row, build_finished_row
 from subreplay.reports.assemble import result_tables
 from subreplay.reports.data import ReportData
@@ -37,10 +34,9 @@ from subreplay.reports.json_report import from_json
 from subreplay.reports.overview_data import Overview, OverviewRow, build_overview
 from subreplay.rows.chunks import BY_TOPIC, CHUNKS, TopicChunks
 from subreplay.rows.conditions import ALL, Condition, field
-from subreplay.rows.model.tables import AUDITED, INPUTS, QUARANTINE, RETRACTED_FINDINGS, STATE, VIOLATIONS
+from subreplay.rows.model.tables import INPUTS
 from subreplay.rows.scan.selection import select_run_days
 from subreplay.semantics.policies.kafka.assignor import is_group
-from subreplay.whatif.dispatch_replay import PREDICTED
 
 Progress = Callable[[str], AbstractContextManager[object]]
 MOST_OF_TASK: Final = 4_000_000
@@ -208,20 +204,10 @@ def _is_in(column: str, values: Iterable[str]) -> Condition:
 
 def _list_result_tables(config: RunConfig, earlier: EarlierRuns) -> dict[str, pa.Schema]:
     """Return the result tables of an audit except ``runs``, with the columns that rows of several runs have."""
-    replayed = any(getattr(scenario, "dispatch", None) is not None for scenario in config.scenarios)
-    found = {
-        "audited": AUDITED,
-        "loads": LOADS_OF_RUN,
-        "assignments": ASSIGNMENTS,
-        "violations": VIOLATIONS,
-        "violations_by_window": VIOLATIONS_BY_WINDOW,
-        "finding_counts": sums.COUNTS,
-        "quarantine": QUARANTINE,
-        **result_tables.SCHEMAS,
-        **({} if config.date is None else {"state": STATE}),
-        **({"withdrawn": RETRACTED_FINDINGS} if "violations" in earlier.rows else {}),
-        **({"predicted": PREDICTED, "predicted_audited": PREDICTED_AUDITED} if replayed else {}),
-    }
+    replays = any(getattr(scenario, "dispatch", None) is not None for scenario in config.scenarios)
+    found = list_result_tables(
+        "audit", daily=config.date is not None, retracts="violations" in earlier.rows, replays=replays
+    )
     return {name: _add_run_columns(columns) for name, columns in found.items()}
 
 

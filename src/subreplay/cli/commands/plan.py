@@ -13,6 +13,7 @@ from subreplay.cli.runs import (
     ConfigOrMessages,
     Date,
     Engine,
+    ExplainConfig,
     Full,
     Json,
     Messages,
@@ -24,6 +25,7 @@ from subreplay.cli.runs import (
     Verbose,
     build_run_of_messages,
     load_run,
+    print_explanation,
     write_report,
 )
 
@@ -87,6 +89,7 @@ def _command(question: Question) -> Callable[..., int]:
         tables: Tables = None,
         out_dir: Out = None,
         engine: Engine = None,
+        explain_config: ExplainConfig = False,
         full: Full = False,
         no_color: NoColor = False,
         quiet: Quiet = False,
@@ -96,6 +99,8 @@ def _command(question: Question) -> Callable[..., int]:
         terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json, full=full, no_color=no_color)
         if (config_file is None) == (messages is None):
             raise typer.BadParameter("pass either --config or --messages")
+        if messages is not None and explain_config:
+            raise typer.BadParameter("--explain-config explains a run file; pass it with --config")
         overrides: dict[str, Any] = {
             "engine": engine,
             "plan.consumers": consumers,
@@ -111,7 +116,8 @@ def _command(question: Question) -> Callable[..., int]:
             "plan.rollout.to": to,
         }
         if config_file is not None:
-            return _run(question, load_run(config_file, date, tables, out_dir, **overrides))
+            run = load_run(config_file, date, tables, out_dir, not explain_config, **overrides)
+            return print_explanation("plan", run) if explain_config else _run(question, run)
         run = build_run_of_messages(str(messages), table_format, (None, [], 1), date, out_dir, **overrides)
         return _run(question, run)
 
