@@ -153,6 +153,15 @@ def test_a_failed_alert_is_reported_and_changes_no_exit_code(
     assert json.loads(out)["alerts"] == {"sent": 0, "failed": [sentence]}
     assert sentence in (tmp_path / "report" / "subreplay.log").read_text()
     assert "secret-part" not in out + error
+    report = tmp_path / "report"
+    assert json.loads((report / "overview.json").read_text())["failed_alerts"] == [sentence]
+    assert f"Alert not sent: {sentence}" in (report / "overview.html").read_text()
+    one = {"name": "ann-1", "topic": "orders", "policy": "pulsar.key_shared.auto_split"}
+    assert audit(fleet(subscriptions=None, subscription=one, alerts=hooked(retries=0)), None) == 1
+    assert json.loads((report / "report.json").read_text())["failed_alerts"] == [sentence]
+    assert all(f"Alert not sent: {sentence}" in (report / f"report.{kind}").read_text() for kind in ("html", "txt"))
+    run_file = fleet(alerts=hooked(retries=0))
+    capsys.readouterr()
     monkeypatch.delenv("HOOK")
     assert audit(run_file, DAYS[1]) == 1
     assert "alerts.targets.0.url: {env: HOOK}: there is no such environment variable" in capsys.readouterr().err

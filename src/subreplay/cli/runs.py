@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -12,10 +12,10 @@ from subreplay.cli.command import EXIT_CODES, log, open_engine_for, terminal
 from subreplay.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
-    from subreplay.cli.explained_run import RunKind
     from subreplay.config.run import RunConfig
+    from subreplay.pipeline.table_schemas import RunKind
     from subreplay.reports.data import ReportData
     from subreplay.reports.finding_data import CodeSummary
     from subreplay.reports.overview_data import Overview, OverviewRow
@@ -161,6 +161,9 @@ def write_report(
     code, found = EXIT_CODES[verdict], dict[str, object]()
     if after is not None:
         code, found = after(code)
+        if failures := _list_failed_alerts(found):
+            write_reports(replace(report, failed_alerts=failures), folder.path)
+            folder.upload()
     if terminal.as_json:
         terminal.print_json(_summarize(kind, run, report, code, paths) | more | found)
     return code
@@ -197,6 +200,9 @@ def write_overview(
     code, found = overview.exit_code, dict[str, object]()
     if after is not None:
         code, found = after(code)
+        if failures := _list_failed_alerts(found):
+            write.write_overview(replace(overview, failed_alerts=failures), (), folder.path)
+            folder.upload()
     if terminal.as_json:
         rows = [asdict(row) for row in overview.rows]
         terminal.print_json(
@@ -211,6 +217,12 @@ def write_overview(
             }
         )
     return code
+
+
+def _list_failed_alerts(found: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return why alerts were not sent, for the report, which is written before them because they link to it."""
+    alerts = found.get("alerts")
+    return tuple(alerts["failed"]) if isinstance(alerts, dict) else ()
 
 
 def _summarize(kind: str, run: RunConfig, report: ReportData, code: int, paths: ReportPaths) -> dict[str, object]:

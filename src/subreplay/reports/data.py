@@ -339,6 +339,7 @@ class ReportData:
     prediction_errors: tuple[
         str, ...
     ] = ()  # how close predictions of these kinds came to real brokers, one sentence each
+    failed_alerts: tuple[str, ...] = ()  # why alerts about this run were not sent
 
     @property
     def heading(self) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
 from functools import lru_cache
+from itertools import takewhile
 
 MISSING = "–"
 RULES_PAGE = "https://subreplay.github.io/subreplay/reference/rules/"
@@ -228,6 +229,20 @@ def shorten_cause(cause: str) -> str:
     ('c3 joined', 'unexplained')
     """
     return re.sub(r"^epochs? \d+( to \d+)?: | at (\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d\S*$", "", cause)
+
+
+def shorten_topics(topics: Iterable[str]) -> dict[str, str]:
+    """Remove from each topic the tenant and namespace that all of them share, so that short names stay different.
+
+    >>> shorten_topics(["persistent://shop/eu/orders", "persistent://shop/us/orders"]).values()
+    dict_values(['eu/orders', 'us/orders'])
+    >>> shorten_topics(["persistent://shop/eu/orders"])
+    {'persistent://shop/eu/orders': 'orders'}
+    """
+    names = sorted({*topics})
+    levels = zip(*(name.split("/")[:-1] for name in names), strict=False)
+    shared = sum(len(level[0]) + 1 for level in takewhile(lambda level: len({*level}) == 1, levels))
+    return {name: name[shared:] for name in names}
 
 
 def shorten_scope(scope: str, topic: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from subreplay.reports.formatting import format_count, format_plural
+from subreplay.reports.formatting import format_count, format_plural, shorten_topics
 from subreplay.reports.history_data import NO_RUN, DayResult, Episode, History, SubscriptionHistory
 from subreplay.reports.text import MARKS, MAX_LINES, STYLES, measure_width, print_lines
 from subreplay.reports.text_cleaning import clean_strings
@@ -44,7 +44,8 @@ def build_history_text(history: History, width: int, most: int | None = MAX_LINE
     """Build the lines of a history, at most ``most``: the changes get the lines that the subscriptions leave."""
     page = TextPage(width)
     page.add(Text(describe_history(history), style="bold"), hang=2, most=2)
-    rows = [_build_row(found) for found in history.subscriptions]
+    topics = shorten_topics(found.topic for found in history.subscriptions)
+    rows = [_build_row(found, topics) for found in history.subscriptions]
     space = None if most is None else max(5, min(len(rows) + 1, (most - 6) // 2))
     page.add_heading(f"Verdict of each day, the latest last ({_explain_marks(history)})")
     page.add_table(_COLUMNS, rows, where="; --full or --out shows them", most=space)
@@ -52,7 +53,7 @@ def build_history_text(history: History, width: int, most: int | None = MAX_LINE
     if not history.episodes:
         page.add("No rule failed.", indent=2)
     free = None if most is None else most - len(page.lines)
-    lines = [_build_episode(episode) for episode in history.episodes]
+    lines = [_build_episode(episode, topics) for episode in history.episodes]
     shown = lines if free is None or len(lines) * 2 <= free else lines[: max(0, (free - 1) // 2)]
     for episode in shown:
         page.add(episode, indent=2, hang=2, most=2)
@@ -67,10 +68,10 @@ def _explain_marks(history: History) -> str:
     return ", ".join([*marks, *(["· no run"] if NO_RUN in verdicts else [])])
 
 
-def _build_row(found: SubscriptionHistory) -> Sequence[str | Text]:
+def _build_row(found: SubscriptionHistory, topics: Mapping[str, str]) -> Sequence[str | Text]:
     latest = found.latest
     return (
-        _name_subscription(found.subscription, found.topic),
+        f"{found.subscription} on {topics[found.topic]}",  # the table shortens it
         _build_strip(found.days[-_STRIP_DAYS:]),
         Text(latest.verdict, style=STYLES.get(latest.verdict, "")),
         format_count(found.count_days("invalid")),
@@ -82,16 +83,16 @@ def _build_strip(days: Sequence[DayResult]) -> Text:
     return Text.assemble(*((MARKS.get(day.verdict, "·"), STYLES.get(day.verdict, "")) for day in days))
 
 
-def _build_episode(episode: Episode) -> Text:
+def _build_episode(episode: Episode, topics: Mapping[str, str]) -> Text:
     began = f"began {episode.began}{' or earlier' if episode.from_first_run else ''}"
     when = f"ended {episode.ended}, {began}" if episode.ended else began
     return Text.assemble(
         (f"{MARKS['valid' if episode.ended else episode.verdict]} {when}", STYLES[episode.verdict]),
         "  ",
-        (_name_subscription(episode.subscription, episode.topic), "bold"),
+        (_name_subscription(episode.subscription, topics[episode.topic]), "bold"),
         f": {episode.title} ({', '.join(episode.codes)}, {format_plural(episode.findings, 'finding')})",
     )
 
 
 def _name_subscription(subscription: str, topic: str) -> str:
-    return f"{shorten_middle(subscription, _NAME_WIDTH)} on {shorten_middle(topic.rpartition('/')[2], _NAME_WIDTH)}"
+    return f"{shorten_middle(subscription, _NAME_WIDTH)} on {shorten_middle(topic, _NAME_WIDTH)}"

@@ -11,7 +11,7 @@ from typing import Final
 from subreplay.reports.data import ReportData
 from subreplay.reports.history_data import DayResult
 
-OVERVIEW_VERSION: Final = "1.1"
+OVERVIEW_VERSION: Final = "1.2"
 FAILED: Final = "failed"
 """The verdict of a subscription whose audit ended with an error."""
 WORST_FIRST: Final = (4, 2, 1, 3, 0)
@@ -53,12 +53,13 @@ class OverviewRow:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All data of the overview, the worst rows first."""
+    """All data of the overview, the worst rows first. ``failed_alerts`` says why alerts of this run were not sent."""
 
     schema_version: str
     title: str
     date: str | None
     rows: tuple[OverviewRow, ...]
+    failed_alerts: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:

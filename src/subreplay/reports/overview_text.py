@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from subreplay.reports.formatting import format_plural
+from subreplay.reports.formatting import format_plural, shorten_topics
 from subreplay.reports.overview_data import Overview, OverviewRow
 from subreplay.reports.text import MARKS, MAX_LINES, STYLES, measure_width, print_lines
 from subreplay.reports.text_cleaning import clean_strings
@@ -42,9 +42,10 @@ def build_overview_text(overview: Overview, width: int, most: int | None = MAX_L
     mark = (f"{MARKS[word.lower()]} {word}", STYLES[word.lower()])
     page.add(Text.assemble(mark, "  ", (sentence, "bold")), hang=2, most=2)
     page.lines.append(Text())
+    topics = shorten_topics(row.topic for row in overview.rows if row.topic)
     space = (most or sys.maxsize) - len(page.lines)
     for lines_of_row in (None,) if most is None else _LINES_OF_ROW:
-        rows = [_build_row(row, width, lines_of_row) for row in overview.rows]
+        rows = [_build_row(row, topics, width, lines_of_row) for row in overview.rows]
         if sum(map(len, rows)) <= space:
             break
     else:
@@ -60,9 +61,11 @@ def _count_verdicts(rows: Sequence[OverviewRow]) -> str:
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in _VERDICTS if counts[verdict])
 
 
-def _build_row(row: OverviewRow, width: int, most: int | None) -> list[Text]:
-    longest = width // 5 if most == 1 else _NAME_WIDTH  # a single line has some of the sentence, too
-    names = (shorten_middle(name, longest) for name in (row.subscription, row.topic or "(no topic)"))
+def _build_row(row: OverviewRow, topics: Mapping[str, str], width: int, most: int | None) -> list[Text]:
+    """Build the lines of a subscription. In a single line, that every guarantee was kept needs no sentence."""
+    has_sentence = most != 1 or row.verdict != "valid" or bool(row.worst_incident)
+    longest = width // 5 if most == 1 and has_sentence else _NAME_WIDTH  # a single line has some of the sentence, too
+    names = (shorten_middle(name, longest) for name in (row.subscription, topics.get(row.topic, "(no topic)")))
     verdict = (f"{MARKS[row.verdict]} {row.verdict.upper():7}", STYLES[row.verdict])
-    text = Text.assemble(verdict, "  ", (" on ".join(names), "bold"), f": {row.sentence}")
+    text = Text.assemble(verdict, "  ", (" on ".join(names), "bold"), f": {row.sentence}" if has_sentence else "")
     return wrap_text(text, width, hang=2, most=most)

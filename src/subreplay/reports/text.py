@@ -210,6 +210,7 @@ def _list_details(data: ReportData) -> Iterable[Text]:
         named = f"{plan.question}: " if len(data.plans) > 1 else ""
         yield Text(named + plan_text.describe_bound(plan))
     yield Text(data.detail)
+    yield from (Text(f"Alert not sent: {sentence}") for sentence in data.failed_alerts)
 
 
 def _describe_subject(run: RunInfo, width: int, indent: int, full: bool) -> list[Text]:

@@ -14,7 +14,11 @@ from tests.reports import made_reports
 ROW = OverviewRow("sub", "t", "", "invalid", 1, "It broke.")
 BASE = made_reports.report(2, 2, 4, 4, 10)
 INCIDENT = replace(
-    made_reports.incidents()[0], verdict="invalid", code="STUCK", attribution="broker", consumers=("c1", "c2")
+    made_reports.incidents()[0],
+    verdict="invalid",
+    code="STUCK",
+    attribution="consumer application",
+    consumers=("c1", "c2"),
 )
 
 
@@ -51,6 +55,15 @@ def test_another_rule_attribution_or_consumer_is_another_incident() -> None:
     for other in ({"code": "LATE"}, {"attribution": "producer"}, {"consumers": ("c1",)}):
         found = changes(now(changed(**other)), before(INCIDENT))
         assert [kind for kind, _ in found] == ["new", "ended"]
+
+
+def test_which_consumers_a_fault_of_the_broker_meets_is_no_change() -> None:
+    others = changed(attribution="broker", consumers=("c3",))
+    assert changes(now(others), before(changed(attribution="broker"))) == []
+    both = changed(attribution="broker"), others
+    (found,) = find_changes(ROW, now(*both), before(replace(others, findings=1)))
+    assert found.change == "worse"
+    assert f"With 1 more incident of this kind: {found.findings:,} findings." in found.detail
 
 
 def test_consumers_are_not_told_apart_if_there_are_more_than_an_incident_names() -> None:
@@ -96,5 +109,5 @@ def test_a_change_says_since_when_who_and_what_to_do() -> None:
     (found,) = find_changes(ROW, now(INCIDENT), None)
     assert found.title == INCIDENT.title
     assert found.detail.startswith("Since ")
-    assert "Consumers: c1, c2. Attributed to: broker." in found.detail
+    assert "Consumers: c1, c2. Attributed to: consumer application." in found.detail
     assert found.next_step == INCIDENT.next_step

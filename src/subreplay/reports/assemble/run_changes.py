@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from subreplay.audit.attribution import Party
 from subreplay.config.alerts import ChangeKind
 from subreplay.reports.assemble.incidents import MOST_NAMED, describe_time
 from subreplay.reports.data import ReportData
+from subreplay.reports.formatting import format_plural
 from subreplay.reports.incident_data import IncidentView
 from subreplay.reports.overview_data import FAILED, OverviewRow
 
@@ -16,6 +18,7 @@ WORSE: Final = 2
 """An incident is worse if it has at least so many times the findings of the run before."""
 VERDICTS: Final = ("valid", "unknown", "invalid", FAILED)
 """The worst verdict last."""
+CONSUMER: Final[Party] = "consumer application"
 IncidentKey = tuple[str, str, tuple[str, ...]]
 
 
@@ -71,9 +74,9 @@ class AuditedSubscription:
 def find_changes(row: OverviewRow, report: ReportData | None, before: PreviousRun | None) -> tuple[RunChange, ...]:
     """Find what changed since the run before; everything is new if there was none.
 
-    Two incidents are the same if rule, attribution and consumers are; those that do not fail a run are not compared. A
-    run with the verdict *unknown* cannot show that an incident has ended. An audit that failed has no rows to compare
-    with, so its failure is new each time.
+    Two incidents are the same if rule and attribution are and, if a consumer application causes them, the consumers.
+    Those that do not fail a run are not compared. A run with the verdict *unknown* cannot show that an incident has
+    ended. An audit that failed has no rows to compare with, so its failure is new each time.
     """
     if report is None:
         return (RunChange("new", row.sentence, verdict=FAILED),)
@@ -106,11 +109,12 @@ def _compare(
 
 
 def _group(incidents: Iterable[IncidentView | PreviousIncident]) -> dict[IncidentKey, list[Any]]:
-    """Group incidents by what identifies them from run to run. The names of many consumers are ignored, because an
-    incident names only the first ones."""
+    """Group incidents by what identifies them from run to run. Which consumers a fault of a broker or a producer meets
+    changes from day to day. The names of many consumers are ignored, because an incident names only the first ones."""
     found: dict[IncidentKey, list[Any]] = {}
     for one in incidents:
-        consumers = tuple(sorted(one.consumers)) if len(one.consumers) < MOST_NAMED else ()
+        names_consumers = one.attribution == CONSUMER and len(one.consumers) < MOST_NAMED
+        consumers = tuple(sorted(one.consumers)) if names_consumers else ()
         found.setdefault((one.code, one.attribution, consumers), []).append(one)
     return found
 
@@ -127,7 +131,7 @@ def _build_change(kind: ChangeKind, incidents: list[Any], day: str | None) -> Ru
     return RunChange(
         kind,
         first.title,
-        "" if view is None else _describe_incident(view, day),
+        "" if view is None else _describe_incident(view, day) + _count_further(incidents),
         "" if view is None else view.next_step,
         max((one.verdict for one in incidents), key=VERDICTS.index),
         first.code,
@@ -135,6 +139,14 @@ def _build_change(kind: ChangeKind, incidents: list[Any], day: str | None) -> Ru
         first.consumers,
         sum(one.findings for one in incidents),
     )
+
+
+def _count_further(incidents: list[IncidentView]) -> str:
+    """Say how many incidents of this kind there are beside the first, and what they amount to together."""
+    if len(incidents) == 1:
+        return ""
+    further = format_plural(len(incidents) - 1, "more incident")
+    return f" With {further} of this kind: {format_plural(sum(one.findings for one in incidents), 'finding')}."
 
 
 def _describe_incident(view: IncidentView, day: str | None) -> str:

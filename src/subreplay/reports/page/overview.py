@@ -24,7 +24,7 @@ PAGE: Final = "overview.html.j2"
 COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
     ("verdict", "Verdict", ""),
     ("subscription", "Subscription", ""),
-    ("incidents", "Incidents", "Incidents, and the most severe one"),
+    ("incidents", "Incidents", "The most severe one is below the name"),
     ("trend", "30 days", "Verdict of each day, taller with more findings; sorts by the number of invalid days"),
     ("findings", "Findings", "Findings of rules that were broken"),
     ("waiting", "Waiting", "Messages that waited too long, or were never delivered"),
