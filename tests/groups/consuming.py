@@ -42,13 +42,14 @@ def parse_timed(words):
     return found
 
 
-def build_events(members, instances=()):
-    """Membership events; ``instances`` are the instance ids of static members."""
+def build_events(members, instances=(), ids=()):
+    """Membership events; ``instances`` are the instance ids of static members, ``ids`` member ids."""
     for seq, (word, at) in enumerate(parse_timed(members)):
         instant = Instant(at, seq)
         yield MembershipEvent(
-            Scope(TOPIC), KIND[word[0]], word[1:], instant, instant, instance_id=dict(instances).get(word[1:])
-        )
+            Scope(TOPIC), KIND[word[0]], word[1:], instant, instant, instance_id=dict(instances).get(word[1:]),
+            alias=dict(ids).get(word[1:]),
+        )  # fmt: skip
 
 
 def build_log(words, size=100):
@@ -141,6 +142,7 @@ def consume(
     *,
     partitions=4,
     instances=(),
+    ids=(),
     cut=None,
     profile="kafka-4.0",
     options=None,
@@ -160,7 +162,7 @@ def consume(
     arrays = [rows] if cut is None else [rows[at : at + cut] for at in range(0, len(rows), cut)]
     parameters = {"heartbeat_interval": 10 * MILLISECOND} | parameters
     replay = GroupReplay(
-        make_policy(name, profile, **options), numbered, list(build_events(members, instances)), arrays,
+        make_policy(name, profile, **options), numbered, list(build_events(members, instances, ids)), arrays,
         SimulationParameters(member=model, others=others or {}, **parameters), client_actions, keeps_history=True,
     )  # fmt: skip
     return Consumed(replay, numbered)

@@ -6,6 +6,8 @@ Heartbeats come every 10 ms, a record takes 1 ms, and an empty group waits for n
 
 from dataclasses import replace
 
+import pytest
+
 from subreplay.simulation.kafka.simulation_parameters import Enlargement, MemberModel, Resubscription, Rewind, Stall
 from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND as MS
 from subreplay.simulation.pulsar.service_model import Fixed
@@ -216,8 +218,9 @@ def test_auto_commit_happens_before_partitions_are_revoked():
     assert [(row.consumer, row.acked_at) for row in run.of(3, 0)] == [("a", 20)]
 
 
-def test_an_application_that_seeks_back_gets_the_same_records_again():
-    run = consume(EAGER, "+a", "p0*5 20:p0", SYNC, client_actions=[Rewind(10 * MS, "a", 2)])
+@pytest.mark.parametrize("ids", [{}, {"a": "a-4d6f"}])
+def test_an_application_that_seeks_back_gets_the_same_records_again(ids):
+    run = consume(EAGER, "+a", "p0*5 20:p0", SYNC, ids=ids, client_actions=[Rewind(10 * MS, "a", 2)])
 
     assert run.of_consumer("a") == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (0, 3), (0, 4), (0, 5)]
 

@@ -144,7 +144,8 @@ class GroupReplay:
         if isinstance(one, Enlargement):
             self.coordinator.grow_topic(one.topic, one.count)
             return
-        for process in map(self._find_current, self._processes_by_label.get(one.consumer, ())):
+        of_every_label = (process for processes in self._processes_by_label.values() for process in processes)
+        for process in [self._find_current(each) for each in of_every_label if each.event.consumer == one.consumer]:
             if isinstance(one, Rewind):
                 self.coordinator.schedule_action(process, partial(self._rewind, process, one.records))
             else:
