@@ -14,6 +14,7 @@ from subreplay.conformance.fidelity_groups import group_prediction, group_text
 from subreplay.conformance.fidelity_groups.group_comparison import measure_agreement
 from subreplay.conformance.fidelity_share import share_text
 from subreplay.conformance.fidelity_share.share_comparison import ShareAgreement, measure_share_agreement
+from subreplay.conformance.fidelity_share.share_prediction import predict_share_group
 from subreplay.conformance.prediction_table import PredictedRun, tabulate_run
 from subreplay.errors import ConfigError, InputError
 
@@ -99,38 +100,41 @@ def _describe_share_agreement(result: ShareAgreement) -> ReenactmentText:
 
 @dataclass(frozen=True)
 class PredictionText:
-    """The result of a prediction: a row of the published table (``run``), and the cells of its system's own table."""
+    """The result of a prediction: a row of the published table (``run``), and one of the table of its kind."""
 
-    group: bool
     run: PredictedRun
+    columns: tuple[str, ...]
     cells: tuple[str, ...]
 
     @property
     def figures(self) -> dict[str, object]:
         """The figures of the published table, and the other cells by the names of their columns."""
-        names = group_text.PREDICTION_COLUMNS if self.group else fidelity_text.PREDICTION_COLUMNS
-        return {**self.run._asdict(), **dict(zip(names[1:], self.cells[1:], strict=True))}
+        return {**self.run._asdict(), **dict(zip(self.columns[1:], self.cells[1:], strict=True))}
 
 
 def predict_recording(folder: Path, profile: str | None = None) -> PredictionText:
     """Predict a recording from its plan and compare; raises as ``reenact_recording``."""
+    if is_share_group(folder):
+        _reject_profile(folder, profile)
+        share = predict_share_group(folder)
+        run = tabulate_run(share.name, share.figures)
+        return PredictionText(run, share_text.PREDICTION_COLUMNS, share_text.format_cells(share))
     if not is_group(folder):
         prediction = dispatch_prediction.predict_dispatches(folder, profile)
         run = tabulate_run(prediction.name, prediction.figures)
-        return PredictionText(False, run, fidelity_text.format_cells(prediction))
+        return PredictionText(run, fidelity_text.PREDICTION_COLUMNS, fidelity_text.format_cells(prediction))
     _reject_profile(folder, profile)
     group = group_prediction.predict_group(folder)
     run = tabulate_run(group.plan.name, group.plan.figures)
-    return PredictionText(True, run, group_text.format_cells(group))
+    return PredictionText(run, group_text.PREDICTION_COLUMNS, group_text.format_cells(group))
 
 
 def format_tables(results: Sequence[PredictionText]) -> Iterable[str]:
-    """Yield the lines of a Markdown table of what applications saw, and of one for each system."""
-    tables = [
-        (prediction_table.COLUMNS, [prediction_table.format_cells(one.run) for one in results]),
-        (group_text.PREDICTION_COLUMNS, [one.cells for one in results if one.group]),
-        (fidelity_text.PREDICTION_COLUMNS, [one.cells for one in results if not one.group]),
-    ]
+    """Yield the lines of a Markdown table of what applications saw, and of one for each kind of recording."""
+    tables: list[tuple[Sequence[str], list[tuple[str, ...]]]]
+    tables = [(prediction_table.COLUMNS, [prediction_table.format_cells(one.run) for one in results])]
+    for columns in (group_text.PREDICTION_COLUMNS, share_text.PREDICTION_COLUMNS, fidelity_text.PREDICTION_COLUMNS):
+        tables.append((columns, [one.cells for one in results if one.columns == columns]))
     for head, rows in tables:
         if rows:
             yield from (f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))

@@ -153,6 +153,7 @@ class ShareScenario(_Row):
     broker: dict[str, Any]
     group_config: dict[str, Any]
     consumers: Annotated[tuple[ShareApplication, ...], Field(min_length=1)]
+    producer: dict[str, Any]
     actions: tuple[ShareAction, ...] = ()
 
     def find_setting(self, name: str, default: int) -> int:

@@ -246,7 +246,7 @@ def _build_parameters(scenario: GroupScenario, first_to_join: str, records: int,
 
 def _build_member_model(one: PlannedApplication, scenario: GroupScenario, warm_up: int, records: int) -> MemberModel:
     return MemberModel(
-        service=build_service(one, records),
+        service=build_service(one.service_us, one.seed, records),
         stalls=tuple(
             Stall(_get_action_time(action, scenario.t0), action.ms * MS, action.min)
             for action in one.actions

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from itertools import islice
 
-from subreplay.adapters.kafka_recording.recording_rows import PlannedApplication
 from subreplay.simulation.pulsar.service_model import Empirical, Service, TimesInOrder
 
 SLEEP_OVERHEAD = 157_000
@@ -14,12 +13,12 @@ SLEEP_OVERHEAD = 157_000
 _MULTIPLIER, _INCREMENT, _MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1
 
 
-def build_service(one: PlannedApplication, records: int) -> Service:
-    """Return exponential times with the application's mean: those of its seed for so many records, else any."""
-    mean = one.service_us * 1_000
-    if one.seed is None or not records:
+def build_service(mean_us: float, seed: int | None, records: int) -> Service:
+    """Return exponential times with an application's mean: those of its ``seed`` for so many records, else any."""
+    mean = mean_us * 1_000
+    if seed is None or not records:
         return Empirical((*(-mean * math.log1p(-q / 1_000) for q in range(1_000)), mean * 9.2))
-    times = (-math.log(1 - value) * mean + SLEEP_OVERHEAD for value in generate_java_doubles(one.seed))
+    times = (-math.log(1 - value) * mean + SLEEP_OVERHEAD for value in generate_java_doubles(seed))
     return TimesInOrder(tuple(islice(times, records)))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from subreplay.conformance.fidelity_groups.group_comparison import REQUIRED_PERCENT
 from subreplay.conformance.fidelity_share.share_comparison import ShareAgreement
+from subreplay.conformance.fidelity_share.share_prediction import SharePrediction, list_load_pairs
 
 
 def format_lines(agreement: ShareAgreement) -> Iterator[str]:
@@ -20,4 +21,29 @@ def format_lines(agreement: ShareAgreement) -> Iterator[str]:
     yield (
         f"  start offsets: {agreement.starts}; targets with the same epoch and assignment: {agreement.targets}; "
         f"{agreement.reordered:,} decisions in another order of simultaneous requests"
+    )
+
+
+PREDICTION_COLUMNS = (
+    "recording",
+    "records of each consumer",
+    "load error (difference between runs)",
+    "delivered",
+    "delivered again",
+    "archived",
+    "never delivered",
+    "drained after",
+)
+
+
+def format_cells(prediction: SharePrediction) -> tuple[str, ...]:
+    """Format one row of the table of predictions, with the columns of ``PREDICTION_COLUMNS``."""
+    one, two = prediction.recorded, prediction.predicted
+    figures = prediction.figures
+    return (
+        prediction.name,
+        ", ".join(f"{name} {a:.1f} / {b:.1f} %" for name, a, b in list_load_pairs(prediction)),
+        f"{figures.load_error:.1f} pp ({prediction.spread:.1f} pp)",
+        *(f"{a:,} / {b:,}" for a, b in zip(one, two, strict=True)),
+        f"{figures.recorded.drained / 1e9:.1f} / {figures.predicted.drained / 1e9:.1f} s",
     )

@@ -26,13 +26,15 @@ class SharedLog:
 
     ``batch_ends`` is the offset after each record's batch. ``sent_at`` is the earliest time (ns) at which a record can
     have been readable: its producer sent it, or ended its transaction if the group reads committed records only. It
-    never decreases. ``hidden`` records belong to an aborted transaction that the group skips.
+    never decreases. ``hidden`` records belong to an aborted transaction that the group skips. ``timestamps`` never
+    decrease, and ``created_at`` is when the producer began a record's batch.
     """
 
     batch_ends: Ints
     sent_at: Ints
     hidden: NDArray[np.bool_]
     timestamps: Ints
+    created_at: Ints
 
     def find_end(self, at: int) -> int:
         """Return the offset after the last batch that was sent by ``at`` (ns)."""
@@ -50,7 +52,7 @@ def build_logs(recording: ShareRecording) -> Mapping[TopicPartition, SharedLog]:
 
 def _build_log(recording: ShareRecording, name: TopicPartition, batches: list[LogBatch]) -> SharedLog:
     count = max(batch.last for batch in batches) + 1
-    ends, sent_at, timestamps = (np.zeros(count, np.int64) for _ in range(3))
+    ends, sent_at, timestamps, created_at = (np.zeros(count, np.int64) for _ in range(4))
     hidden = np.zeros(count, np.bool_)
     is_committed = recording.scenario.get_group_setting("isolation.level", "read_uncommitted") == "read_committed"
     transactions = {one.transaction: one for one in recording.transactions}
@@ -58,6 +60,7 @@ def _build_log(recording: ShareRecording, name: TopicPartition, batches: list[Lo
         if (record.topic, record.partition) == name:
             timestamps[record.offset] = record.timestamp * MS
             sent_at[record.offset] = max(record.produced_at, record.timestamp * MS)
+            created_at[record.offset] = record.produced_at
             if is_committed and record.transaction in transactions:
                 transaction = transactions[record.transaction]
                 sent_at[record.offset] = max(sent_at[record.offset], transaction.done_at)
@@ -66,4 +69,6 @@ def _build_log(recording: ShareRecording, name: TopicPartition, batches: list[Lo
         span = slice(batch.base, batch.last + 1)
         ends[span] = batch.last + 1
         sent_at[span] = sent_at[span].max()
-    return SharedLog(ends, np.maximum.accumulate(sent_at), hidden, np.maximum.accumulate(timestamps))
+        created_at[span] = created_at[batch.base]
+    sent_at = np.maximum.accumulate(sent_at)
+    return SharedLog(ends, sent_at, hidden, np.maximum.accumulate(timestamps), np.maximum.accumulate(created_at))
