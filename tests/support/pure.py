@@ -53,8 +53,9 @@ def log_of(messages: pa.Table, deliveries: pa.Table) -> pa.Table:
     taken = pc.if_else(is_automatic, COMMIT_AUTOMATIC, COMMIT)
     kind = pc.if_else(is_commit, pc.if_else(refused, COMMIT_REFUSED, taken), DELIVERY).cast(pa.int8())
     second = second.set_column(second.schema.get_field_index("kind"), "kind", kind)
-    cumulative = pc.equal(deliveries["ack_type"], "Cumulative")
-    second = second.set_column(second.schema.get_field_index("cumulative"), "cumulative", cumulative)
+    acks = {"cumulative": ("ack_type", "Cumulative"), "rejected": ("ack_type", "Reject")}
+    for name, (of, value) in (acks | {"ack_refused": ("outcome", "refused")}).items():
+        second = second.set_column(second.schema.get_field_index(name), name, pc.equal(deliveries[of], value))
     second = _in_nanos(
         second,
         {"at": "delivered_nanos", "received_at": None, "acked_at": "acked_nanos", "nacked_at": "nacked_nanos"},

@@ -39,10 +39,11 @@ FORMAT_TITLES: Final = {
 }
 """A title for each format, the most specific format first."""
 
-_RECORDINGS: Final = {
-    "pulsar-recording": ("messages", "broker_events"),
-    "kafka-recording": ("records", "polls", "membership", "consumer_offsets"),
-}
+_RECORDINGS: Final = (
+    ("pulsar-recording", ("messages", "broker_events")),
+    ("kafka-recording", ("records", "polls", "membership", "consumer_offsets")),
+    ("kafka-recording", ("records", "deliveries", "membership", "requests", "share_group_state")),
+)
 """The files that make a folder a recording."""
 _BROKER: Final = re.compile(
     rb"^\S+ \[[^\]]*\] +[A-Z]+ +org\.apache\.(?:pulsar\.(?!client\.)|bookkeeper\.)", re.MULTILINE
@@ -68,7 +69,7 @@ def detect_adapter(path: Path) -> str | None:
     It reads at most ``HEAD_BYTES`` bytes of each of the first ``MAX_FILES`` files. Unreadable files match no adapter.
     """
     try:
-        recordings = (name for name, needed in _RECORDINGS.items() if path.is_dir() and _has_files(path, needed))
+        recordings = (name for name, needed in _RECORDINGS if path.is_dir() and _has_files(path, needed))
         if (recording := next(recordings, None)) is not None:
             return recording
         found = {detect_file_format(each) for each in list_files(path)[:MAX_FILES]}

@@ -41,6 +41,8 @@ _PARTY_OF_CODE: Final[Mapping[Code, Party]] = {
     **dict.fromkeys((Code.DIVERGENT_ID, Code.UNKNOWN_MESSAGE, Code.BEFORE_PUBLICATION), "data"),
     Code.UNSEEN: "nobody",
     Code.DROPPED: "broker",
+    Code.OVER_LIMIT: "broker",
+    **dict.fromkeys((Code.LATE_ACK, Code.ARCHIVED, Code.REJECTED), "consumer application"),
 }  # fmt: skip
 # A broker pushes; a Kafka consumer polls: what it is not given, it did not fetch
 _PARTY_IN_GROUP: Final[Mapping[Code, Party]] = dict.fromkeys(

@@ -72,6 +72,10 @@ class Code(IntEnum):
     DLQ_MISSED = 44
     DLQ_ACKED = 45
     DROPPED = 46
+    LATE_ACK = 47
+    ARCHIVED = 48
+    REJECTED = 49
+    OVER_LIMIT = 50
 
     @property
     def bit(self) -> int:
@@ -375,17 +379,21 @@ def drop_exempt(codes: Ints, exemptions: Ints) -> Ints:
     return left
 
 
-Kind = Literal["keyed", "unordered", "active", "filtered", "shared", "group"]
+Kind = Literal["keyed", "unordered", "active", "filtered", "shared", "group", "share group"]
 """How a policy serves its messages. ``keyed``: by slot and in order. ``unordered``: by slot, out-of-order delivery
 allowed. ``active``: one consumer for the whole partition. ``filtered``: one consumer for some slots; others are
-skipped. ``shared``: any consumer. ``group``: the member of a Kafka group that polls the partition."""
-EVERY: Final[frozenset[Kind]] = frozenset({"keyed", "unordered", "active", "filtered", "shared", "group"})
+skipped. ``shared``: any consumer. ``group``: the member of a Kafka group that polls the partition. ``share group``: any
+member of a Kafka share group, which acquires single records."""
+EVERY: Final[frozenset[Kind]] = frozenset(
+    {"keyed", "unordered", "active", "filtered", "shared", "group", "share group"}
+)
 KEYED: Final[frozenset[Kind]] = frozenset({"keyed"})
 ACTIVE: Final[frozenset[Kind]] = frozenset({"active", "group"})
 FAILOVER: Final[frozenset[Kind]] = frozenset({"active"})
 GROUP: Final[frozenset[Kind]] = frozenset({"group"})
+SHARE_GROUP: Final[frozenset[Kind]] = frozenset({"share group"})
 FILTERED: Final[frozenset[Kind]] = frozenset({"filtered"})
-ANY_ORDER: Final[frozenset[Kind]] = frozenset({"unordered", "shared"})
+ANY_ORDER: Final[frozenset[Kind]] = frozenset({"unordered", "shared", "share group"})
 BY_SLOT: Final[frozenset[Kind]] = frozenset({"keyed", "unordered"})
 MANY: Final[frozenset[Kind]] = frozenset({"keyed", "unordered", "shared"})
 _KINDS: Final[Mapping[tuple[str, bool], Kind]] = {
@@ -394,7 +402,7 @@ _KINDS: Final[Mapping[tuple[str, bool], Kind]] = {
     ("partition", True): "active",
     ("any", False): "shared",
 }
-_BY_SERVING: Final[Mapping[str, Kind]] = {"filtered": "filtered", "polled": "group"}
+_BY_SERVING: Final[Mapping[str, Kind]] = {"filtered": "filtered", "polled": "group", "acquired": "share group"}
 
 
 def classify_policy(policy: Policy) -> Kind:

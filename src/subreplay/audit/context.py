@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.rows.model.key_masking import IN_THE_CLEAR, KeyMasking
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.policies.kafka.share import is_share_group
 from subreplay.semantics.timelines.timeline import Timeline
 
 UNKNOWN_SIZE = -1
@@ -38,6 +39,20 @@ JOIN_WAITS_FOR_ALL = ProfileTable({DOCUMENTED: True, PULSAR_3_2: True, PULSAR_4_
 BATCH_INDEX_ACKS: Final[ProfileTable[bool | None]] = ProfileTable(
     {DOCUMENTED: False, PULSAR_2_10: False, PULSAR_3_2: False, PULSAR_4_0: None, PULSAR_4_2: True}
 )
+
+
+class RecordLocks(NamedTuple):
+    """How a share group locks records: for how long (ns), how often it delivers one, the end of the data (ns), and
+    whether deliveries are recorded with the time of their acquisition (else of their receipt)."""
+
+    duration: int
+    limit: int
+    end: int
+    timed: bool
+
+
+NO_LOCKS: Final = RecordLocks(0, 0, UNKNOWN, False)
+"""Those of a policy without locks."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +205,22 @@ class Context:
     def is_group(self) -> bool:
         """Whether the consumers are members of a Kafka group."""
         return classify_policy(self.policy) == "group"
+
+    @property
+    def skips_aborted(self) -> bool:
+        """Whether records of aborted transactions are never delivered: to a Kafka group unless it reads uncommitted
+        ones, to a share group only if it reads committed ones (their defaults)."""
+        isolation = self.terms.isolation
+        return isolation == "read_committed" if self.record_locks else self.is_group and isolation != "read_uncommitted"
+
+    @cached_property
+    def record_locks(self) -> RecordLocks | None:
+        """The locks of a share group; None for other policies."""
+        if not is_share_group(self.policy):
+            return None
+        end = min(max(self.end, self.last), self.horizon)
+        timed = Need.DISPATCH_TIMES not in self.lacking
+        return RecordLocks(1_000 * self.policy.lock_duration_us, self.policy.delivery_limit, end, timed)
 
     @property
     def waits_by_slot(self) -> bool:

@@ -32,6 +32,9 @@ class Ending(IntEnum):
     LOST = 6  # ... which had left the group by max.poll.interval.ms, or was evicted, and did not know
     CRASHED = 7  # its consumer's process ended, or its session timed out
     SOUGHT = 8  # the application sought back to it, or before it
+    # of the members of a share group
+    EXPIRED = 9  # its acquisition lock timed out
+    RENEWED = 10  # its consumer renewed the lock, and goes on with the record
 
 
 FAILED_COMMIT, AUTOMATIC_COMMITS = 16, 32

@@ -38,6 +38,8 @@ STICKY, READER = (
     make_policy("pulsar.key_hash_range", "pulsar-4.0"),
 )
 RANGE = make_policy("kafka.range", "kafka-4.0")
+SHARE = make_policy("kafka.share", "kafka-4.4", lock_duration_us=1_000_000, delivery_limit=2)
+TIMED_OUT = "+C1 +C2 a1>C1 ~100 a1>C2*1"  # the lock of the first delivery ends after 100 steps
 WAITING = Terms(stalled_after=500_000_000, late_after=500_000_000)
 SOON, THRICE, DROPS = Terms(stuck_after=500_000_000), Terms(max_redeliveries=3), Terms(persistent=False)
 HOME = choose_partition(key_of("a").decode(), 2)
@@ -103,6 +105,12 @@ def acked(after: int) -> Callable[[History], History]:
     return change
 
 
+def rejected(tables: History) -> History:
+    """Every acknowledgement rejects its message."""
+    rows = [row | {"ack_type": "Reject"} for row in tables["deliveries"].to_pylist()]
+    return tables | {"deliveries": pa.Table.from_pylist(rows, tables["deliveries"].schema)}
+
+
 def published(after: int) -> Callable[[History], History]:
     """The first message is published so many µs later."""
 
@@ -129,8 +137,8 @@ def of_key(partition: int, topic: str = "t") -> dict[str, Any]:
     return position | {"published": partition, "producer": "p", "key": "k", "messages": 1}
 
 
-def in_partitions(*rows: dict[str, Any]) -> Told:
-    return Told((*find_keys_in_two_partitions(pa.Table.from_pylist(rows, schema=FIRST_MESSAGES)),), KEY_SHARED)
+def in_partitions(*rows: dict[str, Any], policy: Policy = KEY_SHARED) -> Told:
+    return Told((*find_keys_in_two_partitions(pa.Table.from_pylist(rows, schema=FIRST_MESSAGES)),), policy)
 
 
 def dead_lettered(**reported: Any) -> Told:
@@ -259,6 +267,26 @@ CASES: dict[Code, tuple[Story | Told, Story | Told, Story | Told]] = {  # broken
         Story("a1", "+C1 a1>C1 a1!", SHARED, terms=DROPS),
         Story("a1 a2", "+C1 a1>C1 a1!", SHARED),  # it waits
     ),
+    Code.LATE_ACK: (
+        Story("a1", f"{TIMED_OUT} a1!", SHARE, change=acked(1_500_000)),
+        Story("a1", f"{TIMED_OUT} a1!", SHARE),
+        Story("a1", "+C1 a1>C1 ~80 a1!", SHARE),
+    ),
+    Code.ARCHIVED: (
+        Story("a1 a2", "+C1 a1>C1 a1? a1>C1*1 a1? a2>C1 a2!", SHARE),
+        Story("a1", "+C1 a1>C1 a1? a1>C1*1 a1!", SHARE),
+        Story("a1", "+C1 a1>C1 a1? a1>C1*1", SHARE),  # its last attempt has not ended
+    ),
+    Code.REJECTED: (
+        Story("a1", "+C1 a1>C1 a1!", SHARE, change=rejected),
+        Story("a1", "+C1 a1>C1 a1!", SHARE),
+        Story("a1", "+C1 a1>C1 a1?", SHARE),
+    ),
+    Code.OVER_LIMIT: (
+        Story("a1", "+C1 a1>C1 a1? a1>C1*1 a1? a1>C1*2 a1!", SHARE),
+        Story("a1", "+C1 a1>C1 a1? a1>C1*1 a1!", SHARE),
+        Story("a1", "+C1 a1>C1 a1? a1>C1*1 a1? a1>C1*2 a1!", SHARED),
+    ),
     Code.UNACKED: (
         Story("a1", "+C1 a1>C1"),
         Story("a1", "+C1 a1>C1 a1!"),
@@ -311,8 +339,8 @@ CASES: dict[Code, tuple[Story | Told, Story | Told, Story | Told]] = {  # broken
     ),
     Code.KEY_TWO_PARTITIONS: (
         in_partitions(of_key(0), of_key(1)),
-        in_partitions(of_key(0)),
         in_partitions(of_key(0), of_key(1, "another topic")),
+        in_partitions(of_key(0), of_key(1), policy=SHARE),  # it promises no order
     ),
     Code.EARLY: (
         Story("a1+300", "+C1 ~80 a1>C1 a1!", SHARED),
@@ -410,7 +438,7 @@ def test_a_rule_says_what_it_means_and_where_that_is_written(code: Code) -> None
     rule = RULES[code]
     assert rule.title
     assert rule.meaning.endswith((".", ".)"))
-    upstream = re.search(r"\w+(\.\w+)?.*\((3\.2\.3, 4\.0\.8|4\.0\.2).*\)|PIP-\d+", rule.source)
+    upstream = re.search(r"\w+(\.\w+)?.*\((3\.2\.3, 4\.0\.8|4\.0\.2|4\.4\.0).*\)|PIP-\d+", rule.source)
     documented = re.search(r"rows? [LDPK]-[A-Z]+(-[A-Z]+)?-\d", rule.source)
     assert upstream or documented
     assert rule.promised or rule.allowed

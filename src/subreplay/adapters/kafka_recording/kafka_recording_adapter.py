@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import pyarrow as pa
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from subreplay.adapters.base import FileCount, Reason, RejectedRow, SourceTables, list_subscriptions
 from subreplay.adapters.capture.capture_summary import UNKNOWN_PRODUCER
@@ -37,11 +37,17 @@ from subreplay.adapters.kafka_recording.recording_rows import (
     PolledRecord,
     ProducedRecord,
 )
+from subreplay.adapters.kafka_recording.share_rows import ShareScenario
+from subreplay.adapters.kafka_recording.share_tables import read_share_tables
 from subreplay.errors import InputError
 from subreplay.hashing.profiles.releases import find_nearest_profile
 from subreplay.rows.model.tables import INPUTS, TIME
 
 Row = TypeVar("Row")
+
+_PLAN: Final[TypeAdapter[GroupScenario | ShareScenario]] = TypeAdapter(
+    Annotated[GroupScenario | ShareScenario, Field(discriminator="protocol")]
+)
 
 _PLACE: Final = [
     pa.field("topic", pa.string(), nullable=False),
@@ -126,6 +132,9 @@ class KafkaRecording:
 
 def read_tables(folder: Path) -> SourceTables:
     """Read one recording. Raises ``InputError`` where a needed file is missing, unreadable or malformed."""
+    scenario = _read_plan(folder)
+    if isinstance(scenario, ShareScenario):
+        return read_share_tables(folder, scenario)
     it = read_recording(folder)
     polls = [*replace_foreign_ids(it.polls, it.client_events)]
     others = sum(one.member_id != row.member_id for one, row in zip(polls, it.polls, strict=True))
@@ -197,9 +206,16 @@ def read_recording(folder: Path) -> KafkaRecording:
 
 
 def _read_scenario(folder: Path) -> GroupScenario:
+    plan = _read_plan(folder)
+    if isinstance(plan, ShareScenario):
+        raise InputError(f"{folder}: this is a recording of a share group. Name one of a consumer group")
+    return plan
+
+
+def _read_plan(folder: Path) -> GroupScenario | ShareScenario:
     path = folder / "scenario.json"
     try:
-        return GroupScenario.model_validate_json(path.read_bytes())
+        return _PLAN.validate_json(path.read_bytes())
     except OSError as error:
         raise InputError(
             f"{path}: the file cannot be read ({error.strerror}). Copy it, because a recording of a Kafka group needs "
@@ -207,7 +223,7 @@ def _read_scenario(folder: Path) -> GroupScenario:
         ) from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = "".join(f"{part}: " for part in first["loc"])
+        place = "".join(f"{part}: " for part in first["loc"] if part not in ("classic", "consumer", "share"))
         raise InputError(f"{path}: {place}{first['msg']}. Correct it at its source") from error
 
 

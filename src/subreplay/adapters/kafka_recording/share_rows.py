@@ -1,4 +1,4 @@
-"""The row contracts of a recorded share group: one model for each file that a re-enactment or a prediction reads."""
+"""The row contracts of a recorded share group: one model for each file."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from subreplay.adapters.contract_types import Millis, Name, Nanos, Natural, Partition
-from subreplay.adapters.kafka_recording.recording_rows import Offset
+from subreplay.adapters.contract_types import Millis, Name, Nanos, Natural, Partition, Size
+from subreplay.adapters.kafka_recording.recording_rows import Base64, Offset
 
 Seconds = Annotated[float, Field(ge=0)]
 
@@ -22,10 +22,12 @@ class SharedRecord(_Row):
     topic: Name
     partition: Partition
     offset: Offset
+    key: Base64 | None
     timestamp: Millis
     produced_at: Nanos
-    size: Natural
+    size: Size
     transaction: int | None = None
+    aborted: bool | None = None
 
 
 class TransactionEnd(_Row):
@@ -47,16 +49,19 @@ class LogBatch(_Row):
 
 
 class ShareDelivery(_Row):
-    """A record that an application received. ``type`` None: it was never acknowledged."""
+    """A record that an application received. ``type`` None: it was never acknowledged. ``error`` is that of the
+    acknowledgement."""
 
     consumer: Name
+    member_id: Name
     topic: Name
     partition: Partition
     offset: Offset
-    delivery: Natural
+    delivery: Annotated[int, Field(ge=1, le=2**15 - 1, strict=True)]
     polled_at: Nanos
     processed_at: Nanos | None
     type: Literal["accept", "release", "reject", "renew"] | None
+    acknowledged_at: Nanos | None
     error: str | None
 
 
@@ -66,6 +71,7 @@ class ShareEvent(_Row):
     consumer: Name | None
     event: Name
     at: Nanos
+    member_id: str | None = None
     topics: tuple[Name, ...] | None = None
     topic: Name | None = None
     to: Natural | None = None
@@ -84,6 +90,12 @@ class ShareRequest(_Row):
     @property
     def member_id(self) -> str:
         return str(self.request["memberId"])
+
+    @property
+    def ends_session(self) -> bool:
+        """Whether the member leaves the group, or gives up its share session."""
+        epoch = "memberEpoch" if self.api == "share_group_heartbeat" else "epoch"
+        return self.request.get(epoch) == -1
 
 
 class DecodedRecord(_Row):

@@ -43,6 +43,11 @@ GROUP_ENDING_CAUSES: Final = {
     Ending.CRASHED: "its consumer crashed before it was committed",
 }
 """Why a record of a Kafka group is redelivered."""
+SHARE_ENDING_CAUSES: Final = {
+    Ending.NACKED: "its consumer released it",
+    Ending.EXPIRED: "its acquisition lock timed out before it was acknowledged",
+}
+"""Why a record of a share group is redelivered, besides the leave or crash of its consumer."""
 NOT_COMMITTED_CAUSES: Final = {
     0: "",
     FAILED_COMMIT: ": its commit had failed",
@@ -64,7 +69,9 @@ HOLDER_PATTERN: Final = "^consumer (?P<holder>.+), which held [0-9]"
 """Matches the cause of a message behind a consumer with unacknowledged messages, and names this consumer."""
 NOT_ASSIGNED_CAUSE: Final = "no member of the group owned partition"
 _FETCHING_CODES: Final = frozenset({Code.STALLED, Code.STARVED, Code.LATE})
-_REDELIVERY_CODES: Final = frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.REDELIVERED, Code.REDELIVERY_ORDER})
+_REDELIVERY_CODES: Final = frozenset(
+    {Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.REDELIVERED, Code.REDELIVERY_ORDER, Code.OVER_LIMIT}
+)
 _ACT_CODES: Final = Exemption.RESET.codes | _REDELIVERY_CODES
 
 
@@ -167,8 +174,13 @@ class Causes:
         if code in _REDELIVERY_CODES and self._judge.is_group:
             cases += [(previous == ending | why, words + more) for ending, words in GROUP_ENDING_CAUSES.items()
                       for why, more in NOT_COMMITTED_CAUSES.items()]  # fmt: skip
+        elif code in _REDELIVERY_CODES and self._judge.record_locks:
+            cases += [(previous == ending, words) for ending, words in SHARE_ENDING_CAUSES.items()]
         elif code in _REDELIVERY_CODES:
             cases.append((previous == Ending.NACKED, NACKED))
+        if code is Code.UNSEEN and self._judge.record_locks:
+            unread = ints(rows, "excuses") & Exemption.NOT_READ_YET.bit != 0
+            cases.append((~delivered & unread, Exemption.NOT_READ_YET.sentence))
         if code is Code.LOST and self._judge.is_group:
             unread = ints(rows, "excuses") & Exemption.NOT_READ_YET.bit != 0
             cases.append((~delivered & unread, Exemption.NOT_READ_YET.sentence))

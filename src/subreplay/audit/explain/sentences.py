@@ -23,6 +23,8 @@ _ENDINGS: Final = {
     Ending.LOST: "after its partition was lost without a commit of it",
     Ending.CRASHED: "after its consumer crashed without a commit of it",
     Ending.SOUGHT: "after the application sought back",
+    Ending.EXPIRED: "after its acquisition lock had timed out",
+    Ending.RENEWED: "after its consumer renewed its lock",
 }
 
 

@@ -19,6 +19,7 @@ from subreplay.audit.deliveries import Flags
 from subreplay.audit.rules.holding import SETTLE_TIME
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.rows.model.rows import MembershipEvent, Scope
+from subreplay.semantics.policies.kafka.share import is_share_group
 from subreplay.semantics.timelines.timeline import Timeline
 
 Position = tuple[int, int, int]
@@ -31,6 +32,10 @@ FIRST_DELIVERIES_TIME: Final = 100_000_000
 FIRST_GENERATION: Final = 1
 """The first generation of a new group, or of a group that was deleted with all its commits (``ClassicGroup``,
 ``ModernGroup``)."""
+
+
+FIRST_SHARE_EPOCH: Final = 2
+"""The epoch of the first member of a new share group (``GroupMetadataManager``, 4.4.0)."""
 
 
 FIRST_FETCH_TIME: Final = 1_000_000_000
@@ -62,8 +67,11 @@ def find_beginnings(
 
     ``stored`` is the lowest position in each log. Data are complete if that is the first one of its ledger and first
     deliveries begin with it, or if they begin with the first join. The data of a Kafka group are complete if
-    ``known_events`` contain its first generation and deliveries follow: it had no earlier commits.
+    ``known_events`` contain its first generation and deliveries follow: it had no earlier commits. Those of a share
+    group are complete if its first epoch is recorded.
     """
+    if any(_begins_share_group(timeline) for timeline in timelines.values()):
+        return {}
     begin = min((of_scope.first for of_scope in served.values()), default=UNKNOWN)
     first = [
         event.at.at for events in known_events.values() for event in events if event.generation == FIRST_GENERATION
@@ -82,6 +90,11 @@ def find_beginnings(
             scope for scope, of_scope in served.items() if _begins_before_first_join(timelines.get(scope), of_scope)
         }
     return {scope: begin for scope in served if scope in begun}
+
+
+def _begins_share_group(timeline: Timeline) -> bool:
+    first = timeline.epochs[1].cause if len(timeline.epochs) > 1 else None
+    return is_share_group(timeline.policy) and first is not None and first.generation == FIRST_SHARE_EPOCH
 
 
 def _begins_with_first_message(stored: Position, served: FirstServed) -> bool:

@@ -57,8 +57,8 @@ from subreplay.rows.model.tables import CARRIED, CHECKPOINT, FACTS
 _OF_MESSAGES = ("at", "judged", "before", "content", "batch_index", "ledger", "entry", "own_sequence_id", *CARRIED)
 _CARRIED = tuple(name for name in CARRIED if name in FACTS.names and name != "key")
 _OF_DELIVERIES = ("topic", "partition", "ledger", "entry", "batch_index", "at", "seq", "consumer", "instance",
-                  "redelivery_count", "received_at", "acked_at", "nacked_at", "cumulative", "by_receipt",
-                  "before")  # fmt: skip
+                  "redelivery_count", "received_at", "acked_at", "nacked_at", "cumulative", "ack_refused", "rejected",
+                  "by_receipt", "before")  # fmt: skip
 
 
 SEND_TIMEOUT: Final = 30_000_000_000
@@ -199,7 +199,7 @@ class _Batch:
             self.published, self.due, self.context.terms.tick, self.context.policy.profile
         ) < self.repeat_by_log((log.state.beginning.settled for log in self.logs), self.log_of_message)
         self.aborted, self.skipped = flags(self.messages, "aborted"), self._find_skipped()
-        self.aborted &= self.context.is_group & (self.context.terms.isolation != "read_uncommitted")
+        self.aborted &= self.context.skips_aborted
         self.may_be_aborted = self._find_possibly_aborted()
         message = self.head[self.of_delivery]  # of each delivery; -1: unknown
         at, seq = read_integers(self.attempts, "at"), read_integers(self.attempts, "seq", 0)
@@ -245,6 +245,7 @@ class _Batch:
         attempts[redelivery.OWNED] = (message >= 0) & ~owners.wrong & (owners.session != UNKNOWN_CONSUMER)
         attempts[redelivery.PARTLY] = self._find_partly_acked(at, attempts[redelivery.ACKED])
         attempts[redelivery.IGNORED] = flags(rows, "cumulative") & self.context.acks_individually
+        attempts[redelivery.IGNORED] |= flags(rows, "ack_refused")
         attempts[redelivery.ACT] = self._find_latest_acts(message, at, attempts[redelivery.LEFT])
         attempts[redelivery.UNTIL], attempts[redelivery.RESET] = NEVER, UNKNOWN
         attempts[redelivery.NTH] = attempts[redelivery.RESTARTS] = 0
@@ -294,6 +295,7 @@ class _Batch:
                 active,
                 self.context.is_group,
                 self.context.batch_redelivery_bit,
+                self.context.record_locks,
             )
         positions[CODES, _take_values(self.before, self.head, True)] = (
             0  # findings about a message alone were reported on its day
@@ -334,6 +336,7 @@ class _Batch:
         codes[(owners.session == UNKNOWN_CONSUMER) & ~uncertain] |= Code.NOT_CONNECTED.bit
         codes[self._find_late_receipts(message, at, owners)] |= Code.NOT_CONNECTED.bit
         codes[flags(self.attempts, "cumulative")] |= Code.CUM_ACK_MISUSE.bit
+        codes[flags(self.attempts, "rejected")] |= Code.REJECTED.bit
         mixed = np.flatnonzero(_take_values(self.keys.mixed, message, False))
         codes[mixed[np.diff(self.entries[mixed], prepend=-1) != 0]] |= Code.MIXED_BATCH.bit  # once a batch
         published, due = _take_values(self.published, message, UNKNOWN), _take_values(self.due, message, UNKNOWN)
@@ -474,8 +477,7 @@ class _Batch:
         """
         bounds, entry = self.bounds, np.zeros(len(self.head), np.int64)
         unserved = (bounds[1:] == bounds[:-1]) & (self.head >= 0)
-        isolation = self.context.terms.isolation
-        if not self.context.is_group or isolation == "read_uncommitted" or not unserved.any():
+        if not self.context.skips_aborted or not unserved.any():
             return np.zeros(len(self.head), np.bool_)
         entry[self.of_message] = read_integers(self.messages, "entry")
         entry[self.of_delivery] = read_integers(self.attempts, "entry")

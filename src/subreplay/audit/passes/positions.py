@@ -13,7 +13,7 @@ import numpy as np
 from subreplay.audit.acts import Act
 from subreplay.audit.checkpoint import Arrays
 from subreplay.audit.codes import Code
-from subreplay.audit.context import Dispatcher
+from subreplay.audit.context import NO_LOCKS, Dispatcher, RecordLocks
 from subreplay.audit.ordinals import Ordinals
 from subreplay.audit.passes.beginning import Beginning
 from subreplay.audit.passes.patterns import Patterns, Seeks, note_message, note_seeks
@@ -31,6 +31,7 @@ from subreplay.audit.rules.publication import (
 )
 from subreplay.audit.rules.redelivery import AT, LEFT, OWNED, SESSION, judge_message
 from subreplay.audit.rules.redelivery import CODES as ATTEMPT_CODES
+from subreplay.audit.rules.shared_records import judge_record
 from subreplay.kernels.inlining import hot, operation
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
 
@@ -118,12 +119,13 @@ def read_positions(
     active: bool,
     group: bool,
     batch_redelivery_bit: int = 0,
+    locks: RecordLocks | None = None,
 ) -> None:
     """Fill in the results of those ``positions`` that are of the dispatcher (``mine``), and of their ``attempts``.
     Identities in its ``messages`` are replaced by indices.
 
     ``receipts``: whether applications recorded their receipts. ``active``: whether only one consumer is active.
-    ``group``: whether consumers are members of a Kafka group. ``batch_redelivery_bit``: see ``Context``.
+    ``group``: whether consumers are members of a Kafka group. ``batch_redelivery_bit`` and ``locks``: see ``Context``.
     """
     state.ensure_capacity(mine.stop - mine.start)
     for row in (PRODUCER, STREAM):
@@ -134,7 +136,7 @@ def read_positions(
         state.streams.rows, state.recent.rows, state.reached, state.open_, state.opened, state.behind, state.never,
         state.patterns.at, state.patterns.rows, state.patterns.last_served, state.seeks.open, state.seeks.complete,
         state.seeks.number, positions, messages, attempts, mine.start, mine.stop, receipts, active, group,
-        batch_redelivery_bit,
+        batch_redelivery_bit, locks is not None, locks or NO_LOCKS,
     )  # fmt: skip
 
 
@@ -142,13 +144,18 @@ def read_positions(
 def _read_positions(
     streams: Ints, recent: Ints, reached: Ints, open_: Ints, opened: Ints, behind: Ints, never: Ints, acts: Ints,
     pattern: Ints, served: Ints, seeks: Ints, sought: Ints, number: Ints, p: Ints, m: Ints, a: Ints, begin: int,
-    end: int, receipts: bool, active: bool, group: bool, batch_redelivery_bit: int,
+    end: int, receipts: bool, active: bool, group: bool, batch_redelivery_bit: int, shared: bool, locks: RecordLocks,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
     for i in range(begin, end):
         if p[BEGIN, i] < p[END, i]:
-            p[FIRST, i], p[FIRST_ACK, i] = judge_message(
-                a, p[BEGIN, i], p[END, i], receipts, group, batch_redelivery_bit
-            )
+            if shared:
+                p[FIRST, i], p[FIRST_ACK, i] = judge_record(
+                    a, p[BEGIN, i], p[END, i], receipts, locks.duration, locks.limit, locks.end, locks.timed
+                )
+            else:
+                p[FIRST, i], p[FIRST_ACK, i] = judge_message(
+                    a, p[BEGIN, i], p[END, i], receipts, group, batch_redelivery_bit
+                )
             if len(acts) and p[HEAD, i] >= 0:
                 note_message(acts, pattern, served, a, p[BEGIN, i], p[END, i], m, p[HEAD, i], p[ORDINAL, i])
             if group:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from subreplay.audit.codes import EVERY, Code, Rule
+from subreplay.audit.codes import EVERY, SHARE_GROUP, Code, Rule
 from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
 from subreplay.audit.routing import Misrouted, Routing, RoutingMode, find_misrouted
@@ -38,7 +38,8 @@ RULES = (
         "One key in two partitions",
         "All messages of a key are in one partition of their topic, because order is promised only within a partition.",
         "rows L-ROUTE-1, L-ROUTE-3",
-        promised=EVERY,
+        promised=EVERY - SHARE_GROUP,
+        allowed=SHARE_GROUP,
         needs=frozenset({Need.KEYS, Need.SOME_KEY}),
     ),
 )

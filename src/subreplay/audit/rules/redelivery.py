@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from subreplay.audit.codes import EVERY, FAILOVER, FILTERED, GROUP, MANY, Code, Exemption, Rule
+from subreplay.audit.codes import EVERY, FAILOVER, FILTERED, GROUP, MANY, SHARE_GROUP, Code, Exemption, Rule
 from subreplay.audit.deliveries import Ending
 from subreplay.audit.needs import Need
 from subreplay.hashing.profiles import PULSAR_2_10, PULSAR_3_2
@@ -27,10 +27,11 @@ RULES = (
         "Delivered again while still outstanding",
         "A message is redelivered only after a nack, a timeout or a disconnect. A switch of the active consumer "
         "redelivers outstanding messages. In a Kafka group, a record is redelivered only after its partition moved to "
-        "another consumer or the application sought back.",
-        "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1, P-FO-6, K-AGAIN-1",
+        "another consumer or the application sought back. In a share group, only after its acquisition lock timed out, "
+        "its consumer released it, or its consumer left.",
+        "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1, P-FO-6, K-AGAIN-1; SharePartition.acquire (4.4.0)",
         sentence="{message} of key {key} was delivered again, to {consumer} at {at}, while it was outstanding",
-        promised=MANY | GROUP,
+        promised=MANY | GROUP | SHARE_GROUP,
         allowed=FAILOVER | FILTERED,
         # a replay read that races with its own pending acknowledgement
         profiles=dict.fromkeys((PULSAR_2_10, PULSAR_3_2), RuleStatus.ALLOWED),

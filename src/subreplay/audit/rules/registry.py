@@ -24,6 +24,7 @@ from subreplay.audit.rules import (
     publication,
     ranges,
     redelivery,
+    shared_records,
     undelivered,
 )
 from subreplay.audit.terms import Terms
@@ -44,7 +45,7 @@ __all__ = [
 
 _FAMILIES: Final = (
     ownership, order, holding, redelivery, undelivered, flow, publication, partitions, ranges, dead_letters,
-    commits, assignments, liveness,
+    commits, assignments, liveness, shared_records,
 )  # fmt: skip
 RULES: Final[dict[Code, Rule]] = {
     rule.code: rule for rule in sorted((r for family in _FAMILIES for r in family.RULES), key=lambda r: r.code)

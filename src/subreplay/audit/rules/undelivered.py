@@ -182,6 +182,9 @@ def judge_undelivered(context: Context, dispatcher: Dispatcher, state: ReadState
     # a subscription that starts at the latest message never sees what was published before its first consumer
     from_earliest = context.terms.initial_position == "earliest"
     before = (published < min(dispatcher.sessions.joined, default=UNKNOWN)) & (not from_earliest)
+    if context.record_locks:  # it starts at the end of the log when a member first fetches, some time after it joined
+        before = np.full(len(ordinal), not from_earliest)
+        found.exemptions[before & (ordinal < state.lowest)] |= Exemption.NOT_READ_YET.bit
     seen = ~(before & (ordinal < state.lowest))
     reached, taken = (
         ((REACHED, REACHED_AT), (SETTLED, SETTLED_AT)),

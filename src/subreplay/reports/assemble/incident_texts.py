@@ -74,6 +74,10 @@ INCIDENT_TEXTS: Final[Mapping[Code, IncidentText]] = {
         "Use a subscription type and a client that count redeliveries, or reconsumeLater, which keeps the count in the "
         "message.",
     ),
+    Code.OVER_LIMIT: IncidentText(
+        "{messages} {were} delivered more often than the share group allows",
+        "Check that group.share.delivery.count.limit in the run file is that of the group.",
+    ),
     Code.DLQ_INCOMPLETE: IncidentText(
         "{messages} {were} given up but {are} not on the dead letter topic",
         "Check that the consumer's producer for dead letters can write to that topic, and process the listed messages.",
@@ -189,6 +193,16 @@ INCIDENT_TEXTS: Final[Mapping[Code, IncidentText]] = {
     Code.DROPPED: IncidentText(
         "{messages} {were} dropped: the topic is non-persistent",
         "Use a persistent topic, or give the consumers a larger receiver queue.",
+    ),
+    Code.ARCHIVED: IncidentText(
+        "{messages} {were} archived after the last attempt",
+        "Process the listed records by another way, because the group does not deliver them again. Find out why the "
+        "attempts failed, or raise group.share.delivery.count.limit.",
+    ),
+    Code.LATE_ACK: IncidentText(
+        "{deliveries} {were} acknowledged too late, so the work was done again",
+        "Raise group.share.record.lock.duration.ms, lower max.poll.records, or renew the locks of slow records "
+        "(AcknowledgeType.RENEW). Make the application's writes idempotent.",
     ),
 }
 """The rules that can fail a run; those that explain the findings of others come first."""

@@ -53,6 +53,7 @@ INCIDENTS: Final = pa.schema(
 )
 """Table ``incidents``."""
 _OUTAGES: Final = (*WAITING_CODES, Code.LOST)
+_ALLOWED_INCIDENTS: Final = (Code.DROPPED, Code.ARCHIVED, Code.LATE_ACK)
 _RANKS: Final = {code.name: rank for rank, code in enumerate(INCIDENT_TEXTS)}
 
 
@@ -72,7 +73,7 @@ def build_incidents(figures: Figures) -> tuple[IncidentView, ...]:
         for group, mine in zip(groups, examples, strict=True)
     ]
     found += [_build_act_incident(figures, seen) for seen in figures.acts]
-    found += _build_drop_incident(figures)
+    found += _build_allowed_incidents(figures)
     found.sort(key=_rank_severity)
     return tuple(replace(one, number=number) for number, one in enumerate(found, 1))
 
@@ -333,28 +334,33 @@ def _build_act_incident(figures: Figures, seen: SeenAct) -> IncidentView:
     )
 
 
-def _build_drop_incident(figures: Figures) -> Iterator[IncidentView]:
-    """Build the incident of dropped messages, which a non-persistent topic allows."""
-    rows = [row for row in figures.findings if row["code"] == Code.DROPPED.name]
-    if not rows:
-        return
+def _build_allowed_incidents(figures: Figures) -> Iterator[IncidentView]:
+    """Build the incidents of messages that their policy may drop, archive or do twice: a guarantee is kept, but the
+    application may not expect it."""
+    for code in _ALLOWED_INCIDENTS:
+        if rows := [row for row in figures.findings if row["code"] == code.name]:
+            yield _build_allowed_incident(figures, code, rows)
+
+
+def _build_allowed_incident(figures: Figures, code: Code, rows: Sequence[Mapping[str, Any]]) -> IncidentView:
     count = sum(row["count"] for row in rows)
     first, last = min(row["window"] for row in rows), max(row["window"] for row in rows) + figures.width
     last = max(first, min(last, figures.extent["last"]))
-    text = INCIDENT_TEXTS[Code.DROPPED]
-    share = f" ({count / figures.extent['messages']:.1%})" if figures.extent["messages"] else ""
-    examples = [row for row in figures.worst if row["code"] == Code.DROPPED.name]
-    yield _make_view(
+    text = INCIDENT_TEXTS[code]
+    messages = figures.extent["messages"] if "{messages}" in text.title else 0
+    share = f" ({count / messages:.1%})" if messages else ""
+    examples = [row for row in figures.worst if row["code"] == code.name]
+    return _make_view(
         (first, last),
         _fill_in(text.title.replace("{were}", share.strip() + " {were}"), figures, count, ()),
         (),
-        (RULES[Code.DROPPED].cause,),
+        (RULES[code].cause,),
         detail="",
         verdict="valid",
-        code=Code.DROPPED.name,
-        rules=(RuleCount(Code.DROPPED.name, RULES[Code.DROPPED].title, "valid", count),),
+        code=code.name,
+        rules=(RuleCount(code.name, RULES[code].title, "valid", count),),
         findings=count,
-        attribution=find_party(Code.DROPPED),
+        attribution=find_party(code),
         example=build_finding_view(examples[0], figures.width) if examples else None,
         next_step=text.next_step,
     )

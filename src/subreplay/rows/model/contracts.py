@@ -168,9 +168,10 @@ LEGAL: Final[dict[str, dict[str, Legal]]] = {
         "acked_at": MAY_HAPPEN,
         "acked_nanos": NANOS,
         "ack_type": TextValues(
-            "an acknowledgement is Individual or Cumulative, or a Commit or an AutoCommit",
+            "an acknowledgement is Individual or Cumulative, or a Commit or an AutoCommit; of a share group Accept, "
+            "Release, Reject or Renew",
             "map the names",
-            ("Individual", "Cumulative", "Commit", "AutoCommit"),
+            ("Individual", "Cumulative", "Commit", "AutoCommit", "Accept", "Release", "Reject", "Renew"),
         ),
         "nacked_at": MAY_HAPPEN,
         "nacked_nanos": NANOS,

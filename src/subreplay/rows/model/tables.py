@@ -108,13 +108,15 @@ DELIVERIES: Final = pa.schema(
         pa.field("received_at", TIME),  # when the application took it, by the client's clock
         pa.field("acked_at", TIME),
         pa.field("acked_nanos", pa.int16()),
-        # Individual, Cumulative; Commit, AutoCommit (the client's own, at intervals): no delivery but the commit of an
-        # offset, the row's position, at `acked_at`
+        # Individual, Cumulative; of a share group Accept, Release, Reject, Renew. Commit, AutoCommit (the client's own,
+        # at intervals): no delivery but the commit of an offset, the row's position, at `acked_at`
         pa.field("ack_type", pa.string()),
         pa.field("nacked_at", TIME),  # when its redelivery was requested (nack or ack timeout)
         pa.field("nacked_nanos", pa.int16()),
         pa.field("refused_at", TIME),  # when the application nacked it, by the client's clock
-        pa.field("outcome", pa.string()),  # acked, redelivered, closed, pending; of a commit acked or refused
+        # acked, redelivered, closed, pending; of a commit acked or refused; of a share group acked, released, rejected,
+        # renewed, refused (its acknowledgement came too late), pending
+        pa.field("outcome", pa.string()),
         _required("source", pa.string()),  # observed, predicted
         pa.field("scenario", pa.string()),
     ]
@@ -218,6 +220,8 @@ LOG: Final = pa.schema(
         pa.field("acked_at", pa.int64()),
         pa.field("nacked_at", pa.int64()),
         pa.field("cumulative", pa.bool_()),  # acknowledged by a cumulative acknowledgement
+        pa.field("ack_refused", pa.bool_()),  # of a share group: the broker refused its acknowledgement
+        pa.field("rejected", pa.bool_()),  # of a share group: its consumer rejected it for good
         pa.field("by_receipt", pa.bool_()),  # only its receipt is recorded: `at` is when the application received it
         pa.field("checkpoint", CHECKPOINT),
     ]

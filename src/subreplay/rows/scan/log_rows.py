@@ -93,6 +93,8 @@ def _log_deliveries(batch: pa.RecordBatch) -> pa.RecordBatch:
             "acked_at": acked,
             "nacked_at": to_nanos(columns, "nacked_at", "nacked_nanos"),
             "cumulative": pc.equal(columns["ack_type"], "Cumulative"),
+            "ack_refused": pc.equal(columns["outcome"], "refused"),
+            "rejected": pc.equal(columns["ack_type"], "Reject"),
         },
     )
 
