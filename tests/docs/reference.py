@@ -61,6 +61,7 @@ KINDS: Final = {
     "filtered": "readers of hash ranges",
     "shared": "Shared",
     "group": "Kafka groups",
+    "share group": "Kafka share groups",
 }
 FAMILIES: Final = {
     "liveness": "Waiting: who blocks whom",
@@ -70,6 +71,7 @@ FAMILIES: Final = {
     "holding": "Two consumers at once",
     "redelivery": "Redelivery and duplicates",
     "dead_letters": "Dead letters",
+    "shared_records": "Records of a Kafka share group",
     "commits": "Commits of a Kafka group",
     "assignments": "Assignments of a Kafka group",
     "flow": "Time and permits",
