@@ -86,16 +86,22 @@ def test_a_long_list_of_names_is_cut_and_its_rest_is_counted() -> None:
     assert list_names("topic", map(str, range(MOST_LISTED + 1_000))).endswith(" and 1,000 more")
 
 
+NO_DELIVERY = (
+    "table deliveries is empty, although 100 messages were published: either none was delivered, or the deliveries "
+    "were not recorded"
+)
+
+
 def test_nothing_judged_is_unknown_whatever_the_run_demands() -> None:
     nothing = replace(JUDGED, extent=JUDGED.extent | {"deliveries": 0}, totals={}, stored=HELD[:2])  # type: ignore[operator]
-    assert verdict(nothing) == (Verdict.UNKNOWN, ("table deliveries is empty",))
+    assert verdict(nothing) == (Verdict.UNKNOWN, (NO_DELIVERY,))
 
 
 def test_why_nothing_was_judged_names_the_rows_in_quarantine() -> None:
     nothing = replace(JUDGED, extent=JUDGED.extent | {"deliveries": 0}, stored=())
     inputs = [*nothing.inputs, {"table": "ingest", "valid": 0, "quarantined": 534}]
     _, doubts = verdict(replace(nothing, inputs=inputs))
-    assert doubts == ("table deliveries is empty", "534 of 834 rows of ingest are in quarantine")
+    assert doubts == (NO_DELIVERY, "534 of 834 rows of ingest are in quarantine")
 
 
 @pytest.mark.parametrize(("days", "expected"), [("valid", Verdict.VALID), ("unknown", Verdict.UNKNOWN)])

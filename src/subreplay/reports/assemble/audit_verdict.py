@@ -143,9 +143,21 @@ def _list_missing_inputs(figures: Figures, config: RunConfig) -> Iterator[str]:
     if figures.is_quiet:
         yield _explain_quiet(config)
     elif not figures.extent["deliveries"]:
-        yield explain_nothing_found(figures.stored, "deliveries", *requested)
+        yield explain_nothing_found(figures.stored, "deliveries", *requested) + _describe_possible_outage(
+            figures, config
+        )
     if not figures.is_quiet and not figures.extent["messages"] and not figures.extent["deliveries"]:
         yield explain_nothing_found(figures.stored, "messages", *requested)
+
+
+def _describe_possible_outage(figures: Figures, config: RunConfig) -> str:
+    """Say what it may mean that messages were published and none was delivered, unless the names may be wrong."""
+    published = figures.extent["messages"]
+    found = {(stored.subscription, stored.topic) for stored in figures.stored if stored.table == "deliveries"}
+    if not published or (found and (config.subscription.name, figures.topic) not in found):
+        return ""
+    were = format_plural(published, "message was", "messages were")
+    return f", although {were} published: either none was delivered, or the deliveries were not recorded"
 
 
 def _list_uncertainties(figures: Figures, config: RunConfig) -> Iterator[str]:
