@@ -19,7 +19,13 @@ from subreplay.config.secrets import SecretLocation
 ROOT = Path(__file__).parents[1]
 BUNDLE: dict[str, Any] = yaml.safe_load((ROOT / "databricks.yml").read_text(encoding="utf-8"))
 RUN = ROOT / "conf" / "databricks.yaml"
-CLASSES = {"jobs": "Job", "schemas": "Schema", "volumes": "Volume", "secret_scopes": "SecretScope"}
+CLASSES = {
+    "jobs": "Job",
+    "schemas": "Schema",
+    "volumes": "Volume",
+    "secret_scopes": "SecretScope",
+    "dashboards": "Dashboard",
+}
 AUDIT = BUNDLE["resources"]["jobs"]["nightly_audit"]
 
 
@@ -50,8 +56,10 @@ def test_its_sections_are_those_of_a_bundle() -> None:
 def test_files_and_names_are_there() -> None:
     for task in BUNDLE["resources"]["jobs"]["notebooks"]["tasks"]:
         assert (ROOT / task["notebook_task"]["notebook_path"]).exists()
-    variables = {name: each["default"] for name, each in BUNDLE["variables"].items()}
+    variables = {name: each.get("default") for name, each in BUNDLE["variables"].items()}
     names = variables["catalog"], variables["schema"]
+    dashboard = (ROOT / BUNDLE["resources"]["dashboards"]["subreplay"]["file_path"]).read_text(encoding="utf-8")
+    assert f"FROM {'.'.join(names)}.latest_runs" in dashboard
     run = config.load(RUN)
     assert run.output.tables == Schema(schema=".".join(names))
     assert run.output.report.startswith(
