@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from base64 import b64decode
 from email import message_from_string
 from email.policy import default
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from subreplay.alerts.messages import Alert, SubscriptionChanges
 from subreplay.config.alerts import Alerts
 from subreplay.config.run import parse
 from subreplay.reports.assemble.run_changes import RunChange
-from tests.support.receivers import mail_server, unused_port, web_server
+from tests.support.receivers import mail_server, make_certificate, unused_port, web_server
 
 STUCK = RunChange(
     "new", "c2 finished nothing <for> 8 min & more", "Since 10:00:00 UTC.", "Restart c2.", "invalid", "STUCK"
@@ -118,6 +120,37 @@ def test_no_password_is_sent_to_a_mail_server_without_tls(monkeypatch: pytest.Mo
     assert found.sent == 0
     assert found.failures == ("alerts.targets.0 (email): the server cannot take the message: SMTPNotSupportedError",)
     assert not any(command.startswith(("AUTH", "DATA")) for command in box.commands)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = make_certificate(tmp_path_factory.mktemp("tls"))
+    return found if found is not None else pytest.skip("openssl is not installed")
+
+
+@pytest.mark.parametrize("security", ["tls", "starttls"])
+def test_a_mail_is_sent_over_tls_with_a_login(
+    security: str, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with mail_server(certificate=certificate, starttls=security == "starttls") as box:
+        target = {"kind": "email", "host": "127.0.0.1", "port": box.port, "security": security, "from": "audit@x.org"}
+        login = {"user": "ann", "password": {"env": "TOKEN"}}
+        assert send(alerts_to({**target, **login, "to": ["ann@x.org"]}))[0] == DeliveryReport(1)
+    ((receivers, text),) = box.mails
+    assert receivers == ("ann@x.org",)
+    assert STUCK.title in message_from_string(text, policy=default).get_content()
+    (auth,) = (command for command in box.commands if command.startswith("AUTH PLAIN "))
+    assert b64decode(auth.removeprefix("AUTH PLAIN ")) == b"\0ann\0a token"
+
+
+@pytest.mark.parametrize("security", ["tls", "starttls"])
+def test_no_mail_goes_to_a_server_whose_certificate_is_not_trusted(security: str, certificate: Path) -> None:
+    with mail_server(certificate=certificate, starttls=security == "starttls") as box:
+        target = {"kind": "email", "host": "127.0.0.1", "port": box.port, "security": security, "from": "audit@x.org"}
+        found, pauses = send(alerts_to({**target, "to": ["ann@x.org"]}))
+    assert found.failures == ("alerts.targets.0 (email): TLS failed: CERTIFICATE_VERIFY_FAILED",)
+    assert (pauses, box.mails) == ([], [])
 
 
 def test_an_owner_gets_only_alerts_of_its_subscriptions(hook: Any) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 
@@ -71,14 +75,33 @@ class Mailbox:
 
     port: int = 0
     refuses: str = ""
+    tls: ssl.SSLContext | None = None
     mails: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
 
 
+def make_certificate(folder: Path) -> Path | None:
+    """Make a certificate of this machine's address, with its key in the same file; None without openssl."""
+    if shutil.which("openssl") is None:
+        return None
+    path, subject = folder / "server.pem", ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    kind = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command = ["openssl", "req", *kind, *subject, "-keyout", "key.pem", "-out", "cert.pem"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    path.write_text((folder / "key.pem").read_text() + (folder / "cert.pem").read_text())
+    return path
+
+
 @contextmanager
-def mail_server(refuses: str = "") -> Iterator[Mailbox]:
-    """A server that speaks as much SMTP as a message needs. It answers the command ``refuses`` with 550."""
+def mail_server(refuses: str = "", certificate: Path | None = None, starttls: bool = False) -> Iterator[Mailbox]:
+    """A server that speaks as much SMTP as a message needs. It answers the command ``refuses`` with 550.
+
+    With a certificate it speaks TLS: from the first byte, or after STARTTLS.
+    """
     box = Mailbox(refuses=refuses)
+    if certificate is not None:
+        box.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        box.tls.load_cert_chain(certificate)
     listener = socket.create_server(("127.0.0.1", 0))
     box.port = listener.getsockname()[1]
 
@@ -86,7 +109,9 @@ def mail_server(refuses: str = "") -> Iterator[Mailbox]:
         with suppress(OSError):
             while True:
                 connection, _ = listener.accept()
-                with connection:
+                with connection, suppress(ssl.SSLError):  # a client does not trust the certificate
+                    if box.tls is not None and not starttls:
+                        connection = box.tls.wrap_socket(connection, server_side=True)
                     _converse(connection, box)
 
     thread = threading.Thread(target=serve, daemon=True)
@@ -100,14 +125,15 @@ def mail_server(refuses: str = "") -> Iterator[Mailbox]:
         thread.join()
 
 
-def _converse(connection: socket.socket, box: Mailbox) -> None:
+def _converse(connection: socket.socket, box: Mailbox, greets: bool = True) -> None:
     lines = connection.makefile("rb")
     receivers: list[str] = []
 
     def say(text: str) -> None:
         connection.sendall(f"{text}\r\n".encode())
 
-    say("220 test")
+    if greets:
+        say("220 test")
     for raw in lines:
         line = raw.decode().strip()
         box.commands.append(line)
@@ -127,6 +153,15 @@ def _converse(connection: socket.socket, box: Mailbox) -> None:
             say("250 ok")
         elif verb == "QUIT":
             say("221 bye")
+            return
+        elif verb == "EHLO":
+            can_start = box.tls is not None and not isinstance(connection, ssl.SSLSocket)
+            say("250-test\r\n250-STARTTLS\r\n250 AUTH PLAIN" if can_start else "250-test\r\n250 AUTH PLAIN")
+        elif verb == "AUTH":
+            say("235 ok")
+        elif verb == "STARTTLS" and box.tls is not None:
+            say("220 go on")
+            _converse(box.tls.wrap_socket(connection, server_side=True), box, greets=False)
             return
         else:
             say("250 ok")
