@@ -30,6 +30,7 @@ from subreplay.reports.data import MoveView, ScenarioView
 from subreplay.rows.model import tables
 from subreplay.rows.model.table_descriptions import describe_column, describe_table, read_descriptions
 from subreplay.whatif.dispatch_replay import PREDICTED
+from subreplay.whatif.traffic.profile_storage import BLOCKS
 from tests.docs import predictions
 
 ADDED: Final = {"subscription": pa.string(), "topic": pa.string(), "date": pa.date32(), "attempt": pa.string()}
@@ -53,6 +54,7 @@ RESULTS: Final[Mapping[str, pa.Schema]] = {
     "runs": pa.schema([*RUNS, pa.field("keys_check", pa.string()), pa.field("keys_shown", pa.bool_()), *RUN_TIMES]),
     "state": tables.STATE,
     "loads": tables.LOADS,
+    "profile": BLOCKS,
 }
 KINDS: Final = {
     "keyed": "Key_Shared",
@@ -224,7 +226,7 @@ def _tables(schemas: Mapping[str, pa.Schema], introduction: str) -> Iterator[str
 
 def columns(table: str) -> dict[str, pa.DataType]:
     """The columns of a table, in order, with their types."""
-    added = {} if table in INPUTS else ADDED
+    added = {} if table in INPUTS else {"topic": ADDED["topic"]} if table == "profile" else ADDED
     schema = INPUTS.get(table) or RESULTS[table]
     return dict(zip(schema.names, schema.types, strict=True)) | added
 
