@@ -125,8 +125,12 @@ def test_an_audit_writes_its_report_and_its_log_to_a_store(
     with objects() as store:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{store.server_port}")
         capsys.readouterr()
-        assert main(["audit", "--config", str(tmp_path / "run.yaml"), "--engine", "local", "--json"]) == 0
+        files = ["--junit", "s3://lake/ci/junit.xml", "--metrics", "s3://lake/ci/subreplay.prom"]
+        assert main(["audit", "--config", str(tmp_path / "run.yaml"), "--engine", "local", "--json", *files]) == 0
     told = json.loads(capsys.readouterr().out)
+    assert [told[name] for name in ("junit", "metrics")] == [files[1], files[3]]
+    assert store.objects.pop("/lake/ci/junit.xml").count(b"<?xml") == 1
+    assert store.objects.pop("/lake/ci/subreplay.prom").count(b"# TYPE subreplay_verdict") == 1
     assert told["report"]["html"] == "s3a://lake/audits/day/report.html"
     assert told["log"] == "s3a://lake/audits/day/subreplay.log"
     names = {"report.html", "report.json", "report.txt", "subreplay.log"}
@@ -141,7 +145,7 @@ def test_a_store_that_refuses_ends_a_run_at_its_start(monkeypatch: pytest.Monkey
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{store.server_port}")
         folder = ReportFolder("s3://lake/audits")
         (folder.path / "report.txt").write_text("valid")
-        with pytest.raises(EnvironmentFailed, match=r"s3://lake/audits: the report cannot be written there"):
+        with pytest.raises(EnvironmentFailed, match=r"s3://lake/audits: no file can be written there"):
             folder.upload()
         folder.remove_copy()
     assert not folder.path.exists()

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
@@ -80,11 +79,12 @@ class AfterAudit:
         if self.run.output.metrics is not None:
             from subreplay.reports.open_metrics import format_open_metrics
 
-            found |= _write_file("metrics", self.run.output.metrics, format_open_metrics(read_audits(), time.time()))
+            text = format_open_metrics(read_audits(), time.time())
+            found["metrics"] = self._write_file(self.run.output.metrics, text)
         if self.junit is not None:
             from subreplay.reports.junit import format_junit
 
-            found |= _write_file("junit", self.junit, format_junit(read_audits()))
+            found["junit"] = self._write_file(self.junit, format_junit(read_audits()))
         return (code if self.fail_on == "unknown" else self._decide_exit_code(read_audits())), found
 
     def _decide_exit_code(self, audits: Audits) -> int:
@@ -139,14 +139,11 @@ class AfterAudit:
         _log.warning("%s", sentence)
         terminal.warn(sentence)
 
+    def _write_file(self, location: str, text: str) -> str:
+        """Write a file that its readers see complete or not at all; returns its address for the JSON object."""
+        from subreplay.reports.write import write_file
 
-def _write_file(name: str, path: str, text: str) -> dict[str, str]:
-    """Write a file that its readers see complete or not at all; returns its path for the JSON object."""
-    from subreplay.reports.write import replace_file
-
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        replace_file(Path(path), text)
-    except OSError as error:
-        raise failures.describe_os_error(error, path, "write") from error
-    return {name: str(Path(path).resolve())}
+        try:
+            return write_file(location, text, self.run.spark.conf)
+        except OSError as error:
+            raise failures.describe_os_error(error, location, "write") from error

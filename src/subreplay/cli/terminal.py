@@ -18,8 +18,6 @@ from subreplay.kernels.compilation_monitor import compilation
 from subreplay.reports.text_cleaning import escape_unsafe
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import Console
 
     from subreplay.reports.data import ReportData
@@ -144,13 +142,13 @@ class Terminal:
             overview_text.render_overview(overview, self.out, full=self.full, most=self._count_free_lines(path))
         self.print_line(path)
 
-    def print_history(self, history: History, page: Path | None) -> None:
+    def print_history(self, history: History, page: str | None) -> None:
         """Print the history of subscriptions, and the path of its page last if there is one."""
         if self.as_json:
             return
         from subreplay.reports import history_text
 
-        path = "" if page is None else f"history: {page.resolve()}"
+        path = "" if page is None else f"history: {page}"
         if self.quiet:
             self.print_line(history_text.describe_history(history))
         else:

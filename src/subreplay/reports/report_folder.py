@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SCHEME: Final = re.compile(r"(dbfs|file|[a-zA-Z][\w+.-]*(?=://)):", re.IGNORECASE)
 _S3: Final = ("s3", "s3a", "s3n")
-_TYPES: Final = {".html": "text/html; charset=utf-8", ".json": "application/json"}
+_TYPES: Final = {".html": "text/html; charset=utf-8", ".json": "application/json", ".xml": "application/xml"}
 
 
 class ReportFolder:
@@ -65,8 +65,8 @@ class ReportFolder:
         except (OSError, ValueError) as error:
             why = str(error).splitlines()[0]
             raise EnvironmentFailed(
-                f"{self.location}: the report cannot be written there ({why}). Check the address and the access that "
-                "environment variables (AWS_ACCESS_KEY_ID, …) or the machine's role give, or set output.report"
+                f"{self.location}: no file can be written there ({why}). Check the address and the access that "
+                "environment variables (AWS_ACCESS_KEY_ID, …) or the machine's role give, or write to a local folder"
             ) from error
 
     def remove_copy(self) -> None:

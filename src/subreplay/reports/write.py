@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ from subreplay.reports.data import ReportData
 from subreplay.reports.history_data import History
 from subreplay.reports.json_report import format_overview_json, to_json
 from subreplay.reports.overview_data import Overview, OverviewRow
+from subreplay.reports.report_folder import ReportFolder
 from subreplay.reports.text import to_text
 
 PAGE: Final = "report.html"
@@ -63,12 +64,26 @@ def write_overview(data: Overview, reports: Iterable[tuple[OverviewRow, bytes, b
     return path
 
 
-def write_history(data: History, path: Path) -> None:
-    """Write the page of a history."""
+def write_history(data: History, location: str, settings: Mapping[str, str]) -> str:
+    """Write the page of a history; ``location`` and the result are those of ``write_file``."""
     from subreplay.reports.page.history import render_history_page
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, render_history_page(data))
+    return write_file(location, render_history_page(data), settings)
+
+
+def write_file(location: str, text: str, settings: Mapping[str, str]) -> str:
+    """Write a text to a file of this machine or of a store, and return its address.
+
+    ``settings`` are those of ``ReportFolder``. Raises ``OSError``, or ``EnvironmentFailed`` of a store.
+    """
+    parent, name = os.path.split(location)
+    folder = ReportFolder(parent or os.curdir, settings)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    replace_file(folder.path / name, text)
+    folder.upload()
+    address = folder.describe(folder.path / name)
+    folder.remove_copy()
+    return address
 
 
 def replace_file(path: Path, text: str) -> None:

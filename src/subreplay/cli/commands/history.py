@@ -28,7 +28,7 @@ def history(
     tables: ResultTables = None,
     days: Annotated[int, typer.Option("--days", min=1, max=366, help="How many days, up to the latest run.")] = 30,
     subscription: Annotated[str | None, typer.Option("--subscription", help="Only this subscription.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Also write a page to this file.")] = None,
+    out: Annotated[str | None, typer.Option("--out", help="Also write a page to this file.")] = None,
     engine: Engine = None,
     full: Full = False,
     no_color: NoColor = False,
@@ -44,19 +44,20 @@ def history(
 
         with terminal.progress("reading the result tables"):
             found = read_history(opened, run, days, subscription)
+    page = None
     if out is not None:
         from subreplay.reports.write import write_history
 
         with terminal.progress("writing the page"):
-            write_history(found, out)
-    terminal.print_history(found, out)
+            page = write_history(found, out, run.spark.conf)
+    terminal.print_history(found, page)
     terminal.print_json(
         {
             "command": "history",
             "exit_code": 0,
             **asdict(found),
             "tables": str(run.output.tables),
-            "page": None if out is None else str(out.resolve()),
+            "page": page,
         }
     )
     return 0
