@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 import subreplay
 from subreplay.cli.main import main
 from subreplay.engine.local.engine import LocalEngine
+from subreplay.engine.local.scans import FilesPart
 from subreplay.pipeline import subscriptions
 from tests.support.fault_days import daily, day, write_days
 
@@ -62,6 +66,31 @@ def test_the_overview_of_a_day_has_its_incidents_and_the_days_before_it(tmp_path
     assert [(one.verdict, one.findings) for one in billing.trend[-2:]] == [("valid", 0), ("invalid", 2)]
     assert len(billing.trend) == 30
     assert not subscriptions.audit(engine, daily(tmp_path, 1, date=None)).overview.rows[0].trend
+
+
+def test_a_daily_run_reads_one_earlier_state_and_table_runs_once(
+    tmp_path: Path, engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_days(tmp_path / "in", 4, [])
+    for number in range(3):
+        subscriptions.audit(engine, daily(tmp_path, number))
+    counts: Counter[str] = Counter()
+    read = FilesPart.batches
+
+    def count(part: FilesPart) -> Iterator[pa.RecordBatch]:
+        counts.update(f"{part.location}/{fragment.path}" for fragment in part.fragments)
+        return read(part)
+
+    monkeypatch.setattr(FilesPart, "batches", count)
+    row = subscriptions.audit(engine, daily(tmp_path, 3)).overview.rows[0]
+    assert [one.verdict for one in row.trend[-5:]] == ["none", *["valid"] * 4]
+    days = DeltaTable(tmp_path / "tables/state").get_add_actions(flatten=True)
+    dates = dict(zip(days["path"].to_pylist(), map(str, days["partition.date"].to_pylist()), strict=True))
+    states = {path for path in counts if path.startswith(f"{tmp_path}/tables/state/")}
+    assert {dates[path.removeprefix(f"{tmp_path}/tables/state/")] for path in states} == {day(2)}
+    runs = Counter({path: n for path, n in counts.items() if path.startswith(f"{tmp_path}/tables/runs/")})
+    assert len(runs) == 6  # three days of two subscriptions
+    assert sum(runs.values()) == 6 + 2  # the runs from which this one continues, once more
 
 
 def test_the_command_prints_what_began_and_ended_and_writes_a_page(

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Final
 
 import pyarrow as pa
@@ -28,17 +28,26 @@ from subreplay.rows.conditions import ALL, Condition, field
 ATTEMPT: Final = "attempt"
 NO_TABLES: Final = "{}: there are no result tables of subreplay. Name their folder or schema."
 RUNS: Final = "runs"
+FINISHED_RUNS: Final = pa.schema(
+    [
+        *((name, pa.string()) for name in ("subscription", "topic", "kind", "verdict", ATTEMPT)),
+        ("date", pa.date32()),
+        ("findings", pa.int64()),
+    ]
+)
+"""The columns of table ``runs`` that later runs of the same tables read."""
 
 
-def run_tables(
-    engine: Engine, config: RunConfig, prefix: str = "", kept: bool = False, several: bool = False
-) -> Tables:
-    """Open the output tables of a run, or of ``several`` runs that write together. With ``kept``, they are
-    temporary."""
+def run_tables(engine: Engine, config: RunConfig, prefix: str = "", kept: bool = False) -> Tables:
+    """Open the output tables of a run. With ``kept``, they are temporary."""
     if kept:
         return engine.open_tables(None, prefix)
-    subscription = None if several else config.subscription.name
-    return RunTables(engine.open_tables(config.output.tables, prefix), subscription, prefix)
+    return RunTables(engine.open_tables(config.output.tables, prefix), config.subscription.name, prefix)
+
+
+def tables_of_all_runs(engine: Engine, config: RunConfig) -> RunTables:
+    """Open the output tables of runs of all subscriptions, which write together."""
+    return RunTables(engine.open_tables(config.output.tables), None, "")
 
 
 def format_attempt_time(time: datetime) -> str:
@@ -56,7 +65,6 @@ class RunTables(Tables):
         self.tables, self.subscription, self.prefix = tables, subscription, prefix
         self.attempt = f"{format_attempt_time(datetime.now(timezone.utc))}-{secrets.token_hex(4)}"
         self._tables_written: dict[str, tuple[pa.Schema, dict[str, str], Runs]] = {}
-        self._finished_attempts: tuple[str, ...] | None = None
         self._written: Mapping[str, Dataset] | None = None
 
     def begin_write(self, name: str, columns: pa.Schema, where: Mapping[str, str], runs: Runs = ()) -> NewRows:
@@ -110,11 +118,28 @@ class RunTables(Tables):
         found = self.tables.find(name)
         if found is None or name == RUNS or ATTEMPT not in found.schema.names:
             return found
-        if self._finished_attempts is None:
-            runs = self.tables.find(RUNS)
-            mine = ALL if self.subscription is None else field("subscription") == self.subscription
-            self._finished_attempts = () if runs is None else _find_attempts(runs.where(mine))
         return found.where(field(ATTEMPT).is_in(*self._finished_attempts))
+
+    @cached_property
+    def finished_runs(self) -> pa.Table:
+        """The rows of table ``runs`` (``FINISHED_RUNS``) when it is first accessed.
+
+        They are read once, because the table has a file for each run.
+        """
+        runs = self.tables.find(RUNS)
+        if runs is None:
+            return FINISHED_RUNS.empty_table()
+        mine = ALL if self.subscription is None else field("subscription") == self.subscription
+        stored = [name for name in FINISHED_RUNS.names if name in runs.schema.names]  # earlier versions lack columns
+        rows = runs.where(mine).select(stored).to_table()
+        columns = [
+            rows[f.name].cast(f.type) if f.name in stored else pa.nulls(len(rows), f.type) for f in FINISHED_RUNS
+        ]
+        return pa.table(columns, schema=FINISHED_RUNS)
+
+    @cached_property
+    def _finished_attempts(self) -> tuple[str, ...]:
+        return _list_attempts(self.finished_runs)
 
 
 def _match_runs(runs: Runs) -> Condition:
@@ -126,7 +151,8 @@ def _match_runs(runs: Runs) -> Condition:
 
 def _find_attempts(runs: Dataset) -> tuple[str, ...]:
     """Find the attempts in rows of table ``runs``."""
-    if ATTEMPT not in runs.schema.names:
-        return ()
-    found = pc.unique(runs.select([ATTEMPT]).to_table()[ATTEMPT].combine_chunks()).drop_null()
-    return tuple(sorted(found.to_pylist()))
+    return () if ATTEMPT not in runs.schema.names else _list_attempts(runs.select([ATTEMPT]).to_table())
+
+
+def _list_attempts(runs: pa.Table) -> tuple[str, ...]:
+    return tuple(sorted(pc.unique(runs[ATTEMPT].combine_chunks()).drop_null().to_pylist()))

@@ -8,13 +8,15 @@ from datetime import timedelta
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Engine, Tables
 from subreplay.errors import InputError
-from subreplay.pipeline.attempts import NO_TABLES, RUNS, run_tables
+from subreplay.pipeline.attempts import NO_TABLES, RUNS, tables_of_all_runs
 from subreplay.reports.assemble.history import FINDING_DAYS, build_day_results, build_history
 from subreplay.reports.history_data import DayResult, History
+from subreplay.reports.overview_data import FAILED, OverviewRow
 from subreplay.rows.conditions import Condition, field
 
 TREND_DAYS: Final = 30
@@ -28,7 +30,7 @@ def read_history(engine: Engine, config: RunConfig, days: int, subscription: str
 
     Raises ``InputError`` if the output tables contain no daily run of it.
     """
-    tables = run_tables(engine, config, several=True)
+    tables = tables_of_all_runs(engine, config)
     if tables.find(RUNS) is None:
         raise InputError(NO_TABLES.format(config.output.tables))
     runs = _read_runs(tables, ~field("date").is_null)
@@ -52,10 +54,22 @@ def read_history(engine: Engine, config: RunConfig, days: int, subscription: str
     return build_history(runs, counts, titles, last, days)
 
 
-def read_trends(tables: Tables, last: Date) -> dict[tuple[str, str], tuple[DayResult, ...]]:
-    """Read the results of the ``TREND_DAYS`` up to the day ``last``, by subscription and topic."""
+def build_trends(
+    finished: pa.Table, audited: Iterable[OverviewRow], last: Date
+) -> dict[tuple[str, str], tuple[DayResult, ...]]:
+    """Build the results of the ``TREND_DAYS`` up to the day ``last``, by subscription and topic.
+
+    ``finished`` are ``FINISHED_RUNS`` of before, and ``audited`` are the results of the day ``last``.
+    """
     dates = [last - timedelta(days=TREND_DAYS - 1 - each) for each in range(TREND_DAYS)]
-    return build_day_results(_read_runs(tables, _select_days(last, TREND_DAYS)), dates)
+    shown = (pc.field("kind") == "audit") & (pc.field("date") >= dates[0])
+    today = [
+        {"subscription": row.subscription, "topic": row.topic, "date": last, "verdict": row.verdict}
+        | {"findings": row.findings}
+        for row in audited
+        if row.verdict != FAILED  # then the result of its earlier execution is valid
+    ]
+    return build_day_results([*finished.filter(shown).select(_RUN_COLUMNS).to_pylist(), *today], dates)
 
 
 def _read_runs(tables: Tables, condition: Condition) -> Sequence[dict[str, Any]]:

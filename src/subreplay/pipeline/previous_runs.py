@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Engine
-from subreplay.pipeline.attempts import ATTEMPT, RUNS, run_tables
+from subreplay.pipeline.attempts import ATTEMPT, RUNS, run_tables, tables_of_all_runs
 from subreplay.reports.assemble.run_changes import PreviousIncident, PreviousRun
 from subreplay.rows.conditions import ALL, field
 
@@ -22,7 +22,7 @@ def read_previous_runs(engine: Engine, config: RunConfig) -> dict[tuple[str, str
     If the run is repeated, the run before it is its earlier execution.
     """
     several = config.subscriptions is not None
-    tables = run_tables(engine, config, several=several)
+    tables = tables_of_all_runs(engine, config) if several else run_tables(engine, config)
     mine = ALL if several else field("subscription") == config.subscription.name
     if config.subscription.topic is not None:
         mine &= field("topic") == config.subscription.topic

@@ -19,10 +19,10 @@ from subreplay.audit.input_statistics import INGEST_TABLE
 from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Dataset, Engine, Output
 from subreplay.pipeline import story
-from subreplay.pipeline.attempts import RUNS, run_tables
-from subreplay.pipeline.earlier_runs import EarlierRuns, find_earlier_runs
+from subreplay.pipeline.attempts import RUNS, RunTables, tables_of_all_runs
+from subreplay.pipeline.earlier_runs import MOST_NAMED, EarlierRuns, find_earlier_runs
 from subreplay.pipeline.found_subscriptions import SubscriptionRun, find_subscriptions
-from subreplay.pipeline.history import read_trends
+from subreplay.pipeline.history import build_trends
 from subreplay.pipeline.input_tables import Sources, Table
 from subreplay.pipeline.key_secrets import add_key_columns
 from subreplay.pipeline.run_times import RUN_TIMES
@@ -41,8 +41,6 @@ from subreplay.semantics.policies.kafka.assignor import is_group
 Progress = Callable[[str], AbstractContextManager[object]]
 MOST_OF_TASK: Final = 4_000_000
 """Deliveries of a topic that one task audits; a topic with more has an audit of its own, by all tasks."""
-_MOST_NAMED: Final = 1_000
-"""Names that a condition has; of more, all rows are read."""
 
 
 @dataclass(frozen=True)
@@ -78,21 +76,21 @@ def audit(engine: Engine, config: RunConfig, progress: Progress = nullcontext, o
         found = find_subscriptions(tables, config, only)
     rows = [build_failed_row(run, run.failure) for run in found if run.failure is not None]
     runs = [run for run in found if run.config is not None]
-    together = _select_small_topics(runs)
+    together, written = _select_small_topics(runs), tables_of_all_runs(engine, config)
     if together:
-        rows += _audit_together(engine, config, tables, together, progress)
+        rows += _audit_together(engine, config, tables, written, together, progress)
     rows += [_audit_alone(engine, run, progress) for run in runs if run not in together]
     audits = pa.Table.from_batches(rows, AUDITS)
-    overview_rows = _add_trends(engine, config, map(ROW.validate_json, audits["row"].to_pylist()))
+    overview_rows = _add_trends(written, config, [*map(ROW.validate_json, audits["row"].to_pylist())])
     date = None if config.date is None else config.date.isoformat()
     return Audits(build_overview(config.report.title, date, overview_rows), audits)
 
 
-def _add_trends(engine: Engine, config: RunConfig, rows: Iterable[OverviewRow]) -> Iterable[OverviewRow]:
+def _add_trends(written: RunTables, config: RunConfig, rows: Sequence[OverviewRow]) -> Sequence[OverviewRow]:
     """Add the results of earlier days to the rows of a daily run."""
     if config.date is None:
         return rows
-    trends = read_trends(run_tables(engine, config, several=True), config.date)
+    trends = build_trends(written.finished_runs, rows, config.date)
     return [replace(row, trend=trends.get((row.subscription, row.topic), ())) for row in rows]
 
 
@@ -115,15 +113,19 @@ def _audit_alone(engine: Engine, run: SubscriptionRun, progress: Progress) -> pa
 
 
 def _audit_together(
-    engine: Engine, config: RunConfig, tables: Mapping[str, Table], runs: Sequence[SubscriptionRun], progress: Progress
+    engine: Engine,
+    config: RunConfig,
+    tables: Mapping[str, Table],
+    written: RunTables,
+    runs: Sequence[SubscriptionRun],
+    progress: Progress,
 ) -> list[pa.RecordBatch]:
     """Audit subscriptions with one read of each table."""
     of_topics: dict[str, tuple[SubscriptionRun, ...]] = {}
     for run in runs:
         of_topics[run.topic] = (*of_topics.get(run.topic, ()), run)
-    written = run_tables(engine, config, several=True)
     with progress("reading the tables"):
-        earlier = find_earlier_runs(written, config)
+        earlier = find_earlier_runs(written, config, {(run.name, run.topic) for run in runs})
         chunks, inputs = _chunk_by_topic(tables, of_topics, earlier, config)
     date = {} if config.date is None else {"date": config.date.isoformat()}
     where = [run.where for run in runs]
@@ -182,10 +184,10 @@ def _build_condition(
     letters = any(run.config is not None and run.config.topic.dead_letter for some in runs.values() for run in some)
     found = ALL
     others = (name == "messages" and letters) or (name == "membership" and bool(groups))
-    if name != INGEST_TABLE and not others and len(runs) <= _MOST_NAMED:
+    if name != INGEST_TABLE and not others and len(runs) <= MOST_NAMED:
         found = _is_in("topic", runs)
     names = {run.name for some in runs.values() for run in some}
-    if name in ("membership", "deliveries") and len(names) <= _MOST_NAMED:
+    if name in ("membership", "deliveries") and len(names) <= MOST_NAMED:
         found = found & _is_in("subscription", names)
     return found
 
