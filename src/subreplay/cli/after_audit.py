@@ -146,4 +146,4 @@ class AfterAudit:
         try:
             return write_file(location, text, self.run.spark.conf)
         except OSError as error:
-            raise failures.describe_os_error(error, location, "write") from error
+            raise failures.describe_os_error(error, location, "written") from error

@@ -194,12 +194,13 @@ def _explain_output(kind: RunKind, run: RunConfig) -> Iterator[tuple[str, str | 
     yield "tables", list_written_tables(kind, daily=daily, replays=replays)
     yield "location", f"delta, {run.output.tables}"
     day = "all days" if run.date is None else str(run.date)
-    if run.subscriptions is None:
+    several = kind == "audit" and run.subscriptions is not None
+    if not several:
         yield "replaced", f"only earlier rows of {run.subscription.name}, its topic and {day}"
     else:
         yield "replaced", f"only earlier rows of these subscriptions, their topics and {day}"
     files = "report.html, report.txt and report.json"
-    if run.subscriptions is not None:
+    if several:
         files = f"overview.html and overview.json; of each subscription a folder with {files}"
     yield "report", f"{run.output.report}: {files}"
     yield "keys", _explain_keys(run)

@@ -353,7 +353,7 @@ def _copy_incident(folder: Path, to: Path) -> Path:
             run_file.read_text(encoding="utf-8").replace("INPUT", json.dumps(str(to))), encoding="utf-8"
         )
     except OSError as error:
-        raise failures.describe_os_error(error, to, "write") from error
+        raise failures.describe_os_error(error, to, "written") from error
     return run_file
 
 
