@@ -49,7 +49,7 @@ def some_rows(monkeypatch, tmp_path):
 
 
 def test_ingest_counts_rows_shows_the_first_wrong_ones_and_names_the_next_command(some_rows, tmp_path, capsys):
-    code = main.main(["ingest", ".", "--to", str(tmp_path / "to")])
+    code = main.main(["ingest", ".", "--from", "pulsar-recording", "--to", str(tmp_path / "to")])
     out, err = capsys.readouterr()
     assert code == 0
     assert out.splitlines() == [
@@ -69,19 +69,19 @@ def test_a_name_is_neither_markup_nor_steers_the_terminal(some_rows, tmp_path, c
         "pulsar-recording", read=lambda *requested: replace(read(*requested), others=(("[/red]\x1b[31m", "t\r"),))
     )
     monkeypatch.setitem(ADAPTERS, "pulsar-recording", reported)
-    assert main.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0
+    assert main.main(["ingest", ".", "--from", "pulsar-recording", "--to", str(tmp_path / "to")]) == 0
     assert "also recorded: [/red]\\x1b[31m on t\\x0d; name it in a run of its own" in capsys.readouterr().out
 
 
 def test_json_output_of_ingest_contains_counts_and_paths(some_rows, tmp_path, capsys):
-    assert main.main(["ingest", ".", "--to", str(tmp_path / "to"), "--json"]) == 0
+    assert main.main(["ingest", ".", "--from", "pulsar-recording", "--to", str(tmp_path / "to"), "--json"]) == 0
     reported = json.loads(capsys.readouterr().out)
     assert reported["files"] == [{"file": "m.jsonl", "rows_in": 1_512, "quarantined": 12, "others": 0, "valid": 1_500}]
     assert (reported["rows"], reported["run_file"]) == ({"messages": 1_500}, f"{tmp_path}/to/audit.yaml")
 
 
 def test_the_run_file_that_ingest_writes_is_legal(some_rows, tmp_path):
-    main.main(["ingest", ".", "--to", str(tmp_path / "to"), "--format", "parquet"])
+    main.main(["ingest", ".", "--from", "pulsar-recording", "--to", str(tmp_path / "to"), "--format", "parquet"])
     run = load(tmp_path / "to" / "audit.yaml")
     assert (run.subscription.name, run.subscription.policy) == ("подписка", "pulsar.shared")
     assert (run.traffic.path, run.traffic.format) == (f"{tmp_path}/to", "parquet")
@@ -146,15 +146,24 @@ def test_a_note_that_would_break_the_run_file_does_not(some_rows, tmp_path, monk
         read=lambda *requested: replace(read(*requested), notes=("not read: a\x1b\nsubscription: 7\x85",)),
     )
     monkeypatch.setitem(ADAPTERS, "pulsar-recording", reported)
-    assert main.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0
+    assert main.main(["ingest", ".", "--from", "pulsar-recording", "--to", str(tmp_path / "to")]) == 0
     assert load(tmp_path / "to" / "audit.yaml").subscription.name == "подписка"
 
 
 def test_a_folder_that_is_no_recording(nothing_written, tmp_path, capsys):
-    code = main.main(["ingest", str(tmp_path), "--to", str(tmp_path)])
+    code = main.main(["ingest", str(tmp_path), "--from", "pulsar-recording", "--to", str(tmp_path)])
     err = capsys.readouterr().err
     assert code == 2
     assert err.splitlines()[-1] == (
         f"subreplay: {tmp_path}: the recording has no file messages.jsonl.gz or messages.jsonl. "
         "Copy the file into the folder, or record the run again"
     )
+
+
+def test_the_format_of_the_files_decides_which_adapter_reads_them(nothing_written, tmp_path):
+    recording = ROOT / "tests/data/kafka_recordings/k16_slow"
+    for to, command in (("one", []), ("two", ["--from", "kafka-recording"])):
+        assert main.main(["ingest", str(recording), "--to", str(tmp_path / to), *command]) == 0
+
+    first, second = nothing_written
+    assert first.summary.rows == second.summary.rows

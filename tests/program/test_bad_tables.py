@@ -110,8 +110,8 @@ def test_files_that_are_no_recording(tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "folders" / "messages.jsonl.gz").unlink()
     (tmp_path / "folders" / "messages.jsonl.gz").mkdir()
     for name, code, sentence in (
-        ("empty", 2, "empty: the recording has no file messages.jsonl.gz"),
-        ("text.txt", 2, "text.txt: the recording has no file messages.jsonl.gz"),
+        ("empty", 2, "empty: no adapter recognises it. Name one with --from: "),
+        ("text.txt", 2, "text.txt: no adapter recognises it. Name one with --from: "),
         ("cut", 4, "cut/deliveries.jsonl.gz: cannot be read: damaged or cut off"),
         ("plain", 2, "plain/messages.jsonl.gz: cannot be read as (gzip) JSON lines: Not a gzipped file"),
         ("folders", 2, "folders/messages.jsonl.gz: cannot be read: Is a directory"),

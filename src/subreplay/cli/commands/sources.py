@@ -193,7 +193,10 @@ def _is_of_messages(found: SourceSummary) -> bool:
 def ingest(
     source_path: Annotated[Path, typer.Argument(metavar="PATH", help="What to read: a file or a folder.")],
     to: Annotated[str, typer.Option("--to", help="Folder of the canonical tables.")],
-    source: Annotated[str, typer.Option("--from", help=f"The adapter: {', '.join(ADAPTERS)}.")] = "pulsar-recording",
+    source: Annotated[
+        str | None,
+        typer.Option("--from", help=f"The adapter: {', '.join(ADAPTERS)}. By default, the format decides."),
+    ] = None,
     topic: Annotated[
         str | None, typer.Option("--topic", help="Read only this topic; also the topic of records that name none.")
     ] = None,
@@ -214,11 +217,14 @@ def ingest(
 ) -> int:
     """Convert files to the canonical tables; rows that are not usable go to quarantine."""
     terminal.configure(quiet=quiet, verbose=verbose, as_json=as_json)
-    if source not in ADAPTERS:
+    if source is not None and source not in ADAPTERS:
         raise ConfigError(f"--from {source}: no such adapter; there are: {', '.join(ADAPTERS)}")
     if form not in ("delta", "parquet"):
         raise ConfigError(f"--format {form}: write delta or parquet")
     check_folder("--to", to)
+    if not source_path.exists():
+        raise InputError(f"there is no file or folder {source_path}; check the name")
+    source = source or _recognise(source_path)
     wrong = [each for each in more or () if "=" not in each]
     if wrong:
         raise ConfigError(f"--with {wrong[0]}: write NAME=VALUE; {ADAPTERS[source].option_text}")
@@ -251,12 +257,20 @@ def ingest(
     return 0
 
 
+def _recognise(path: Path) -> str:
+    """Return the adapter that reads a path; raises InputError if no adapter matches."""
+    from subreplay.adapters.format_detection import detect_adapter, explain_unsupported_file
+
+    if (found := detect_adapter(path)) is None:
+        why = explain_unsupported_file(path) or f"no adapter recognises it. Name one with --from: {', '.join(ADAPTERS)}"
+        raise InputError(f"{path}: {why}")
+    return found
+
+
 def ingest_folder(
     folder: Path, to: str, source: str, form: str, more: Mapping[str, object], options: Options
 ) -> SourceSummary:
     """Read a folder, write its tables, and beside them a run file that includes ``more``; return what was read."""
-    if not folder.exists():
-        raise InputError(f"there is no file or folder {folder}; check the name")
     from subreplay.config import run as config
 
     run = config.parse({"output": {"tables": to}}, "ingest")
