@@ -101,6 +101,20 @@ def test_rows_of_an_output_table_replace_those_of_the_same_run(engine: Engine, t
     assert sorted(row["total"] for row in sums.to_table().to_pylist()) == [10, 15]
 
 
+@pytest.mark.parametrize("engine", [pytest.param("spark", marks=pytest.mark.spark)], indirect=True)
+def test_few_rows_of_several_tasks_are_written_into_one_file(engine: Engine, tmp_path: Path) -> None:
+    tables = engine.open_tables(str(tmp_path))
+    new = tables.begin_write("counted", NUMBERS, {"subscription": "s"})
+    engine.read_parts((0, 10, 20), read_part, NUMBERS).split(
+        evens_and_sums, {"even": new, "rows": NUMBERS, "sum": SUMS}
+    )
+    tables.commit(new)
+    counted = tables.find("counted")
+    assert counted is not None
+    assert sorted(counted.to_table()["n"].to_pylist()) == [0, 10, 20]
+    assert len([*tmp_path.rglob("*.parquet")]) == 1
+
+
 def test_kept_tables_are_there_as_long_as_the_engine_is_open(engine: Engine) -> None:
     tables = engine.open_tables(None)
     new = tables.begin_write("counted", NUMBERS, {"subscription": "s"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -21,6 +21,10 @@ from subreplay.engine.spark.local_paths import is_local
 
 if TYPE_CHECKING:
     from subreplay.engine.spark.engine import SparkEngine
+
+
+MOST_OF_FILE: Final = 200_000
+"""Rows that are written into one file, however many tasks made them."""
 
 
 class NewFrame(NewRows):
@@ -39,7 +43,10 @@ class NewFrame(NewRows):
         frames = [part.frame for part in parts if part.rows]
         if not frames:
             return frame_tables.create_frame(engine.session, self.columns.empty_table())
-        return reduce(DataFrame.unionAll, frames)
+        frame = reduce(DataFrame.unionAll, frames)
+        # each task writes a file for each run, so few rows are written by one task; rows of several runs are already
+        # in the task of their topic
+        return frame if self.runs or sum(part.rows for part in parts) > MOST_OF_FILE else frame.repartition(1)
 
 
 class SparkTables(WrittenTables):
