@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -47,12 +48,14 @@ def write(
     strays: int = STRAYS,
     members: Members = MEMBERS,
     topics: int = 1,
+    different: int = KEYS,
 ) -> None:
     """Write the tables ``messages``, ``membership`` and ``deliveries``; ``of_one_key`` messages share a key. Keys are
-    spread over ``partitions``, each of one of ``topics``; ``strays`` deliveries go astray; ``members`` come and go."""
+    spread over ``partitions``, each of one of ``topics``; ``strays`` deliveries go astray; ``members`` come and go.
+    There are so many ``different`` keys, or one for each message if there are fewer messages."""
     draw = np.random.default_rng(7)
     n = deliveries - deliveries // 100
-    keys = draw.integers(0, KEYS, n)
+    keys = draw.integers(0, different, n) if different < n else draw.permutation(n)
     keys[draw.permutation(n)[:of_one_key]] = 0
     published = MIDNIGHT + np.sort(draw.integers(100 * SECOND, 86_000 * SECOND, n))
     for second, _, _ in members:
@@ -63,7 +66,7 @@ def write(
     for number in range(partitions):
         mine = np.flatnonzero(partition == number)
         index[mine] = np.arange(len(mine))
-    words = pa.array([f"order-{key:06}".encode() for key in range(KEYS)])
+    words = pa.array([f"order-{key:06}".encode() for key in range(min(different, max(n, KEYS)))])
     messages = {
         "date": _day(n), "topic": _topics(partition % topics, topics),
         "partition": (partition // topics).astype(np.int32), "ledger": 100 + index // LEDGER,
@@ -107,6 +110,18 @@ def _deliveries(
     }  # fmt: skip
 
 
+def later(rows: pa.Table, days: int) -> pa.Table:
+    """The same rows of a table some days later, in ledgers of their own."""
+    found = []
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        step = {"date": days, "ledger": days * 1_000}.get(field.name, days * 86_400 * SECOND)
+        if field.name in ("date", "ledger") or pa.types.is_timestamp(field.type):
+            numbers = pa.int32() if field.name == "date" else pa.int64()
+            column = pc.add(column.cast(numbers), pa.scalar(step, numbers)).cast(field.type)
+        found.append(column)
+    return pa.table(found, schema=rows.schema)
+
+
 def timeline(partition: int, members: Members = MEMBERS) -> Timeline:
     """The consumers of a topic partition."""
     policy: Policy = make_policy(POLICY, PROFILE)
@@ -127,7 +142,7 @@ def _owners(keys: Ints, at: Ints, words: pa.Array, members: Members) -> Ints:
     number = np.array([int(consumer.name[1:]) - 1 for consumer in folded.consumers])
     epoch, found = folded.find_epochs(at * 1_000, np.zeros(len(at), np.int64)), np.empty(len(keys), np.int64)
     for each in np.unique(epoch).tolist():
-        owners, mine = folded.find_owners(slots, hashes, np.full(KEYS, each, np.int32)), epoch == each
+        owners, mine = folded.find_owners(slots, hashes, np.full(len(words), each, np.int32)), epoch == each
         found[mine] = number[owners[keys[mine]]]
     return found
 
