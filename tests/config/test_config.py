@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from subreplay.config import run as config
 from subreplay.config.dispatch import Consumers, Dispatch
@@ -15,7 +15,8 @@ from subreplay.config.fields import parse_duration
 from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.config.kafka_names import OPTIONS
 from subreplay.config.run import RunConfig
-from subreplay.config.scenario import GroupScenario, Member, Scenario
+from subreplay.config.scenario import GroupScenario, Member, Scenario, ShareScenario
+from subreplay.config.share_dispatch import ShareDispatch
 from subreplay.errors import ConfigError
 from subreplay.hashing.profiles import KEYLESS
 from subreplay.semantics.policies import ASSIGNORS, POLICIES, REGISTRY, list_option_names, make_policy
@@ -63,7 +64,7 @@ def test_default_yaml_loads_to_exactly_the_defaults():
 
 
 def test_the_scenario_in_default_yaml_has_every_key_and_the_defaults():
-    scenario, _ = yaml.safe_load(with_a_scenario())["scenarios"]
+    scenario, _, _ = yaml.safe_load(with_a_scenario())["scenarios"]
     assert set(scenario) == set(Scenario.model_fields)
     assert set(scenario["members"][0]) == set(Member.model_fields)
     required = {"name": scenario["name"], "policy": scenario["policy"]}
@@ -74,7 +75,7 @@ def test_the_scenario_in_default_yaml_has_every_key_and_the_defaults():
 
 
 def test_the_group_in_default_yaml_has_every_key_and_the_defaults():
-    _, scenario = yaml.safe_load(with_a_scenario())["scenarios"]
+    _, scenario, _ = yaml.safe_load(with_a_scenario())["scenarios"]
     assert set(scenario) == set(GroupScenario.model_fields)
     assert keys_of_mapping(scenario["dispatch"]) == keys_of_model(GroupDispatch)
     assert GroupScenario.model_validate(scenario) == GroupScenario(
@@ -84,6 +85,31 @@ def test_the_group_in_default_yaml_has_every_key_and_the_defaults():
         members=[Member(consumer="C1")],
         dispatch=GroupDispatch(),
     )
+
+
+def test_the_share_group_in_default_yaml_has_every_key_and_the_defaults():
+    *_, scenario = yaml.safe_load(with_a_scenario())["scenarios"]
+    assert set(scenario) == set(ShareScenario.model_fields)
+    assert keys_of_mapping(scenario["dispatch"]) == keys_of_model(ShareDispatch)
+    assert ShareScenario.model_validate(scenario) == ShareScenario(
+        name=scenario["name"],
+        policy=scenario["policy"],
+        profile=scenario["profile"],
+        members=[Member(consumer="C1")],
+        dispatch=ShareDispatch(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("consumers", "message"),
+    [
+        ({"release_rate": 0.7, "reject_rate": 0.7, "share.acknowledgement.mode": "explicit"}, "1.4 together"),
+        ({"release_rate": 0.1}, "implicit acknowledgement accepts every record"),
+    ],
+)
+def test_rates_of_acknowledgements_must_be_possible(consumers, message):
+    with pytest.raises(ValidationError, match=message):
+        ShareDispatch.model_validate({"consumers": consumers})
 
 
 def test_every_key_in_default_yaml_has_a_comment_above_it():

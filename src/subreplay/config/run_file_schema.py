@@ -72,9 +72,13 @@ class _RunFileSchema(GenerateJsonSchema):
         """Describe scenarios by their policy, because one without ``dispatch`` fits both models."""
         if schema["choices"].keys() != SCENARIOS.keys():
             return super().tagged_union_schema(schema)
-        pulsar, kafka = (self.generate_inner(schema["choices"][tag]) for tag in SCENARIOS)
-        of_kafka = {"properties": {"policy": {"type": "string", "pattern": "^kafka[.]"}}, "required": ["policy"]}
-        return {"if": of_kafka, "then": kafka, "else": pulsar}
+        pulsar, kafka, share = (self.generate_inner(schema["choices"][tag]) for tag in SCENARIOS)
+        of_kafka = {"if": _has_policy("^kafka[.]"), "then": kafka, "else": pulsar}
+        return {"if": _has_policy("^kafka[.]share$"), "then": share, "else": of_kafka}
+
+
+def _has_policy(pattern: str) -> dict[str, Any]:
+    return {"properties": {"policy": {"type": "string", "pattern": pattern}}, "required": ["policy"]}
 
 
 def _is_duration(schema: Any) -> bool:

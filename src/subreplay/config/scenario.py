@@ -22,10 +22,12 @@ from subreplay.config.fields import (
 from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.config.kafka_names import INITIAL_DELAY, translate_policy_options
 from subreplay.config.kafka_names import OPTIONS as OPTIONS_OF_KAFKA
+from subreplay.config.share_dispatch import ShareDispatch
 from subreplay.errors import ConfigError
 from subreplay.hashing.profiles import LATEST_PROFILES, get_rule
 from subreplay.semantics.policies import list_option_names, make_policy
 from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.policies.kafka.share import ShareGroupPolicy, is_share_group
 from subreplay.simulation.kafka.simulation_parameters import SIMULATED
 from subreplay.whatif.traffic.producer_rerouting import Keyless, PartitionRouting
 from subreplay.whatif.traffic.retention import Retention
@@ -170,12 +172,37 @@ class GroupScenario(AnyScenario, defer_build=False):
         return make_policy(self.policy, self.profile, **options, **settings)
 
 
+class ShareScenario(AnyScenario, defer_build=False):
+    """A scenario of a Kafka share group."""
+
+    dispatch: ShareDispatch | None = None
+
+    def make_policy(self) -> ShareGroupPolicy:
+        policy = super().make_policy()
+        assert is_share_group(policy)
+        return policy
+
+
 def _detect_kind(value: Any) -> str:
-    policy = value.get("policy") if isinstance(value, dict) else getattr(value, "policy", None)
-    return "(kafka)" if str(policy).startswith("kafka.") else "(pulsar)"
+    policy = str(value.get("policy") if isinstance(value, dict) else getattr(value, "policy", None))
+    if policy == ShareGroupPolicy.name:
+        return "(share)"
+    return "(kafka)" if policy.startswith("kafka.") else "(pulsar)"
 
 
-SCENARIOS: dict[str, type[AnyScenario]] = {"(pulsar)": Scenario, "(kafka)": GroupScenario}
+def get_scenario_kind(policy: str) -> type[AnyScenario]:
+    """Return the kind of scenario that has a policy."""
+    return SCENARIOS[_detect_kind({"policy": policy})]
+
+
+SCENARIOS: dict[str, type[AnyScenario]] = {
+    "(pulsar)": Scenario,
+    "(kafka)": GroupScenario,
+    "(share)": ShareScenario,
+}
 EveryScenario = Annotated[
-    Annotated[Scenario, Tag("(pulsar)")] | Annotated[GroupScenario, Tag("(kafka)")], Discriminator(_detect_kind)
+    Annotated[Scenario, Tag("(pulsar)")]
+    | Annotated[GroupScenario, Tag("(kafka)")]
+    | Annotated[ShareScenario, Tag("(share)")],
+    Discriminator(_detect_kind),
 ]

@@ -17,7 +17,7 @@ from subreplay.audit.judging import JudgeRows
 from subreplay.audit.terms import Terms
 from subreplay.config.dispatch import Dispatch
 from subreplay.config.plans import build_scenario_events
-from subreplay.config.scenario import GroupScenario, Scenario
+from subreplay.config.scenario import GroupScenario, Scenario, ShareScenario
 from subreplay.engine.interface import Dataset, NewRows, Splitter, Step
 from subreplay.errors import ConfigError
 from subreplay.pipeline.source import WINDOWS, Source
@@ -31,7 +31,7 @@ from subreplay.simulation.pulsar.service_model import Empirical, Fixed, Service
 from subreplay.whatif import dispatch_sums, recorded_service_times, wait_sums
 from subreplay.whatif.dispatch_replay import PREDICTED, DispatchPredictor, DispatchScenario
 from subreplay.whatif.dispatch_sums import SumReceived, SumReplay, WidenWindows, name_log_output
-from subreplay.whatif.group_replay import GroupPredictor, GroupSimulation, build_recorded_plan
+from subreplay.whatif.group_replay import GroupPredictor, GroupSimulation, ShareSimulation, build_recorded_plan
 from subreplay.whatif.grouped_sums import Rows
 from subreplay.whatif.message_assignment import ScenarioPlan
 from subreplay.whatif.replay_rows import (
@@ -87,6 +87,7 @@ def replay_dispatch(source: Source, plans: Sequence[ScenarioPlan]) -> tuple[Disp
     as_replayed = {
         name: build_recorded_plan(group, [row for row in changes if row["scenario"] == name])
         for name, group in groups.scenarios.items()
+        if isinstance(group, GroupSimulation)
     }
     logs = {name: [part[name_log_output(number)] for part in parts] for number, name in enumerate(counting.scenarios)}
     judged = _judge(source, {s.name: as_replayed.get(s.name, p) for s, _, p in replayed}, messages, logs)
@@ -125,19 +126,20 @@ def _build_predictor(source: Source, plans: Sequence[ScenarioPlan], recorded: Se
 def _build_group_predictor(source: Source, plans: Sequence[ScenarioPlan], recorded: Service) -> GroupPredictor:
     """Build the simulations of scenarios with a Kafka group."""
     start, width = source.extent["first"], source.width
-    return GroupPredictor(
-        {
-            s.name: GroupSimulation(
-                s.name,
-                p.policy,
-                find_group_events(build_scenario_events(source.config, s, source.events, start)),
-                tuple(p.timelines),
-                s.dispatch.parameters(recorded, start, width),
-            )
-            for s, p in zip(source.config.scenarios, plans, strict=True)
-            if isinstance(s, GroupScenario) and s.dispatch is not None
-        }
-    )
+    found: dict[str, GroupSimulation | ShareSimulation] = {}
+    for s, p in zip(source.config.scenarios, plans, strict=True):
+        if isinstance(s, GroupScenario | ShareScenario) and s.dispatch is not None:
+            events = find_group_events(build_scenario_events(source.config, s, source.events, start))
+            scopes = tuple(p.timelines)
+            if isinstance(s, ShareScenario):
+                policy = s.make_policy()
+                shared = s.dispatch.parameters(policy, recorded, start, width)
+                found[s.name] = ShareSimulation(s.name, policy, events, scopes, shared, start)
+            else:
+                found[s.name] = GroupSimulation(
+                    s.name, p.policy, events, scopes, s.dispatch.parameters(recorded, start, width)
+                )
+    return GroupPredictor(found)
 
 
 def _get_cumulative(section: Dispatch | None) -> CumulativeAcks:

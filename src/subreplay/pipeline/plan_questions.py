@@ -13,7 +13,7 @@ from subreplay.config.dispatch import Service
 from subreplay.config.kafka_names import translate_policy_options
 from subreplay.config.plan import Plan
 from subreplay.config.run import RunConfig
-from subreplay.config.scenario import AnyScenario, GroupScenario, Scenario
+from subreplay.config.scenario import AnyScenario, get_scenario_kind
 from subreplay.errors import ConfigError, InputError, NoMatchingRows
 from subreplay.hashing.producer_routing import get_default_scheme
 from subreplay.hashing.profiles import LATEST_PROFILES, get_latest_profile
@@ -54,7 +54,7 @@ from subreplay.whatif.traffic.traffic_profile import NO_KEY, TrafficProfile
 
 US = 1_000  # ns
 PULSAR = ("pulsar.key_shared.consistent_hash", "pulsar.key_shared.auto_split", "pulsar.failover", "pulsar.shared")
-KAFKA = ("kafka.range", "kafka.roundrobin", "kafka.sticky", "kafka.cooperative_sticky", "kafka.uniform")
+KAFKA = ("kafka.range", "kafka.roundrobin", "kafka.sticky", "kafka.cooperative_sticky", "kafka.uniform", "kafka.share")
 """What is compared where the run names nothing."""
 
 
@@ -252,7 +252,6 @@ def build_finalists(config: RunConfig, answers: Sequence[PlanAnswer]) -> list[An
 
 def _build_scenario(config: RunConfig, name: str, finalist: Finalist) -> AnyScenario:
     setup = finalist.setup
-    kafka = setup.policy.startswith("kafka.")
     section: dict[str, Any] = {"name": name, "policy": setup.policy, "profile": setup.profile}
     own = config.subscription
     if setup.policy == own.policy:
@@ -262,7 +261,7 @@ def _build_scenario(config: RunConfig, name: str, finalist: Finalist) -> AnyScen
     if config.plan.service is not None:
         service = {"model": "recorded"} if config.plan.service == "fitted" else config.plan.service.model_dump()
         section["dispatch"] = {"consumers": {"service": service, "factor": config.plan.factor}}
-    return (GroupScenario if kafka else Scenario).model_validate(section)
+    return get_scenario_kind(setup.policy).model_validate(section)
 
 
 def _list_members(finalist: Finalist) -> Iterable[dict[str, Any]]:

@@ -18,9 +18,12 @@ import pyarrow as pa
 from subreplay.rows.model.columns import Ints, column, gather_batches, ints
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies.kafka.assignor import Partitions
+from subreplay.semantics.policies.kafka.share import ShareGroupPolicy
 from subreplay.semantics.timelines.group_timeline import DetectedEvent, GroupRebalance, GroupTimeline
 from subreplay.simulation.kafka.group_simulation import GroupReplay
 from subreplay.simulation.kafka.group_state import LOGGED
+from subreplay.simulation.kafka.share.share_parameters import ShareParameters
+from subreplay.simulation.kafka.share.share_replay import ShareReplay
 from subreplay.simulation.kafka.simulation_parameters import SimulationParameters
 from subreplay.simulation.pulsar.broker.broker_records import Records, create_records
 from subreplay.simulation.pulsar.clients.client_state import DeliveryOutcome
@@ -28,6 +31,8 @@ from subreplay.whatif.dispatch_replay import CHANGE, DELIVERY, INTERVAL, PREDICT
 from subreplay.whatif.message_assignment import ScenarioPlan
 from subreplay.whatif.scenario import build_partitions
 
+SETTLED = (DeliveryOutcome.ACKED, DeliveryOutcome.DROPPED)
+"""The outcomes after which a record is not delivered again; a share group drops the records that it archives."""
 TIMES = ("delivered_at", "received_at", "processed_at", "acked_at", "nacked_at")
 
 
@@ -45,12 +50,56 @@ class GroupSimulation:
     def partitions(self) -> Partitions:
         return build_partitions(self.scopes)
 
+    @property
+    def interval(self) -> int:
+        return self.parameters.interval
+
+    def build_replay(self, log: Iterable[Records]) -> GroupReplay:
+        """Return the replay of the group on its log."""
+        return GroupReplay(self.policy, self.partitions, self.events, log, self.parameters)
+
+
+@dataclass(frozen=True)
+class ShareSimulation:
+    """One scenario of a share group: its policy, members and partitions, and the assumptions about its members.
+
+    Members that join by the time ``start`` (ns) of the first message have joined long before it: the group has its
+    target, and every member knows its partitions.
+    """
+
+    name: str
+    policy: ShareGroupPolicy
+    events: tuple[MembershipEvent, ...]
+    scopes: tuple[Scope, ...]
+    parameters: ShareParameters
+    start: int
+
+    @property
+    def partitions(self) -> Partitions:
+        return build_partitions(self.scopes)
+
+    @property
+    def interval(self) -> int:
+        return self.parameters.interval
+
+    def build_replay(self, log: Iterable[Records]) -> ShareReplay:
+        """Return the replay of the group on its log."""
+        settled = self.start - 2 * self.parameters.heartbeat_interval - self.parameters.assignment_interval
+        events = [
+            replace(event, at=Instant(min(event.at.at, settled), event.at.seq))
+            if event.event == "join" and event.at.at <= self.start
+            else event
+            for event in self.events
+        ]
+        ordered = sorted(events, key=lambda event: event.at)
+        return ShareReplay(self.policy, self.partitions, ordered, log, self.parameters)
+
 
 @dataclass(frozen=True)
 class GroupPredictor:
     """Replays the groups of every scenario. Instances are picklable."""
 
-    scenarios: Mapping[str, GroupSimulation]
+    scenarios: Mapping[str, GroupSimulation | ShareSimulation]
 
     def predict(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Turn records into ``PREDICTED`` rows.
@@ -67,11 +116,10 @@ class GroupPredictor:
 class _GroupRun:
     """The replay of one group, with member names and message ids in its rows."""
 
-    def __init__(self, simulation: GroupSimulation, tables: Iterable[pa.Table]) -> None:
+    def __init__(self, simulation: GroupSimulation | ShareSimulation, tables: Iterable[pa.Table]) -> None:
         self.name, self.partitions = simulation.name, simulation.partitions
-        log = (_build_log_records(table, self.partitions) for table in tables)
-        self.replay = GroupReplay(simulation.policy, self.partitions, simulation.events, log, simulation.parameters)
-        self.interval = simulation.parameters.interval
+        self.replay = simulation.build_replay(_build_log_records(table, self.partitions) for table in tables)
+        self.interval = simulation.interval
         self.topics = pa.array(self.partitions.topics, pa.string())
         self.topic_of = self.partitions.find_topics(np.arange(len(self.partitions)))
         self.number_of = np.zeros(len(self.partitions), np.int32)
@@ -85,9 +133,11 @@ class _GroupRun:
                 yield from self._build_intervals(lags)
         for lags in self.replay.take_lags():
             yield from self._build_intervals(lags)
-        pauses = self.replay.collect_pauses()
-        yield from self._build_table(WAITED, pauses["partition"], self._build_pauses(pauses))
-        yield from pa.Table.from_pylist(list(self._list_changes()), PREDICTED).to_batches()
+        if isinstance(self.replay, GroupReplay):  # in a share group no partition waits for an owner
+            pauses = self.replay.collect_pauses()
+            yield from self._build_table(WAITED, pauses["partition"], self._build_pauses(pauses))
+            changes = list(self._list_changes(self.replay))
+            yield from pa.Table.from_pylist(changes, PREDICTED).to_batches()
 
     def _build_table(self, kind: int, numbers: Ints, columns: Mapping[str, pa.Array]) -> list[pa.RecordBatch]:
         numbers = np.array(numbers)
@@ -118,7 +168,7 @@ class _GroupRun:
             "redelivery_count": _as_array(rows.redeliveries),
             "retries": pa.array(np.zeros(len(rows), np.int32)),
             "outcome": outcomes.take(_as_array(rows.outcome)),
-            "settled": pa.array(np.array(rows.outcome == DeliveryOutcome.ACKED)),
+            "settled": pa.array(np.isin(rows.outcome, SETTLED)),
         }
 
     def _build_pauses(self, rows: Records) -> dict[str, pa.Array]:
@@ -139,9 +189,9 @@ class _GroupRun:
         }
         yield from self._build_table(INTERVAL, rows["partition"], columns)
 
-    def _list_changes(self) -> Iterator[dict[str, Any]]:
+    def _list_changes(self, replay: GroupReplay) -> Iterator[dict[str, Any]]:
         """Yield the decisions about the group in order. A rebalance that only follows up has no member."""
-        for number, rebalance in enumerate(self.replay.list_rebalances()):
+        for number, rebalance in enumerate(replay.list_rebalances()):
             common = {"scenario": self.name, "topic": self.partitions.topics[0], "partition": -1, "kind": CHANGE,
                       "until": rebalance.at, "generation": number}  # fmt: skip
             for detected_event in rebalance.detected:
@@ -150,13 +200,13 @@ class _GroupRun:
                     "consumer": detected_event.event.label,
                     "outcome": _describe_change(detected_event, rebalance.forced),
                     "member": detected_event.join,
-                    "origin": self.replay.find_process(detected_event.join).origin,
+                    "origin": replay.find_process(detected_event.join).origin,
                 }
             if not rebalance.detected:
                 yield common | {"at": rebalance.since, "outcome": "rebalance"}
 
     def _name_members(self, indexes: Any) -> pa.Array:
-        names = pa.array([process.event.label for process in self.replay.members.processes], pa.string())
+        names = pa.array([process.event.label for process in self.replay.processes], pa.string())
         indexes = np.array(indexes, np.int64)
         return names.take(pa.array(indexes, mask=indexes < 0))
 

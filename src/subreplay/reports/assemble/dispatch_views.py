@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from subreplay.reports.assemble import finding_views
 from subreplay.reports.assemble.drain_limits import ConsumerSpread, build_drain, select_longest
@@ -22,6 +22,7 @@ from subreplay.reports.formatting import format_count, format_names, format_nano
 from subreplay.rows.model.text_format import format_instant
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.policies.kafka.assignor import is_group
+from subreplay.semantics.policies.kafka.share import is_share_group
 
 MAX_HALTED_SHOWN = 3  # stopped consumers that a sentence names
 # The final state of a message for each outcome. Redeliveries are counted by cause instead.
@@ -41,13 +42,18 @@ REDELIVERY_CAUSES = {
     "returned": "its consumer left, or a rewind",
 }
 GROUP_REDELIVERY_CAUSES = {"timed_out": "an eviction for not polling", "returned": "a crash before the commit"}
+SHARE_REDELIVERY_CAUSES = {
+    "nacked": "a release",
+    "timed_out": "a lock that ended",
+    "returned": "a consumer that closed or crashed",
+}
 
 
 def build_dispatch_view(figures: DispatchFigures) -> DispatchView:
     """Build the report data of one scenario's dispatch replay."""
     points, most, most_at, remaining = _build_backlog(figures)
     rows = figures.outcomes
-    causes = GROUP_REDELIVERY_CAUSES if is_group(figures.plan.policy) else REDELIVERY_CAUSES
+    causes = _find_redelivery_causes(figures.plan.policy)
     return DispatchView(
         name=figures.plan.name,
         policy=figures.plan.policy.name,
@@ -194,7 +200,8 @@ def _describe_cause(figures: DispatchFigures, holders: frozenset[str]) -> str:
         return "members are evicted again and again, as the work on a poll takes longer than max.poll.interval.ms"
     if not any(timeline.list_connected(len(timeline.epochs) - 1) for timeline in figures.plan.timelines.values()):
         return "no consumer is connected at the end"
-    again = {"nacked": "fail", "timed_out": "are not acknowledged before the acknowledgement timeout"}
+    limit = "their lock ends" if is_share_group(figures.plan.policy) else "the acknowledgement timeout"
+    again = {"nacked": "fail", "timed_out": f"are not acknowledged before {limit}"}
     return " and ".join(f"messages {what} again and again" for end, what in again.items() if end in ends)
 
 
@@ -239,6 +246,13 @@ def _build_blocked_rows(figures: DispatchFigures, rows: Sequence[Row]) -> tuple[
 
 def _list_session_settings(policy: Policy) -> tuple[tuple[str, str], ...]:
     """List the assumptions about a group that its policy options set."""
+    if is_share_group(policy):
+        return (
+            ("session timeout", format_nanos(policy.session_timeout_us * 1_000)),
+            ("lock duration", format_nanos(policy.lock_duration_us * 1_000)),
+            ("delivery limit", format_count(policy.delivery_limit)),
+            ("locks of a partition", f"at most {format_count(policy.max_locks)}"),
+        )
     if not is_group(policy):
         return ()
     return (("session timeout", format_nanos(policy.session_timeout_us * 1_000)),)
@@ -256,6 +270,12 @@ def _describe_wait_reason(figures: DispatchFigures, row: Row) -> str:
             return "its partitions were paused"
         return f"rebalance {row['generation']}" if row["generation"] else "a restart"
     return "the hash drains" if row["by_hash"] else "it joined recently"
+
+
+def _find_redelivery_causes(policy: Policy) -> Mapping[str, str]:
+    if is_share_group(policy):
+        return SHARE_REDELIVERY_CAUSES
+    return GROUP_REDELIVERY_CAUSES if is_group(policy) else REDELIVERY_CAUSES
 
 
 def _count_outcomes(rows: Iterable[Row]) -> Outcomes:

@@ -53,8 +53,8 @@ LEFT_TRUNCATED_NOTE = (
     "order and their absence are not judged"
 )
 ROUND_ROBIN_NOTE = (
-    "Under Shared, a what-if without a dispatch replay assigns entries to consumers round robin, as if all of them "
-    "always had permits."
+    "Under Shared and in share groups, a what-if without a dispatch replay assigns entries round robin to the "
+    "consumers that may receive them, as if all of them were equally fast."
 )
 LIMITS = (
     "Times are used as recorded. Only a constant offset of a consumer's clock is corrected; other differences between "

@@ -71,6 +71,11 @@ class GroupReplay:
         for one in client_actions:
             self.timers.add(one.at, partial(self._apply_client_action, one))
 
+    @property
+    def processes(self) -> Sequence[MemberProcess]:
+        """All members that ever joined, by ordinal."""
+        return self.members.processes
+
     def predict_deliveries(self) -> Iterator[Records]:
         """Yield arrays of ``CONSUMED``: each row when its delivery has ended, and pending ones at the end."""
         members = self.members

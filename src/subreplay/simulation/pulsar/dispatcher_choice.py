@@ -25,20 +25,22 @@ _KINDS: Final[Mapping[Serving, DispatcherKind]] = {
 }
 """Dispatchers by the policy's serving. All other policies have the Key_Shared dispatcher of their profile."""
 
+KAFKA_SERVINGS: Final[tuple[Serving, ...]] = ("polled", "acquired")
+"""Kafka's consumers and share consumers fetch; no dispatcher serves them."""
 _MOST_SLOTS: Final = 2**24
 """The largest number of slots: a dispatcher of 4.x stores a number for every slot."""
 
 
 def choose_dispatcher(policy: Policy) -> DispatcherKind:
     """Return the dispatcher that serves a policy under its profile. Raises ConfigError if no Pulsar dispatcher does."""
-    if policy.serving == "polled":
-        raise ConfigError(f"{policy.name} has no dispatcher, because Kafka consumers poll. Use a Pulsar policy here.")
+    if policy.serving in KAFKA_SERVINGS:
+        raise ConfigError(f"{policy.name} has no dispatcher, because Kafka consumers fetch. Use a Pulsar policy here.")
     return _KINDS.get(policy.serving, find_dispatch_rule(policy.profile).key_shared)
 
 
 def ignores_delays(policy: Policy) -> bool:
     """Return whether the policy delivers delayed messages at once (row L-DELAY-1)."""
-    return policy.serving != "polled" and choose_dispatcher(policy) == DispatcherKind.SINGLE_ACTIVE
+    return policy.serving not in KAFKA_SERVINGS and choose_dispatcher(policy) == DispatcherKind.SINGLE_ACTIVE
 
 
 def build_options(

@@ -13,8 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.rows.model.columns import Ints
+from subreplay.rows.model.rows import Scope
+from subreplay.semantics.policies.kafka.share import ShareGroupPolicy
 from subreplay.whatif.planning.growing_membership import Membership
 from subreplay.whatif.planning.loads import WorkLoads
+from subreplay.whatif.traffic.share_owners import count_sharers
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,32 @@ def evaluate_policy(
         moved_on_join,
         moved_on_leave,
         int((loads_by_consumer.sum(axis=1) == 0).sum()),
+    )
+
+
+def evaluate_share_group(
+    policy: ShareGroupPolicy, scopes: Sequence[Scope], loads: WorkLoads, names: Sequence[str]
+) -> PolicyRow:
+    """Evaluate a share group: the members that share a partition divide its records equally, and nothing moves.
+
+    ``loads`` are those of the partitions ``scopes``. A member that leaves takes no record along that it has not
+    acquired.
+    """
+    share = np.zeros((len(names), len(scopes)))
+    for scope, sharers in enumerate(count_sharers(policy, scopes, names)):
+        share[sharers, scope] = 1 / max(len(sharers), 1)
+    busiest = float(loads.by_window.max())
+    by_window = loads.sum_by_owner(np.arange(len(scopes)), len(scopes))
+    worst = float((share @ by_window).max())
+    return PolicyRow(
+        policy.name,
+        policy.profile,
+        policy.ordered,
+        worst * len(names) / busiest,
+        1.0,
+        0.0,
+        0.0,
+        int((share.sum(axis=1) == 0).sum()),
     )
 
 

@@ -18,7 +18,9 @@ from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.rows.model.range_table import NOBODY
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.policies.kafka.share import is_share_group
 from subreplay.semantics.timelines.timeline import Timeline
+from subreplay.whatif.traffic.share_owners import find_sharers
 
 
 @pass_by_reference
@@ -59,20 +61,25 @@ def build_owners(
     Changes at or before ``first`` (ns), when the first message came, moved nothing.
 
     Shared has no owners: entries go round robin over the connected consumers of the best priority level.
-    ``getNextConsumer`` does this as long as all of them have permits (row P-SH-1).
+    ``getNextConsumer`` does this as long as all of them have permits (row P-SH-1). In the same way, records go round
+    robin over the members of a share group that share their partition.
     """
     scope_timelines = [timelines[scope] for scope in scopes]
     names = tuple(sorted({consumer.label for timeline in scope_timelines for consumer in timeline.consumers}))
     number = {name: i for i, name in enumerate(names)}
     starts = tuple(np.array([epoch.start.at for epoch in timeline.epochs], np.int64) for timeline in scope_timelines)
-    known: dict[int, _ScopeOwnership] = {}  # dispatchers with the same events share one index
-    for timeline, of_epochs in zip(scope_timelines, starts, strict=True):
-        if id(timeline.index) not in known:
-            round_robin = policy.routing == "any"
-            known[id(timeline.index)] = (
-                _build_round_robin(timeline, of_epochs) if round_robin else _build_owned(timeline, of_epochs, first)
-            )
-    of_scope = [known[id(timeline.index)] for timeline in scope_timelines]
+    if is_share_group(policy):
+        since, sharers = find_sharers(policy, scope_timelines, scopes)
+        of_scope = [_build_turns(since, turns) for turns in sharers]
+    else:
+        known: dict[int, _ScopeOwnership] = {}  # dispatchers with the same events share one index
+        for timeline, of_epochs in zip(scope_timelines, starts, strict=True):
+            if id(timeline.index) not in known:
+                round_robin = policy.routing == "any"
+                known[id(timeline.index)] = (
+                    _build_round_robin(timeline, of_epochs) if round_robin else _build_owned(timeline, of_epochs, first)
+                )
+        of_scope = [known[id(timeline.index)] for timeline in scope_timelines]
     members = [
         np.array([number[timeline.consumers[i].label] for i in ownership.members.tolist()], np.int64)
         for timeline, ownership in zip(scope_timelines, of_scope, strict=True)
@@ -131,9 +138,14 @@ def _build_round_robin(timeline: Timeline, starts: Ints) -> _ScopeOwnership:
         connected = timeline.list_connected(epoch)
         best = min((consumer.priority for consumer in connected), default=0)
         members_by_epoch.append([consumer.index for consumer in connected if consumer.priority == best])
-    length = np.array([len(turn) for turn in members_by_epoch], np.int64)
-    members = np.array([i for turn in members_by_epoch for i in turn], np.int64)
-    one, since = np.array([len(lasting)]), starts[lasting]
+    return _build_turns(starts[lasting], members_by_epoch)
+
+
+def _build_turns(since: Ints, turns: Sequence[Sequence[int]]) -> _ScopeOwnership:
+    """Build the ownership of a dispatcher whose entries go round robin over ``turns[n]`` from ``since[n]`` on."""
+    length = np.array([len(turn) for turn in turns], np.int64)
+    members = np.array([i for turn in turns for i in turn], np.int64)
+    one = np.array([len(turns)])
     return _ScopeOwnership(np.array([UNKNOWN]), one, since, since, np.cumsum(length) - length, length, members)
 
 

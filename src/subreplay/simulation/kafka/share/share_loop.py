@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from subreplay.kernels.inlining import inlined, operation
 from subreplay.simulation.kafka.member_schedule import find_first_member
 from subreplay.simulation.kafka.share.share_client import end_locks, finish_batch
-from subreplay.simulation.kafka.share.share_fetches import offer, poll
+from subreplay.simulation.kafka.share.share_fetches import offer, poll, reschedule
 from subreplay.simulation.kafka.share.share_rows import close_interval, count_in_interval, write_end, write_undelivered
 from subreplay.simulation.kafka.share.share_state import ShareState
 from subreplay.simulation.kafka.share.share_window import RecordState
@@ -116,6 +116,23 @@ def request_close(s: ShareState, member: int) -> bool:
     m, t = s.members[member], s.totals[0]
     m.closing_at = min(m.closing_at, t.now)
     return m.polls
+
+
+@operation
+def stop(s: ShareState, member: int) -> None:
+    """Stop the application of a member that crashes; the broker does not know it yet."""
+    m, t = s.members[member], s.totals[0]
+    if m.polls:
+        t.polling -= 1
+    m.polls = False
+    m.busy_until = NEVER
+    for number in range(m.hand):
+        entry = s.hands[member, number]
+        if entry.processed_at > t.now:
+            entry.processed_at = NEVER
+        if entry.received_at > t.now:
+            entry.received_at = NEVER
+    reschedule(s, member)
 
 
 @operation

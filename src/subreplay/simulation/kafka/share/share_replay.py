@@ -132,7 +132,8 @@ class ShareReplay:
             return
         process = next((one for one in self.processes if one.runs and one.event.label == event.label), None)
         if process is not None and event.event == "crash":
-            self.timers.add(self.now + self.parameters.break_time, partial(self._break_off, process))
+            share_loop.stop(self.state, process.index)
+            self.timers.add(self.now + self.parameters.break_time, partial(end_session, self.state, process.index))
             process.runs = False
             since = self._find_previous_beat(process)
             self.timers.add(since + self.session_timeout, partial(self._evict, process))
@@ -173,9 +174,6 @@ class ShareReplay:
         if process.member_id in self.coordinator.members:
             self.coordinator.remove(process.member_id, self.now)
         self._expect_heartbeats()
-
-    def _break_off(self, process: ShareProcess) -> None:
-        end_session(self.state, process.index)
 
     def _evict(self, process: ShareProcess) -> None:
         if process.member_id in self.coordinator.members:

@@ -12,10 +12,11 @@ from subreplay.errors import InputError
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.partitioners import Part
 from subreplay.rows.model.range_table import Range
+from subreplay.semantics.policies.kafka.share import is_share_group
 from subreplay.semantics.policies.pulsar.key_sticky import StickyPolicy
 from subreplay.whatif.planning.partition_counts import ANY, PartitionCount, compare_partitions
 from subreplay.whatif.planning.planning_traffic import PlanTraffic
-from subreplay.whatif.planning.policy_comparison import PolicyRow, evaluate_policy, find_front
+from subreplay.whatif.planning.policy_comparison import PolicyRow, evaluate_policy, evaluate_share_group, find_front
 from subreplay.whatif.planning.questions.answer import (
     Finalist,
     PlanAnswer,
@@ -193,6 +194,10 @@ def _evaluate_setup(traffic: PlanTraffic, setup: Setup, consumers: int) -> Polic
             loads_of_policy.loads,
             loads_of_policy.members(),
             consumers,
+        )
+    if is_share_group(loads_of_policy.policy):
+        return evaluate_share_group(
+            loads_of_policy.policy, traffic.profile.scopes, traffic.partition_loads, name_consumers(consumers)
         )
     busiest = int(loads_of_policy.loads.by_window.max())
     skew = -(-busiest // consumers) * consumers / busiest
