@@ -7,13 +7,17 @@ from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from subreplay.cli.main import main
+from subreplay.engine import delta_files
+from subreplay.engine.interface import OldRows
 from subreplay.engine.local.engine import LocalEngine
+from subreplay.errors import EnvironmentFailed
 from subreplay.pipeline import attempts, story, subscriptions
 from subreplay.pipeline.attempts import ATTEMPT, RunTables
 from subreplay.pipeline.vacuum import RemovedRuns, remove_old_runs
@@ -86,6 +90,28 @@ def test_the_latest_run_of_a_subscription_that_ended_long_ago_is_kept(
     assert (removed.runs, removed.kept) == (1, 1)
     assert [str(each) for each in table_of(tmp_path, "runs")["date"]] == [day(1)]
     assert len(table_of(tmp_path, "state"))
+
+
+def test_a_commit_whose_answer_is_lost_is_no_failure(
+    engine: LocalEngine, tmp_path: Path, days_ago: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_days(tmp_path / "in", 2, [])
+    for number, ago in enumerate((200, 199)):
+        days_ago(ago)
+        story.audit(engine, daily(tmp_path, number, "billing"))
+    remove, failed = delta_files.remove_rows, set[str]()
+
+    def lose_the_first_answer(path: str, old: OldRows, *more: Any) -> None:
+        remove(path, old, *more)
+        if path not in failed:
+            failed.add(path)
+            raise EnvironmentFailed("a concurrent transaction deleted data")
+
+    monkeypatch.setattr(delta_files, "remove_rows", lose_the_first_answer)
+    removed = remove_old_runs(engine, daily(tmp_path, 0), NOW, KEEP)
+    assert (removed.runs, removed.kept) == (1, 1)
+    assert len(failed) == len(removed.tables)
+    assert [str(each) for each in table_of(tmp_path, "runs")["date"]] == [day(1)]
 
 
 def test_a_run_that_is_being_written_is_not_touched_and_the_rows_of_a_killed_one_go_after_a_week(

@@ -7,7 +7,7 @@ from table ``runs`` first, so a reader never sees some of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date as Date
 from datetime import datetime, timedelta
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Engine, OldRows, Tables
-from subreplay.errors import InputError
+from subreplay.errors import EnvironmentFailed, InputError
 from subreplay.pipeline.attempts import ATTEMPT, NO_TABLES, RUNS, format_attempt_time
 from subreplay.rows.model.table_descriptions import read_descriptions
 from subreplay.rows.model.tables import INPUTS
@@ -80,9 +80,9 @@ def _remove(tables: Tables, prefix: str, now: datetime, keep: timedelta, dry: bo
         if attempts:
             changed.append(prefix + name)
             if not dry:
-                tables.remove_rows(prefix + name, old)
+                _change_table(tables.remove_rows, prefix + name, old)
         if not dry:
-            tables.clean_up(prefix + name, old)
+            _change_table(tables.clean_up, prefix + name, old)
     removed = sum(row[ATTEMPT] is not None and row[ATTEMPT] not in kept for row in rows)
     return RemovedRuns(removed, len(unfinished), tuple(changed), len(rows) - removed)
 
@@ -103,6 +103,17 @@ def _select_kept(rows: Iterable[dict[str, Any]], since: str) -> set[str]:
         key, ran = (row["subscription"], row["topic"]), (row["date"] or Date.min, attempt)
         latest[key] = max(latest.get(key, ran), ran)
     return kept | {attempt for _, attempt in latest.values()}
+
+
+def _change_table(change: Callable[[str, OldRows], None], name: str, old: OldRows) -> None:
+    """Change a table, and try once more if that fails: a store may have the commit although its answer was lost.
+
+    The second attempt then finds nothing left to do.
+    """
+    try:
+        change(name, old)
+    except EnvironmentFailed:
+        change(name, old)
 
 
 def _list_attempts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
