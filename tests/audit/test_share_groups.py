@@ -4,7 +4,6 @@ import json
 from collections import Counter
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from subreplay.adapters.format_detection import detect_adapter
@@ -60,9 +59,13 @@ def deliveries(name, change):
     return pa.Table.from_pylist([row for each in table.to_pylist() if (row := change(dict(each)))], table.schema)
 
 
+def given(name):
+    """The deliveries of a recording, without its start offsets."""
+    return [row for row in read(name).tables["deliveries"].to_pylist() if row["ack_type"] != "Commit"]
+
+
 def first_of(name, **wanted):
-    rows = read(name).tables["deliveries"].to_pylist()
-    return next(row for row in rows if all(row[column] == value for column, value in wanted.items()))
+    return next(row for row in given(name) if all(row[column] == value for column, value in wanted.items()))
 
 
 @pytest.fixture(scope="module")
@@ -122,12 +125,12 @@ def test_every_row_of_a_recording_is_read(folder):
     counted = json.loads((folder / "scenario.json").read_text())["rows"]
     assert found.rejected == ()
     assert len(found.tables["messages"]) == counted["records"]
-    assert len(found.tables["deliveries"]) == counted["deliveries"]
+    assert len(given(folder.name)) == counted["deliveries"]
     assert found.run["subscription"]["policy"] == "kafka.share"
 
 
 def test_the_delivery_counts_of_a_recording_are_those_of_its_broker():
-    counts = Counter(read("s12").tables["deliveries"]["redelivery_count"].to_pylist())
+    counts = Counter(row["redelivery_count"] for row in given("s12"))
     assert counts == {0: 800, 1: 159, 2: 80}
 
 
@@ -140,9 +143,8 @@ def test_the_settings_of_broker_and_group_become_options():
 
 
 def test_a_lock_that_is_renewed_begins_anew():
-    rows = read("s30").tables["deliveries"]
-    renewed = rows.filter(pc.equal(rows["outcome"], "renewed")).to_pylist()
-    following = {(row["partition"], row["entry"]): row for row in rows.to_pylist() if row["outcome"] == "acked"}
+    renewed = [row for row in given("s30") if row["outcome"] == "renewed"]
+    following = {(row["partition"], row["entry"]): row for row in given("s30") if row["outcome"] == "acked"}
     assert len(renewed) == 200
     assert all(following[row["partition"], row["entry"]]["delivered_at"] > row["received_at"] for row in renewed)
 
@@ -158,3 +160,21 @@ def test_a_member_leaves_when_its_share_session_ends():
 
 def test_a_recording_of_a_share_group_is_recognised():
     assert detect_adapter(folder_of("s02")) == "kafka-recording"
+
+
+def test_a_record_that_the_start_offset_passed_unfinished_is_lost():
+    accepted = first_of("s08", redelivery_count=1, outcome="acked")
+
+    def drop(row):
+        return None if row == accepted else row
+
+    found = audited(read("s08"), deliveries=deliveries("s08", drop))
+    assert (found.failing, found.shown["UNACKED"]) == ({"LOST": 1}, 1)
+
+
+def test_a_start_offset_that_goes_back_is_found():
+    def start_over(row):
+        return row | {"entry": 1} if row == starts[-1] else row
+
+    starts = [row for row in read("s06").tables["deliveries"].to_pylist() if row["ack_type"] == "Commit"]
+    assert audited(read("s06"), deliveries=deliveries("s06", start_over)).failing == {"COMMIT_BACK": 1}

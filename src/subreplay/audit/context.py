@@ -207,6 +207,11 @@ class Context:
         return classify_policy(self.policy) == "group"
 
     @property
+    def has_commits(self) -> bool:
+        """Whether offsets are committed: by the members of a Kafka group, or by a share group as its start offsets."""
+        return self.is_group or self.record_locks is not None
+
+    @property
     def skips_aborted(self) -> bool:
         """Whether records of aborted transactions are never delivered: to a Kafka group unless it reads uncommitted
         ones, to a share group only if it reads committed ones (their defaults)."""

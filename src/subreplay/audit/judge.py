@@ -20,6 +20,7 @@ from subreplay.audit.checkpoint import BASIS, OPEN, Arrays, Checkpoint, OpenPosi
 from subreplay.audit.codes import Code, drop_exempt, mask
 from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import Flags, Found
+from subreplay.audit.needs import Need
 from subreplay.audit.passes.batches_of_one import assign_batches_of_one
 from subreplay.audit.passes.beginning import Beginning
 from subreplay.audit.passes.commits import make_commit_facts, split_commits
@@ -118,9 +119,10 @@ class Judge(Context):
             numbers = np.array(there)
             if mine.rows.num_rows:
                 facts, of_log = make_position_facts(self, of, assign_batches_of_one(mine))
-                found.append((facts, numbers[of_log]))
-            if commits.rows.num_rows and self.is_group:
+                found.append(self._set_unfinished_aside(facts, numbers[of_log], logs))
+            if commits.rows.num_rows and self.has_commits:
                 found.append((make_commit_facts(self, of, commits), numbers[commits.numbers]))
+                self._note_start_offsets(*found[-1], logs)
         for number, log in enumerate(logs[:-1]):
             end = self._end_of(log)
             if end.num_rows:
@@ -128,7 +130,33 @@ class Judge(Context):
         if found:
             yield from order_by_scope(found)
 
+    def _set_unfinished_aside(self, facts: pa.Table, numbers: Ints, logs: Sequence[_Log]) -> tuple[pa.Table, Ints]:
+        """Return the facts without the last deliveries of a share group's unfinished records. Their logs keep these to
+        their end, because only then the start offset is known, which may not pass them."""
+        if self.record_locks is None or Need.COMMITS in self.lacking:
+            return facts, numbers
+        unfinished = ints(facts, "codes") & Code.UNACKED.bit != 0
+        for number in np.unique(numbers[unfinished]).tolist():
+            logs[number].unfinished.append(facts.filter(pa.array(unfinished & (numbers == number))))
+        return facts.filter(pa.array(~unfinished)), numbers[~unfinished]
+
+    def _note_start_offsets(self, commits: pa.Table, numbers: Ints, logs: Sequence[_Log]) -> None:
+        ordinals = ints(commits, "ordinal")
+        for number in np.unique(numbers).tolist():
+            logs[number].start = max(logs[number].start, int(ordinals[numbers == number].max()))
+
     def _end_of(self, log: _Log) -> pa.Table:
+        """Build the last rows of a log."""
+        rows = self._carry_state(log)
+        if not log.unfinished:
+            return rows
+        kept = pa.concat_tables(log.unfinished)
+        passed = np.where(ints(kept, "ordinal") < log.start, Code.LOST.bit, 0)
+        index = kept.schema.get_field_index("codes")
+        kept = kept.set_column(index, kept.schema.field(index), pa.array(ints(kept, "codes") | passed))
+        return pa.concat_tables([kept, rows])
+
+    def _carry_state(self, log: _Log) -> pa.Table:
         """Build the rows that carry the state of a log to the second pass and to the next daily run."""
         arrays: dict[str, Ints] = {}
         if self.has_next_day:
@@ -200,7 +228,7 @@ class Judge(Context):
                 each.explained = RedeliveryExplainer(acts, shown, arrays.get(_SEEKS))
         some = _drop_unexplained(mine.timed, some)
         found: list[tuple[pa.Table, Ints]] = []
-        if self.is_group:
+        if self.has_commits:
             some = self._without_commits(mine, some, found)
         before, delivered = flags(some.rows, "before"), flags(some.rows, "delivered")
         for number in np.unique(some.numbers[before]).tolist():
@@ -326,6 +354,10 @@ class _Log:
     dispatcher: Dispatcher
     checkpoint: Checkpoint
     state: PositionState | None = None
+    unfinished: list[pa.Table] = field(default_factory=list)
+    """Of a share group: the last deliveries of records that were neither acknowledged nor archived."""
+    start: int = UNKNOWN
+    """Of a share group: the ordinal of the highest start offset."""
 
 
 def _select_arrays(prefix: str, arrays: Arrays) -> dict[str, Ints]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from subreplay.adapters.kafka_group.group_members import AWAY_EPOCH, MemberPresence, RecordMark, Row
+from subreplay.adapters.kafka_group.group_members import AWAY_EPOCH, SHARE, MemberPresence, RecordMark, Row
 
 _UNKNOWN_TIMES = {"prepared_at": None, "reason": None, "client_reason": None, "stabilized_at": None, "at": None}
 
@@ -58,15 +58,16 @@ def _list_recorded(records: Iterable[tuple[str, Row]]) -> Iterator[dict[str, Any
                 yield latest
         elif table == "classic_groups":
             latest = None
-        elif table == "members":
+        elif table in ("members", "share_members"):
             (present.discard if row["tombstone"] else present.add)(row["member_id"])
-        elif table == "group_epochs" and not row["tombstone"]:
+        elif table in ("group_epochs", "share_epochs") and not row["tombstone"]:
             epochs[row["epoch"]] = epoch = _UNKNOWN_TIMES | {
-                "protocol": "consumer", "generation": row["epoch"], "prepared_at": at, "members": len(present),
+                "protocol": "consumer" if table == "group_epochs" else SHARE,
+                "generation": row["epoch"], "prepared_at": at, "members": len(present),
                 "evidence": "records",
             }  # fmt: skip
             yield epoch
-        elif table == "target_epochs" and row["epoch"] in epochs:
+        elif table in ("target_epochs", "share_target_epochs") and row["epoch"] in epochs:
             epochs[row["epoch"]]["at"] = at
 
 
@@ -123,13 +124,15 @@ class OwnerHistory:
             owned = _list_classic_owners(row["members"] or ())
             for member in [*self.owned_by_member, *owned]:
                 self._set_owned(member, row["generation"], owned.get(member, {}), mark)
-        elif table == "current_assignments":
+        elif table in ("current_assignments", "share_assignments"):
             states: dict[_TopicPartition, str] = {}
             for name in ("revoking", "assigned"):
-                states |= {_TopicPartition(p["topic_id"], p["partition"]): name for p in row[name] or ()}
+                states |= {_TopicPartition(p["topic_id"], p["partition"]): name for p in row.get(name) or ()}
             if row["epoch"] == AWAY_EPOCH:
                 states = dict.fromkeys(states, "away")
             self._set_owned(row["member_id"], row["epoch"], states, mark, by_id=True)
+        elif table == "share_partitions" and not row["tombstone"]:
+            self.names |= {p["topic_id"]: p["topic"] for p in row["initialized"]}
         elif table == "topic_metadata":
             self.names |= {topic["topic_id"]: topic["topic"] for topic in row["topics"] or ()}
 

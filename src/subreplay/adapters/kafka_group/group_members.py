@@ -16,6 +16,8 @@ CLOCK_SLACK: Final = 1_000_000
 """The most (µs) by which a record can precede the log's line about the same change; both are cut to milliseconds."""
 AWAY_EPOCH: Final = -2
 """The epoch of a static member that left and keeps its place in the group."""
+SHARE: Final = "share"
+"""The protocol of share groups."""
 _JOINS: Final = ("join", "static_return")
 _LEAVES: Final = ("leave", "failed", "static_away", "static_return")
 
@@ -103,6 +105,8 @@ class _RecordFold:
             self._apply_classic_group(mark, row)
         elif table == "members":
             self._apply_member(mark, row)
+        elif table == "share_members":
+            self._apply_share_member(mark, row)
         elif table == "current_assignments" and not row["tombstone"]:
             self._apply_assignment(mark, row)
         elif table == "regexes":
@@ -131,6 +135,14 @@ class _RecordFold:
             return
         self.known[member] = row
         self._describe(member, "consumer", mark, {**row, "assignor": row["server_assignor"]}, self._list_topics(row))
+
+    def _apply_share_member(self, mark: RecordMark, row: Row) -> None:
+        member = row["member_id"]
+        if not row["tombstone"]:
+            info = {**row, "assignor": None, "instance_id": None}
+            self._describe(member, SHARE, mark, info, frozenset(row["topics"]))
+        elif member in self.present:
+            self._end_presence(member, mark, "left or failed")
 
     def _apply_assignment(self, mark: RecordMark, row: Row) -> None:
         member = row["member_id"]

@@ -1,9 +1,9 @@
 """Decode the records of ``__consumer_offsets`` one by one: the type of each record, its table and its columns.
 
 Source: the JSON message specifications of Kafka's group coordinator (``OffsetCommitKey/Value``, ``GroupMetadataKey/
-Value``, ``ConsumerGroup*Key/Value``) and of its consumer protocol (``ConsumerProtocolSubscription/Assignment``). The
-version of a key is the type of the record. A record without a value is a tombstone: it removes what its key names.
-Every table also has the position of the record in the topic.
+Value``, ``ConsumerGroup*Key/Value``, ``ShareGroup*Key/Value``) and of its consumer protocol
+(``ConsumerProtocolSubscription/Assignment``). The version of a key is the type of the record. A record without a value
+is a tombstone: it removes what its key names. Every table also has the position of the record in the topic.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ Row = dict[str, Any]
 
 TOPIC_PARTITIONS: Final = pa.list_(pa.struct([pa.field("topic", pa.string()), pa.field("partition", pa.int32())]))
 ID_PARTITIONS: Final = pa.list_(pa.struct([pa.field("topic_id", pa.string()), pa.field("partition", pa.int32())]))
+TOPIC_ID_PARTITIONS: Final = pa.list_(
+    pa.struct([pa.field("topic_id", pa.string()), pa.field("topic", pa.string()), pa.field("partition", pa.int32())])
+)
 MEMBERS: Final = pa.list_(
     pa.struct(
         [
@@ -102,6 +105,31 @@ RECORD_TABLES: Final = {
         ("revoking", ID_PARTITIONS),
     ),
     "regexes": _build_schema(("regex", pa.string()), ("topics", pa.list_(pa.string()))),
+    "share_members": _build_schema(
+        ("member_id", pa.string()),
+        ("rack", pa.string()),
+        ("client_id", pa.string()),
+        ("client_host", pa.string()),
+        ("topics", pa.list_(pa.string())),
+    ),
+    "share_epochs": _build_schema(("epoch", pa.int32()), ("metadata_hash", pa.int64())),
+    "share_target_epochs": _build_schema(
+        ("epoch", pa.int32()),
+        ("computed_at", TIME),  # null for the target of an empty group
+    ),
+    "share_targets": _build_schema(("member_id", pa.string()), ("assignment", ID_PARTITIONS)),
+    "share_assignments": _build_schema(
+        ("member_id", pa.string()),
+        ("epoch", pa.int32()),
+        ("previous_epoch", pa.int32()),
+        ("state", pa.string()),
+        ("assigned", ID_PARTITIONS),
+    ),
+    "share_partitions": _build_schema(
+        ("initializing", TOPIC_ID_PARTITIONS),
+        ("initialized", TOPIC_ID_PARTITIONS),  # only these are assigned
+        ("deleting", pa.list_(pa.struct([pa.field("topic_id", pa.string()), pa.field("topic", pa.string())]))),
+    ),
 }
 """The decoded tables by name, with one row per record."""
 
@@ -115,7 +143,9 @@ def decode_record(key: bytes, value: bytes | None) -> tuple[str, Row]:
         reader = ByteReader(key)
         kind = reader.read_int16()
         if kind not in _RECORD_TYPES:
-            raise MalformedBytes(f"key version {kind} must be one of a group record: 0 to 8 or 16", _VERSION_REMEDY)
+            raise MalformedBytes(
+                f"key version {kind} must be one of a group record: 0 to 8 or 10 to 16", _VERSION_REMEDY
+            )
         record = _RECORD_TYPES[kind]
         row: Row = {name: reader.read_string() for name in record.key}
         if not all(row.values()):
@@ -291,6 +321,43 @@ def _read_id_partitions(reader: ByteReader) -> list[Row]:
     return [{"topic_id": topic, "partition": number} for topic, numbers, _ in topics for number in numbers]
 
 
+def _read_share_member(reader: ByteReader, version: int) -> Row:
+    row: Row = {"rack": reader.read_nullable_string(), "client_id": reader.read_string()}
+    return row | {"client_host": reader.read_string(), "topics": reader.read_array(reader.read_string)}
+
+
+def _read_share_epoch(reader: ByteReader, version: int) -> Row:
+    return {"epoch": reader.read_int32(), "metadata_hash": reader.read_int64()}
+
+
+def _read_share_assignment(reader: ByteReader, version: int) -> Row:
+    row: Row = {"epoch": reader.read_int32(), "previous_epoch": reader.read_int32()}
+    state = reader.read_int8()
+    return row | {"state": _STATES.get(state, "unknown"), "assigned": _read_id_partitions(reader)}
+
+
+def _read_share_partitions(reader: ByteReader, version: int) -> Row:
+    row: Row = {name: _read_named_partitions(reader) for name in ("initializing", "initialized")}
+    deleting = reader.read_array(lambda: (reader.read_uuid(), reader.read_string(), reader.read_tags()))
+    return row | {"deleting": [{"topic_id": topic_id, "topic": topic} for topic_id, topic, _ in deleting]}
+
+
+def _read_named_partitions(reader: ByteReader) -> list[Row]:
+    topics = reader.read_array(
+        lambda: (
+            reader.read_uuid(),
+            reader.read_string(),
+            reader.read_array(lambda: _read_partition(reader)),
+            reader.read_tags(),
+        )
+    )
+    return [
+        {"topic_id": topic_id, "topic": topic, "partition": number}
+        for topic_id, topic, numbers, _ in topics
+        for number in numbers
+    ]
+
+
 def _read_regex(reader: ByteReader, version: int) -> Row:
     row = {"topics": reader.read_array(reader.read_string)}
     reader.read_int64(), reader.read_int64()  # the version of the metadata, and the time of the refresh
@@ -339,5 +406,11 @@ _RECORD_TYPES: Final = {
     6: _RecordType("target_epochs", ("group",), 0, 0, _read_epoch, tagged=_read_target_time),
     7: _RecordType("targets", ("group", "member_id"), 0, 0, _read_target),
     8: _RecordType("current_assignments", ("group", "member_id"), 0, 0, _read_current_assignment),
+    10: _RecordType("share_members", ("group", "member_id"), 0, 0, _read_share_member),
+    11: _RecordType("share_epochs", ("group",), 0, 0, _read_share_epoch),
+    12: _RecordType("share_target_epochs", ("group",), 0, 0, _read_epoch, tagged=_read_target_time),
+    13: _RecordType("share_targets", ("group", "member_id"), 0, 0, _read_target),
+    14: _RecordType("share_assignments", ("group", "member_id"), 0, 0, _read_share_assignment),
+    15: _RecordType("share_partitions", ("group",), 0, 0, _read_share_partitions),
     16: _RecordType("regexes", ("group", "regex"), 0, 0, _read_regex),
 }

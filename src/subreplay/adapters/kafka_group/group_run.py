@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from subreplay.adapters.kafka_group.group_members import SHARE
 from subreplay.adapters.kafka_group.group_rows import GroupRows
 from subreplay.hashing.profiles import KAFKA_4_0, KAFKA_4_2, KAFKA_4_4, LATEST_PROFILES
 
@@ -39,6 +40,10 @@ NOTES: Final = (
 NO_LOG: Final = (
     "without the coordinator's log (option coordinator_log) a leave is known only from the next generation, and a "
     "failure counts as a leave"
+)
+SHARE_NOTE: Final = (
+    "records of __consumer_offsets contain the members of a share group and their partitions, but no delivery. Set "
+    "subscription.options to the group's lock duration and delivery limit, and take deliveries from captures"
 )
 _DELAY_OPTIONS: Final = {"session.timeout.ms": 0, "group.initial.rebalance.delay.ms": 0}
 """Events have the times of complete rebalances, so these delays are already included."""
@@ -75,6 +80,8 @@ def build_run(found: Mapping[str, Any] | None, group: str, topic: str) -> tuple[
     profile = LATEST_PROFILES["kafka"] if found is None else found["profile"]
     run: dict[str, Any] = {"name": group, "topic": topic, "profile": profile}
     protocol, used = (None, []) if found is None else (found["protocol"], found["assignors"])
+    if protocol == SHARE:
+        return {"subscription": run | {"policy": "kafka.share"}}, [SHARE_NOTE]
     if protocol is None or not used or (protocol, used[-1]) not in POLICIES:
         problem = f"assignor {used[-1]} has no policy" if used else "the source does not record the assignor"
         return {"subscription": run}, [f"{problem}. Set subscription.policy to one of kafka.*"]

@@ -107,6 +107,15 @@ class DecodedRecord(_Row):
     decoded_value: dict[str, Any] | None = None
 
 
+class StateRecord(_Row):
+    """A record of ``__share_group_state`` as it is stored."""
+
+    offset: Natural
+    timestamp: Millis
+    key: Base64
+    value: Base64 | None
+
+
 class AcknowledgementRule(_Row):
     """How an application acknowledges, by offset modulo ``mod``: ``release`` [[m, n]] the first n deliveries, and
     ``renew`` [[m, n]] n times before it accepts."""

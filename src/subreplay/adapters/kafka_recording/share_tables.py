@@ -19,6 +19,8 @@ from pydantic import TypeAdapter
 from subreplay.adapters.base import Reason, SourceTables, list_subscriptions
 from subreplay.adapters.capture.capture_summary import UNKNOWN_PRODUCER
 from subreplay.adapters.jsonl import ContractRows, read_contract_rows
+from subreplay.adapters.kafka_group.protocol_bytes import MalformedBytes
+from subreplay.adapters.kafka_group.share_state import decode_share_state
 from subreplay.adapters.kafka_recording.polled_deliveries import build_delivery_row
 from subreplay.adapters.kafka_recording.share_rows import (
     ShareDelivery,
@@ -26,6 +28,7 @@ from subreplay.adapters.kafka_recording.share_rows import (
     ShareEvent,
     ShareRequest,
     ShareScenario,
+    StateRecord,
 )
 from subreplay.hashing.profiles.releases import find_nearest_profile
 from subreplay.rows.model.columns import NEVER
@@ -35,6 +38,8 @@ Record = tuple[str, int, int]
 """Topic, partition and offset."""
 
 _DAY_NS: Final = 86_400_000_000_000
+STATE_WRITER: Final = "share coordinator"
+"""The consumer of a commit that is a start offset: the broker moves it, not a member."""
 _OUTCOMES: Final = {"accept": "acked", "reject": "rejected", "release": "released", "renew": "renewed"}
 
 
@@ -52,15 +57,21 @@ def read_share_tables(folder: Path, scenario: ShareScenario) -> SourceTables:
     deliveries = read_contract_rows(folder, "deliveries", TypeAdapter(ShareDelivery))
     events = read_contract_rows(folder, "membership", TypeAdapter(ShareEvent))
     requests = read_contract_rows(folder, "requests", TypeAdapter(ShareRequest))
-    files: list[ContractRows[Any]] = [records, deliveries, events, requests]
+    states = read_contract_rows(folder, "share_group_state", TypeAdapter(StateRecord))
+    files: list[ContractRows[Any]] = [records, deliveries, events, requests, states]
     names = {consumer.name for consumer in scenario.consumers}
-    for rows in files[1:]:
+    for rows in (deliveries, events, requests):
         _reject_unknown_consumers(rows, names)
     answers = _collect_answers(requests.rows.values())
     tables = {
         "messages": pa.Table.from_pylist([_build_message(row) for row in records.rows.values()], INPUTS["messages"]),
         "membership": build_share_membership(scenario.group, requests.rows.values(), events.rows.values()),
-        "deliveries": build_share_deliveries(scenario.group, deliveries.rows.values(), answers),
+        "deliveries": pa.concat_tables(
+            [
+                build_share_deliveries(scenario.group, deliveries.rows.values(), answers),
+                build_start_offsets(scenario, states, len(deliveries.rows)),
+            ]
+        ),
     }
     pairs = list_subscriptions(tables) or [(scenario.group, topic) for topic in sorted(scenario.topics)]
     profile, differs = find_nearest_profile("kafka", scenario.kafka_version)
@@ -172,6 +183,31 @@ def _build_delivery_rows(
             "ack_type": None if row.type is None else row.type.capitalize(),
             "outcome": "refused" if refused else _OUTCOMES[row.type] if row.type else "pending",
         }
+
+
+def build_start_offsets(scenario: ShareScenario, states: ContractRows[StateRecord], first_seq: int) -> pa.Table:
+    """Build a row of ``DELIVERIES`` for each change of a partition's start offset, as the commit of an offset.
+
+    A record of ``__share_group_state`` that cannot be decoded is rejected, and so is one of an unknown topic.
+    """
+    topics = {topic_id: topic for topic, topic_id in scenario.topic_ids.items()}
+    latest: dict[tuple[str, int], int] = {}
+    rows: list[dict[str, Any]] = []
+    for line, record in sorted(states.rows.items(), key=lambda each: each[1].offset):
+        try:
+            state = decode_share_state(record.key, record.value)
+        except MalformedBytes as malformed:
+            reason = Reason(malformed.column, f"offset {record.offset}", malformed.rule, malformed.remedy)
+            states.reject(line, f"the record at offset {record.offset}", reason)
+            continue
+        place, start = (topics.get(state["topic_id"], ""), state["partition"]), state["start_offset"]
+        if state["group"] != scenario.group or not place[0] or start is None or latest.get(place) == start:
+            continue
+        latest[place] = start
+        at = record.timestamp * 1_000_000
+        row = build_delivery_row(scenario.group, at, (*place, start), STATE_WRITER, first_seq + len(rows))
+        rows.append(row | _split_time("acked", at) | {"ack_type": "Commit", "outcome": "acked"})
+    return pa.Table.from_pylist(rows, DELIVERIES)
 
 
 def _split_time(name: str, at: int | None) -> dict[str, int | None]:

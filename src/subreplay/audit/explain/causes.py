@@ -57,6 +57,9 @@ NOT_COMMITTED_CAUSES: Final = {
 SKIPPED_CAUSE: Final = (
     "the broker lost it, or it was skipped, cleared or expired on purpose (declare that with topic.resets or topic.ttl)"
 )
+PASSED_UNFINISHED_CAUSE: Final = (
+    "the broker lost it, or the start offset was reset on purpose (kafka-share-groups.sh --reset-offsets)"
+)
 PASSED_CAUSE: Final = "later records of its partition were delivered, or committed"
 NOT_COUNTED_CAUSE: Final = (
     "its redelivery count does not increase, because its subscription type, broker or client does not count "
@@ -190,6 +193,8 @@ class Causes:
             restarted = ints(rows, "excuses") & Exemption.COUNT_RESTARTED.bit != 0
             cases += [(restarted, Exemption.COUNT_RESTARTED.sentence), (~restarted, NOT_COUNTED_CAUSE)]
         if code is Code.LOST:
+            unfinished = ints(rows, "codes") & Code.UNACKED.bit != 0
+            cases.append((delivered & unfinished, PASSED_UNFINISHED_CAUSE))
             cases += [(~delivered & (ints(rows, "acked") == NEVER), SKIPPED_CAUSE), (~delivered, UNEXPLAINED)]
         cases.append((~delivered, "the data end"))
         if code is Code.NOT_CONNECTED or code in _REDELIVERY_CODES:

@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from subreplay.audit.codes import Code
 from subreplay.audit.deliveries import WHY, Ending
 from subreplay.audit.explain import text_columns
 from subreplay.rows.model.columns import NEVER, UNKNOWN, column
@@ -76,8 +77,10 @@ class SentenceColumns:
     def describe_loss(self) -> pa.Array:
         """Describe what happened to a lost message."""
         skipped = pc.equal(self.get_column("acked"), NEVER)
+        passed = pc.not_equal(pc.bit_wise_and(self.get_column("codes"), Code.UNACKED.bit), 0)
         return pc.case_when(
-            pc.make_struct(self.get_column("delivered"), skipped, field_names=["delivered", "skipped"]),
+            pc.make_struct(passed, self.get_column("delivered"), skipped, field_names=["passed", "given", "skipped"]),
+            "was neither acknowledged nor archived, but the start offset of its partition passed it",
             "was acknowledged although no application received it",
             "was skipped: later messages of its owner were delivered",
             "was acknowledged although no delivery of it is recorded",

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from subreplay.audit.codes import GROUP, Code, Exemption, Rule
+from subreplay.audit.codes import GROUP, SHARE_GROUP, Code, Exemption, Rule
 from subreplay.audit.deliveries import (
     AT,
     AUTOMATIC_COMMITS,
@@ -49,11 +49,11 @@ RULES = (
         Code.COMMIT_BACK,
         "A committed offset decreases",
         "The committed offset of a partition increases unless the application sought back. Otherwise, the next "
-        "owner receives records again.",
+        "owner receives records again. The start offset of a share partition never decreases.",
         "OffsetMetadataManager.commitOffset (4.0.2): the coordinator takes any offset; row K-COMMIT-2",
         sentence="{consumer} committed offset {offset} at {at}, after {earlier_commit}",
         evidence="order_witness",
-        promised=GROUP,
+        promised=GROUP | SHARE_GROUP,
         needs=frozenset({Need.COMMITS}),
     ),
     Rule(
