@@ -17,6 +17,8 @@ VERSION: Final = 1
 METADATA: Final = b"subreplay.capture"
 PULSAR: Final = "pulsar-client"
 KAFKA: Final = "confluent-kafka"
+SHARE: Final = "share"
+"""The subscription type of the consumers of a share group."""
 
 
 class CaptureEvent(str, Enum):
@@ -28,11 +30,13 @@ class CaptureEvent(str, Enum):
     ACKNOWLEDGE = "acknowledge"
     ACKNOWLEDGE_CUMULATIVE = "acknowledge_cumulative"
     NEGATIVE_ACKNOWLEDGE = "negative_acknowledge"
+    REJECT = "reject"  # of a share group: the application gave a record up for good
+    ACKNOWLEDGEMENT_REFUSED = "acknowledgement_refused"  # of a share group: the broker did not take it
     REDELIVER = "redeliver_unacknowledged"  # the application requested all unacknowledged messages again
     SUBSCRIBE = "subscribe"  # Kafka; one row for each topic or pattern
     UNSUBSCRIBE = "unsubscribe"
     ASSIGN = "assign"  # Kafka; one row for each partition, or one row without a topic for an empty assignment
-    REVOKE = "revoke"  # after the application's own callback returned
+    REVOKE = "revoke"  # after the application's own callback returned; of a share group a topic of its subscription
     LOST = "lost"
     COMMIT = "commit"  # Kafka; ``entry`` is the next offset to read; null: the client does not report it
     STORE_OFFSETS = "store_offsets"  # for a later commit

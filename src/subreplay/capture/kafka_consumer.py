@@ -20,7 +20,7 @@ def read_subject(event: str, subject: tuple[Any, ...]) -> tuple[Any, ...]:
     fields, which costs less than keeping its payload alive."""
     if event != _RECEIVE:
         return subject
-    topic, partition, offset, key, (kind, timestamp), size = subject
+    topic, partition, offset, key, (kind, timestamp), size, redelivery_count = subject
     if isinstance(key, str):  # a deserializer or the application made it text
         key = key.encode()
     elif not (key is None or isinstance(key, bytes)):
@@ -28,10 +28,11 @@ def read_subject(event: str, subject: tuple[Any, ...]) -> tuple[Any, ...]:
             f"the message key is a {type(key).__name__}, which cannot be recorded. Wrap the consumer before "
             "keys are deserialized"
         )
-    return (topic, partition, 0, offset, -1, key, None, None, timestamp if kind else None, None, size, 0)
+    return (topic, partition, 0, offset, -1, key, None, None, timestamp if kind else None, None, size, redelivery_count)
 
 
-def _build_position(topic: str | None, partition: int | None, offset: int | None = None) -> tuple[Any, ...]:
+def build_position(topic: str | None, partition: int | None, offset: int | None = None) -> tuple[Any, ...]:
+    """Build the subject of an event about a position, or about a topic or a partition."""
     ledger = None if offset is None else 0
     return (topic, partition, ledger, offset, None if offset is None else -1, *(None,) * 7)
 
@@ -109,7 +110,7 @@ class KafkaConsumer:
         result = self._consumer.subscribe(topics, **callbacks, **kwargs)
         self._subscribed = True
         self._record_safely(
-            lambda: self._offer_each(CaptureEvent.SUBSCRIBE, at, [_build_position(topic, None) for topic in topics])
+            lambda: self._offer_each(CaptureEvent.SUBSCRIBE, at, [build_position(topic, None) for topic in topics])
         )
         return result
 
@@ -157,7 +158,7 @@ class KafkaConsumer:
             value = message.value()  # a deserializer may have made it an object without a size
             size = 0 if value is None else len(value) if type(value) is bytes else None
             subject = (
-                message.topic(), message.partition(), message.offset(), message.key(), message.timestamp(), size,
+                message.topic(), message.partition(), message.offset(), message.key(), message.timestamp(), size, 0,
             )  # fmt: skip
         except Exception as error:
             self.recording.log_failure(error)
@@ -203,13 +204,13 @@ class KafkaConsumer:
 
     def _offer_offsets(self, event: str, at: int, partitions: Any, raised: Any = None) -> None:
         for p in partitions or ():
-            self._offer(event, at, _build_position(p.topic, p.partition, p.offset), raised or p.error)
+            self._offer(event, at, build_position(p.topic, p.partition, p.offset), raised or p.error)
         if not partitions:
-            self._offer(event, at, _build_position(None, None), raised)
+            self._offer(event, at, build_position(None, None), raised)
 
     def _offer_partitions(self, event: CaptureEvent, at: int, partitions: Any) -> None:
         self._offer_each(
-            event, at, [_build_position(p.topic, p.partition) for p in partitions] or [_build_position(None, None)]
+            event, at, [build_position(p.topic, p.partition) for p in partitions] or [build_position(None, None)]
         )
 
     def _offer_each(self, event: CaptureEvent, at: int, subjects: Iterable[tuple[Any, ...]]) -> None:

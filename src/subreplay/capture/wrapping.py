@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from subreplay.capture import kafka_consumer, pulsar_consumer
-from subreplay.capture.file_format import KAFKA, PULSAR, CaptureEvent, EventSubject
+from subreplay.capture.file_format import KAFKA, PULSAR, SHARE, CaptureEvent, EventSubject
 from subreplay.capture.kafka_consumer import KafkaConsumer
 from subreplay.capture.pulsar_consumer import PulsarConsumer
 from subreplay.capture.recorder import Recorder, log, start_session
 from subreplay.capture.settings import Settings
+from subreplay.capture.share_consumer import KafkaShareConsumer
 
 
 def wrap(
@@ -30,7 +31,8 @@ def wrap(
     key_secret: str | None = None,
     **settings: Any,
 ) -> Any:
-    """Wrap a consumer of pulsar-client or confluent-kafka: it behaves the same, and records into ``folder``.
+    """Wrap a consumer of pulsar-client or confluent-kafka (also a ``ShareConsumer``): it behaves the same, and records
+    into ``folder``.
 
     ``subscription`` is its name, or the consumer group; it is required for Kafka, because a Kafka consumer does not
     report it. ``subscription_type`` is Exclusive, Failover, Shared or Key_Shared, which clients do not report. ``name``
@@ -41,11 +43,15 @@ def wrap(
     Raises TypeError where the consumer is of neither client or has coroutines, and ValueError for missing or wrong
     settings or subscription. Later errors, as of the folder, are logged and counted.
     """
-    of_pulsar = _is_pulsar(consumer)
+    client = _find_client(consumer)
+    of_pulsar, of_share_group = client == PULSAR, client == SHARE
+    subscription_type = SHARE if of_share_group else subscription_type
     recording = _start_recorder(
         consumer, of_pulsar, folder, subscription, subscription_type, name, key_secret, Settings(**settings)
     )
     _record_start(recording, topics or (_find_topics(consumer) if of_pulsar else ()))
+    if of_share_group:
+        return KafkaShareConsumer(consumer, recording)
     return PulsarConsumer(consumer, recording) if of_pulsar else KafkaConsumer(consumer, recording, named=bool(name))
 
 
@@ -91,9 +97,17 @@ def message_listener(listener: Callable[[Any, Any], Any], folder: str | Path, **
 _OPTIONS = ("subscription", "subscription_type", "name", "topics", "key_secret")
 
 
-def _is_pulsar(consumer: Any) -> bool:
-    """Detect the client by its methods. This needs no import of a client, and works for test doubles."""
-    for of_pulsar, methods in ((True, ("receive", "acknowledge")), (False, ("poll", "commit"))):
+_METHODS = {
+    PULSAR: ("receive", "acknowledge"),
+    KAFKA: ("poll", "commit"),
+    SHARE: ("poll", "acknowledge", "commit_sync"),
+}
+"""The methods of the consumers of each client."""
+
+
+def _find_client(consumer: Any) -> str:
+    """Find the client by the methods of its consumer. This needs no import of a client, and works for test doubles."""
+    for client, methods in _METHODS.items():
         found = [getattr(consumer, method, None) for method in methods]
         if all(map(callable, found)):
             if any(map(inspect.iscoroutinefunction, found)):
@@ -101,7 +115,7 @@ def _is_pulsar(consumer: Any) -> bool:
                     f"{type(consumer).__name__} has coroutine methods, which cannot be recorded. Wrap a "
                     "consumer with blocking methods"
                 )
-            return of_pulsar
+            return client
     raise TypeError(
         f"{type(consumer).__name__} is not a consumer of {PULSAR} or {KAFKA}. Wrap a consumer of one of them"
     )

@@ -16,14 +16,15 @@ import pyarrow.compute as pc
 from subreplay.adapters.base import FileCount
 from subreplay.adapters.capture.event_checks import encode_column, is_event, is_null
 from subreplay.adapters.capture.event_joins import rank_rows
-from subreplay.capture.file_format import CaptureEvent
+from subreplay.capture.file_format import SHARE, CaptureEvent
+from subreplay.hashing.profiles import get_latest_profile
 from subreplay.rows.model.columns import ints
 from subreplay.rows.model.tables import MESSAGES, TIME
 
 SIZES: Final = pa.schema([("file", pa.string()), ("file_number", pa.int32()), ("rows", pa.int64())])
 _FIRSTS: Final = ("event", "receipt", "acknowledgement")
 FIRSTS: Final = pa.schema(
-    [("first", pa.string())] + [(n, pa.string()) for n in ("subscription", "topic")]
+    [("first", pa.string())] + [(n, pa.string()) for n in ("subscription", "subscription_type", "topic")]
     + [("file_number", pa.int32()), ("row", pa.int64())]
 )  # fmt: skip
 _ENTRY: Final = ("partition", "ledger", "entry")
@@ -61,7 +62,10 @@ def build_run(firsts: pa.Table) -> dict[str, Any]:
     delivery = next((first[name] for name in _FIRSTS[1:] if name in first), None)
     if delivery is None:
         return {}
-    return {"subscription": {"name": first["event"]["subscription"], "topic": delivery["topic"]}}
+    named = {"name": first["event"]["subscription"], "topic": delivery["topic"]}
+    if first["event"]["subscription_type"] == SHARE:
+        named |= {"policy": "kafka.share", "profile": get_latest_profile("kafka.share")}
+    return {"subscription": named}
 
 
 def build_messages(seen: pa.Table) -> pa.Table:

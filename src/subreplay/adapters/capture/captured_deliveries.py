@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.capture.event_checks import Mask, encode_column, is_event, is_null
+from subreplay.adapters.capture.event_checks import Mask, encode_column, is_event, is_null, to_mask
 from subreplay.adapters.capture.event_joins import (
     NONE,
     find_first_after,
@@ -22,12 +22,19 @@ from subreplay.adapters.capture.event_joins import (
     find_next_in_group,
     rank_rows,
 )
-from subreplay.capture.file_format import CaptureEvent
+from subreplay.capture.file_format import SHARE, CaptureEvent
 from subreplay.rows.model.columns import NEVER, Ints, ints
 from subreplay.rows.model.tables import DELIVERIES, TIME
 
-SINGLE_MESSAGE_EVENTS: Final = (CaptureEvent.RECEIVE, CaptureEvent.ACKNOWLEDGE, CaptureEvent.NEGATIVE_ACKNOWLEDGE)
+SINGLE_MESSAGE_EVENTS: Final = (
+    CaptureEvent.RECEIVE,
+    CaptureEvent.ACKNOWLEDGE,
+    CaptureEvent.NEGATIVE_ACKNOWLEDGE,
+    CaptureEvent.REJECT,
+    CaptureEvent.ACKNOWLEDGEMENT_REFUSED,
+)
 """The events that concern one message each."""
+_ACKNOWLEDGEMENTS: Final = (CaptureEvent.ACKNOWLEDGE, CaptureEvent.REJECT)
 CLOSING_EVENTS: Final = (
     CaptureEvent.REDELIVER,
     CaptureEvent.CLOSE,
@@ -57,19 +64,21 @@ class _JoinedEvents:
         scope = encode_column(events, "topic"), ints(events, "partition")
         self.message = rank_rows(self.instance, *scope, *(ints(events, n) for n in ("ledger", "entry", "batch_index")))
         self.scoped = rank_rows(self.instance, *scope)
-        self.singles = np.flatnonzero(is_event(events, CaptureEvent.ACKNOWLEDGE, CaptureEvent.NEGATIVE_ACKNOWLEDGE))
+        self.singles = np.flatnonzero(is_event(events, *_ACKNOWLEDGEMENTS, CaptureEvent.NEGATIVE_ACKNOWLEDGE))
+        self.of_share_group = to_mask(pc.equal(events["subscription_type"], SHARE))
+        self.rejects = is_event(events, CaptureEvent.REJECT)
         self.receipt = find_latest_before(self.message, self.seq, is_event(events, CaptureEvent.RECEIVE))
 
     def build_received(self, receipts: Ints) -> pa.Table:
         """Build deliveries from receipts, with the event that ended each before the message was received again."""
         until = find_next_in_group(self.message[receipts], self.seq[receipts])
-        alone = self._find_single(CaptureEvent.ACKNOWLEDGE, receipts)
+        alone = self._find_single(receipts, *_ACKNOWLEDGEMENTS)
         with_others = ints(self.events, "covered_seq", NEVER)[receipts]
         with_others = np.where(with_others < until, with_others, NEVER)
         cumulative = with_others < self._get_seq(alone)
         acked = np.where(cumulative, with_others, self._get_seq(alone))
         acked_at = np.where(cumulative, ints(self.events, "covered_at", NEVER)[receipts], self._get_time(alone))
-        refused = self._find_single(CaptureEvent.NEGATIVE_ACKNOWLEDGE, receipts)
+        refused = self._find_single(receipts, CaptureEvent.NEGATIVE_ACKNOWLEDGE)
         again = self._keep_before(self._find_after(receipts, self.instance, CaptureEvent.REDELIVER), until)
         nacked = self._choose_first(refused, again)
         nacked = np.where(self._get_seq(nacked) < acked, nacked, NONE)
@@ -77,13 +86,30 @@ class _JoinedEvents:
             self._find_after(receipts, self.instance, CaptureEvent.CLOSE, CaptureEvent.UNSUBSCRIBE),
             self._find_after(receipts, self.scoped, CaptureEvent.REVOKE, CaptureEvent.LOST),
         )
-        return self._build_rows(receipts, self.at[receipts], acked_at, cumulative, nacked, refused, closed != NONE)
+        found = self._build_rows(receipts, self.at[receipts], acked_at, cumulative, nacked, refused, closed != NONE)
+        if not self.of_share_group.any():
+            return found
+        return self._describe_shared(found, receipts, alone, nacked)
+
+    def _describe_shared(self, found: pa.Table, receipts: Ints, acked: Ints, nacked: Ints) -> pa.Table:
+        """Give the deliveries of a share group the types and outcomes of its acknowledgements."""
+        shared = self.of_share_group[receipts]
+        rejected = (acked != NONE) & self.rejects[acked]
+        refused = self._find_single(receipts, CaptureEvent.ACKNOWLEDGEMENT_REFUSED) != NONE
+        released = nacked != NONE
+        kinds = np.select([released, rejected, acked != NONE], ["Release", "Reject", "Accept"], "")
+        outcomes = np.select([refused, released, rejected], ["refused", "released", "rejected"], "")
+        for name, words in (("ack_type", kinds), ("outcome", outcomes)):
+            index = found.schema.get_field_index(name)
+            other = pa.array(words, pa.string(), mask=~shared | (words == ""))
+            found = found.set_column(index, found.schema.field(index), pc.coalesce(other, found[name]))
+        return found
 
     def build_unreceived(self) -> pa.Table:
         """Build deliveries that only an acknowledgement or a negative acknowledgement shows."""
         alone = self.singles[self.receipt[self.singles] == NONE]
         messages, first = np.unique(self.message[alone], return_inverse=True)
-        kinds = is_event(self.events, CaptureEvent.ACKNOWLEDGE)[alone]
+        kinds = is_event(self.events, *_ACKNOWLEDGEMENTS)[alone]
         acked, refused = (find_first_of_owner(first[k], alone[k], self.seq, len(messages)) for k in (kinds, ~kinds))
         nacked = np.where(self._get_seq(refused) < self._get_seq(acked), refused, NONE)
         never = np.full(len(messages), NEVER)
@@ -92,9 +118,9 @@ class _JoinedEvents:
             self._choose_first(acked, refused), never, self._get_time(acked), no, nacked, refused, no
         )
 
-    def _find_single(self, kind: CaptureEvent, receipts: Ints) -> Ints:
-        """Find the first event of a kind that names the message of each receipt."""
-        rows = np.flatnonzero(is_event(self.events, kind))
+    def _find_single(self, receipts: Ints, *kinds: CaptureEvent) -> Ints:
+        """Find the first event of these kinds that names the message of each receipt."""
+        rows = np.flatnonzero(is_event(self.events, *kinds))
         rows = rows[self.receipt[rows] != NONE]
         return find_first_of_owner(self.receipt[rows], rows, self.seq, len(self.seq))[receipts]
 

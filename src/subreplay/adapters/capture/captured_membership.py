@@ -2,7 +2,8 @@
 
 A Pulsar consumer joins its topics when its recording starts; its connection time is unknown. It leaves when ``close``
 returns, and its leave began with that call. A Kafka consumer joins a partition when the partition is assigned. It
-leaves the partition when the revocation is complete or the partition is lost. A killed process has no leave.
+leaves the partition when the revocation is complete or the partition is lost. A member of a share group joins the
+topics to which it subscribes. A killed process has no leave.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import pyarrow as pa
 
 from subreplay.adapters.canonical import nanos_to_micros, utc_date
 from subreplay.adapters.capture.event_checks import is_event, is_null
-from subreplay.capture.file_format import KAFKA, CaptureEvent
+from subreplay.capture.file_format import KAFKA, SHARE, CaptureEvent
 
 UNKNOWN_TYPE = "unknown"
 """The type of a subscription that the application did not specify."""
 _JOINS = (CaptureEvent.START, CaptureEvent.ASSIGN)
 _LEAVES = (CaptureEvent.REVOKE, CaptureEvent.LOST)
 _ENDS = (CaptureEvent.CLOSE, CaptureEvent.UNSUBSCRIBE)
-MEMBERSHIP_EVENTS = (*_JOINS, *_LEAVES, *_ENDS, CaptureEvent.CLOSING)
+MEMBERSHIP_EVENTS = (*_JOINS, *_LEAVES, *_ENDS, CaptureEvent.SUBSCRIBE, CaptureEvent.CLOSING)
 """The events that change a consumer's membership."""
 _Scope = tuple[str, int | None]
 
@@ -35,11 +36,13 @@ def build_membership_rows(events: pa.Table) -> Iterator[dict[str, Any]]:
     for row in story.to_pylist():
         event, scopes = row["event"], joined.setdefault(row["instance"], {})
         named = [] if row["topic"] is None else [_build_scope(row)]
-        if event in _JOINS:
+        if event in _JOINS or (event == CaptureEvent.SUBSCRIBE and row["subscription_type"] == SHARE):
             for scope in named:
                 if scope not in scopes:
                     scopes[scope] = None
                     yield _build_row("join", row, scope, None)
+        elif event == CaptureEvent.SUBSCRIBE:  # the group assigns the partitions later
+            continue
         elif event == CaptureEvent.CLOSING:
             closing[row["instance"]] = row
         else:
@@ -52,8 +55,8 @@ def build_membership_rows(events: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def _build_scope(row: dict[str, Any]) -> _Scope:
-    """Return the topic and partition of a row. A Pulsar topic without a partition means all its partitions (None)."""
-    whole = row["library"] != KAFKA and row["partition"] == -1
+    """Return the topic and partition of a row. A topic without a partition means all its partitions (None)."""
+    whole = row["partition"] == -1 and (row["library"] != KAFKA or row["subscription_type"] == SHARE)
     return row["topic"], None if whole else row["partition"]
 
 

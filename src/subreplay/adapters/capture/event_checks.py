@@ -38,6 +38,8 @@ MESSAGE_EVENTS: Final = (
     CaptureEvent.ACKNOWLEDGE,
     CaptureEvent.ACKNOWLEDGE_CUMULATIVE,
     CaptureEvent.NEGATIVE_ACKNOWLEDGE,
+    CaptureEvent.REJECT,
+    CaptureEvent.ACKNOWLEDGEMENT_REFUSED,
 )
 """The events that concern one message."""
 NUMBERED_EVENTS: Final = pa.schema(

@@ -45,7 +45,7 @@ RULES = (
         "A record that was delivered as often as the group allows, and not accepted, is archived. No consumer receives "
         "it again, and without a dead letter queue nothing keeps it.",
         "SharePartition.releaseAcquiredRecords, archive at group.share.delivery.count.limit (4.4.0)",
-        sentence="{message} of key {key} was archived: its last attempt, at {consumer} at {at}, did not succeed",
+        sentence="{message} of key {key} was archived: its last attempt, at {consumer} at {at}, failed",
         cause="its consumers released it or did not acknowledge it in time, at every attempt",
         allowed=SHARE_GROUP,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.ACKNOWLEDGEMENTS}),
