@@ -58,6 +58,7 @@ RESULTS: Final[Mapping[str, pa.Schema]] = {
 }
 KINDS: Final = {
     "keyed": "Key_Shared",
+    "bucketed": "stream consumers",
     "unordered": "Key_Shared out of order",
     "active": "Exclusive and Failover",
     "filtered": "readers of hash ranges",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from subreplay.errors import ConfigError
 from subreplay.semantics.policies import REGISTRY, make_policy
 
-PROFILES = ("documented", "pulsar-2.10", "pulsar-3.2", "pulsar-4.0", "pulsar-4.2")
+PROFILES = ("documented", "pulsar-2.10", "pulsar-3.2", "pulsar-4.0", "pulsar-4.2", "pulsar-5.0")
 FEW_POINTS = {"pulsar.key_shared.consistent_hash": {"points": 5}}
 
 

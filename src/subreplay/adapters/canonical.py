@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from subreplay.rows.model.segments import parse_segment
 from subreplay.rows.model.tables import INPUTS
 
 _PARTITION = re.compile(r"-partition-(\d+)$")
@@ -16,7 +17,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def split_topic(topic: str) -> tuple[str, int]:
-    """Split the name of a topic or topic partition into the topic and the partition (-1 for none)."""
+    """Split the name of a topic or topic partition into the topic and the partition (-1 for none). A segment of a
+    scalable topic is a partition of it."""
+    if segment := parse_segment(topic):
+        return segment
     found = _PARTITION.search(topic)
     return (topic[: found.start()], int(found[1])) if found else (topic, -1)
 

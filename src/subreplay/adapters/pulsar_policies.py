@@ -8,6 +8,9 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from subreplay.hashing.profiles import PULSAR_5_0
+from subreplay.rows.model.segments import SCALABLE
+
 TYPES: Final = {"Exclusive": "pulsar.exclusive", "Failover": "pulsar.failover", "Shared": "pulsar.shared"}
 """The policy of each subscription type; that of Key_Shared depends on its mode and its selector."""
 _KEY_SHARED: Final = "pulsar.key_shared."
@@ -17,6 +20,10 @@ _HASHING: Final = (
 )
 _STICKY: Final = ", or to pulsar.key_shared.sticky if consumers choose their own hash ranges"
 _POINTS: Final = 100
+_SCALABLE: Final = (
+    "the source does not record the segments of the scalable topic. Write topic.segments if segments were split or "
+    "merged, and set buckets in subscription.options if a segment has another number of entry buckets than 4"
+)
 
 
 class InferredSelector(NamedTuple):
@@ -62,6 +69,10 @@ def infer_policy(
     """
     members = membership.filter(pc.equal(membership["subscription"], subscription))
     types = {each for each in pc.unique(members["type"]).to_pylist() if each != "unknown"}
+    topics = pc.unique(members["topic"]).to_pylist()
+    if any(topic.startswith(SCALABLE) for topic in topics):
+        queue = types == {"Shared"}
+        return {"policy": f"pulsar.scalable.{'queue' if queue else 'stream'}", "profile": PULSAR_5_0}, [_SCALABLE]
     modes = {each for each in pc.unique(members["key_shared_mode"]).to_pylist() if each is not None}
     if len(types) > 1:
         return {}, [f"the source records several subscription types: {', '.join(sorted(types))}. "

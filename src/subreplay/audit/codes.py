@@ -379,30 +379,36 @@ def drop_exempt(codes: Ints, exemptions: Ints) -> Ints:
     return left
 
 
-Kind = Literal["keyed", "unordered", "active", "filtered", "shared", "group", "share group"]
-"""How a policy serves its messages. ``keyed``: by slot and in order. ``unordered``: by slot, out-of-order delivery
+Kind = Literal["keyed", "bucketed", "unordered", "active", "filtered", "shared", "group", "share group"]
+"""How a policy serves its messages. ``keyed``: by slot and in order. ``bucketed``: as ``keyed``, of the entry buckets
+of a scalable topic, where a consumer alone may acknowledge cumulatively. ``unordered``: by slot, out-of-order delivery
 allowed. ``active``: one consumer for the whole partition. ``filtered``: one consumer for some slots; others are
 skipped. ``shared``: any consumer. ``group``: the member of a Kafka group that polls the partition. ``share group``: any
 member of a Kafka share group, which acquires single records."""
 EVERY: Final[frozenset[Kind]] = frozenset(
-    {"keyed", "unordered", "active", "filtered", "shared", "group", "share group"}
+    {"keyed", "bucketed", "unordered", "active", "filtered", "shared", "group", "share group"}
 )
-KEYED: Final[frozenset[Kind]] = frozenset({"keyed"})
+KEYED: Final[frozenset[Kind]] = frozenset({"keyed", "bucketed"})
 ACTIVE: Final[frozenset[Kind]] = frozenset({"active", "group"})
 FAILOVER: Final[frozenset[Kind]] = frozenset({"active"})
 GROUP: Final[frozenset[Kind]] = frozenset({"group"})
 SHARE_GROUP: Final[frozenset[Kind]] = frozenset({"share group"})
 FILTERED: Final[frozenset[Kind]] = frozenset({"filtered"})
 ANY_ORDER: Final[frozenset[Kind]] = frozenset({"unordered", "shared", "share group"})
-BY_SLOT: Final[frozenset[Kind]] = frozenset({"keyed", "unordered"})
-MANY: Final[frozenset[Kind]] = frozenset({"keyed", "unordered", "shared"})
+BY_SLOT: Final[frozenset[Kind]] = KEYED | {"unordered"}
+MANY: Final[frozenset[Kind]] = BY_SLOT | {"shared"}
 _KINDS: Final[Mapping[tuple[str, bool], Kind]] = {
     ("slot", True): "keyed",
     ("slot", False): "unordered",
     ("partition", True): "active",
     ("any", False): "shared",
 }
-_BY_SERVING: Final[Mapping[str, Kind]] = {"filtered": "filtered", "polled": "group", "acquired": "share group"}
+_BY_SERVING: Final[Mapping[str, Kind]] = {
+    "filtered": "filtered",
+    "polled": "group",
+    "acquired": "share group",
+    "entry buckets": "bucketed",
+}
 
 
 def classify_policy(policy: Policy) -> Kind:

@@ -11,7 +11,7 @@ import numpy as np
 
 from subreplay.audit.acts import Act, find_acts
 from subreplay.audit.checkpoint import Arrays
-from subreplay.audit.codes import MANY, Exemption, classify_policy
+from subreplay.audit.codes import KEYED, MANY, Exemption, classify_policy
 from subreplay.audit.dead_letters import DeadLetters
 from subreplay.audit.needs import Need
 from subreplay.audit.rejects import RejectedRows
@@ -241,7 +241,7 @@ class Context:
     def slot_stuck_after(self) -> int:
         """How long (ns) another consumer than its owner may block a slot. It blocks no message under policies without
         order."""
-        return self.stuck_after if classify_policy(self.policy) == "keyed" else NEVER
+        return self.stuck_after if classify_policy(self.policy) in KEYED else NEVER
 
     @property
     def starved_after(self) -> int:

@@ -190,10 +190,11 @@ def count_by_window(rows: pa.Table, applicable: int, width: int) -> pa.Table:
 def count_others_by_window(found: pa.Table, width: int) -> pa.Table:
     """Count findings of table ``violations`` that are ``NOT_ABOUT_DELIVERIES`` in the same way.
 
-    Findings of messages without a key in a wrong partition are counted too. They are about their producer and name no
-    consumer.
+    Two more are counted, which name no consumer: messages without a key in a wrong partition, which are about their
+    producer, and segments that were served too early.
     """
-    stray = pc.and_(pc.equal(found["code"], Code.ROUTING_MISMATCH.name), found["consumer"].is_null())
+    codes = pa.array([Code.ROUTING_MISMATCH.name, Code.KEY_ORDER.name])
+    stray = pc.and_(pc.is_in(found["code"], codes), found["consumer"].is_null())
     stray = pc.and_(stray, found["at"].is_valid())
     selected = found.filter(
         pc.or_(pc.is_in(found["code"], pa.array([code.name for code in NOT_ABOUT_DELIVERIES])), stray)

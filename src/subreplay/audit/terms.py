@@ -8,6 +8,7 @@ from typing import Literal
 from subreplay.audit.acts import Reset
 from subreplay.audit.needs import Need
 from subreplay.audit.routing import Routing
+from subreplay.rows.model.segments import Segment
 from subreplay.rows.model.subscription import InitialPosition
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -27,6 +28,7 @@ class Terms:
     ``deduplication`` whether the topic deduplicates; ``max_redeliveries`` the dead letter policy's
     ``maxRedeliverCount``; ``initial_position`` where the subscription, or the group, began
     (``subscriptionInitialPosition``, ``auto.offset.reset``); ``resets`` acts of operators and clients that are known;
+    ``segments`` those of a scalable topic;
     ``batch_index_acks`` whether messages of a batch are acknowledged one by one; ``persistent`` False: what nobody can
     take at once is dropped; ``isolation`` the isolation level of a Kafka group.
     """
@@ -46,9 +48,14 @@ class Terms:
     max_redeliveries: int | None = None
     initial_position: InitialPosition | None = None
     resets: tuple[Reset, ...] = ()
+    segments: tuple[Segment, ...] = ()
     batch_index_acks: bool | None = None
     persistent: bool | None = None
     isolation: Isolation | None = None
+
+    def count_buckets(self, segment: int) -> int:
+        """Return the number of entry buckets of a segment; 1 if it is not known."""
+        return next((each.buckets for each in self.segments if each.id == segment), 1)
 
     @property
     def lacking(self) -> frozenset[Need]:

@@ -27,6 +27,7 @@ from subreplay.rows.model.columns import UNKNOWN, Ints, column
 from subreplay.rows.model.key_masking import KeyMasking
 from subreplay.rows.model.partitioners import Partitioners
 from subreplay.rows.model.rows import RuleStatus
+from subreplay.rows.model.segments import Segment, find_ancestors
 from subreplay.rows.sorted_blocks import make_group_order
 
 FINDINGS_AT_ONCE: Final = 10_000  # findings that are put into words at a time
@@ -172,10 +173,13 @@ class KeysInTwoPartitionsStep:
     rows: FindingRows
     partitioners: Partitioners | None = None
     dates: bool = False
+    segments: tuple[Segment, ...] = ()
 
     def __call__(self, firsts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        ancestors = find_ancestors(self.segments)
         for rows in _select_in_several(firsts):
-            yield from self.rows.make_batches(find_keys_in_two_partitions(rows, self.partitioners, self.dates))
+            found = find_keys_in_two_partitions(rows, self.partitioners, self.dates, ancestors)
+            yield from self.rows.make_batches(found)
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ from subreplay.errors import ConfigError
 from subreplay.hashing.producer_routing import get_default_scheme
 from subreplay.hashing.profiles import LATEST_PROFILES
 from subreplay.rows.model.key_masking import KeyMasking
+from subreplay.rows.model.segments import Segment
 from subreplay.rows.model.subscription import InitialPosition
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
@@ -134,6 +135,26 @@ class DeclaredReset(Model):
         return Reset(at, self.kind, to, to_time, self.partition, self.by)
 
 
+HashNumber = Annotated[int, Field(ge=0, le=65_535)]
+
+
+class DeclaredSegment(Model):
+    """A segment of a scalable topic: its upper 16 bits of hashes, first and last, and its parents."""
+
+    id: Annotated[int, Field(ge=0, le=999_999)]
+    hashes: tuple[HashNumber, HashNumber]
+    buckets: Annotated[int, Field(ge=1, le=65_536)] = 1
+    parents: tuple[int, ...] = ()
+    created: Moment | None = None
+    sealed: Moment | None = None
+
+    @property
+    def segment(self) -> Segment:
+        """The segment for the rules, in ns."""
+        created, sealed = (None if at is None else to_nanoseconds(at) for at in (self.created, self.sealed))
+        return Segment(self.id, *self.hashes, self.buckets, self.parents, created or 0, sealed)
+
+
 class Topic(Model):
     """Facts about the topic and its consumers that the log does not contain. A rule that needs a null value is not
     applicable."""
@@ -149,6 +170,7 @@ class Topic(Model):
     dead_letter: DeadLetter | None = None
     initial_position: InitialPosition | None = None
     resets: tuple[DeclaredReset, ...] = ()
+    segments: tuple[DeclaredSegment, ...] = ()
     batch_index_acks: bool | None = None
     persistent: bool | None = None
 
@@ -168,6 +190,7 @@ class Topic(Model):
             max_redeliveries=None if self.dead_letter is None else self.dead_letter.max_redeliveries,
             initial_position=self.initial_position,
             resets=tuple(declared.reset for declared in self.resets),
+            segments=tuple(declared.segment for declared in self.segments),
             batch_index_acks=self.batch_index_acks,
             persistent=self.persistent,
         )

@@ -28,6 +28,9 @@ MURMUR2: Final = "murmur2"
 JAVA_STRING_HASH: Final = "JavaStringHash"
 MURMUR3_32_HASH: Final = "Murmur3_32Hash"
 BOOST_HASH: Final = "BoostHash"
+SEGMENT_RANGE: Final = "segment_range"
+BY_RANGE: Final = 1 << 40
+"""Numbers from here on choose a partition by range: the upper 16 bits of their lower 32."""
 NO_PARTITION = -1
 
 HASHES: Final[Mapping[str, Callable[[Column], Hashes]]] = {
@@ -48,12 +51,12 @@ class PartitionScheme(NamedTuple):
     """How a key decides its partition: one of ``HASHES`` (and another one for keys set as bytes), and its sign.
 
     The sign is ``dropped`` (the lower 31 bits), the ``absolute`` value of 32 signed bits is taken, or the hash is
-    ``unsigned``. ``clients`` use the scheme.
+    ``unsigned``; with ``range`` the upper bits choose one of equal ranges. ``clients`` use the scheme.
     """
 
     hash: str
     clients: str
-    sign: Literal["dropped", "absolute", "unsigned"] = "dropped"
+    sign: Literal["dropped", "absolute", "unsigned", "range"] = "dropped"
     of_bytes: str | None = None
     treats_empty_as_none: bool = False
 
@@ -72,6 +75,7 @@ SCHEMES: Final[Mapping[str, PartitionScheme]] = {
     JAVA_STRING_HASH: PartitionScheme("java", "the default of Pulsar's Java and Go clients", of_bytes="java_of_bytes"),
     MURMUR3_32_HASH: PartitionScheme("murmur3", "Pulsar's clients where it is set", of_bytes="murmur3_of_bytes"),
     BOOST_HASH: PartitionScheme("boost", "the default of Pulsar's C++ and Python clients from 3.5 on"),
+    SEGMENT_RANGE: PartitionScheme("murmur3", "segments of equal ranges of a scalable topic", "range"),
     "BoostHash_1_80": PartitionScheme("boost_1_80", "the default of Pulsar's C++ and Python clients up to 3.4"),
 }
 """The schemes by which clients choose the partition of a key, by name."""
@@ -89,9 +93,11 @@ HASHING_SCHEMES: Final[Mapping[str, Callable[[str], int]]] = {
 def get_default_scheme(policy: str) -> str:
     """Return the scheme of the Java client for the system of a policy.
 
-    >>> get_default_scheme("kafka.range"), get_default_scheme("pulsar.shared")
-    ('murmur2', 'JavaStringHash')
+    >>> [get_default_scheme(policy) for policy in ("kafka.range", "pulsar.shared", "pulsar.scalable.stream")]
+    ['murmur2', 'JavaStringHash', 'segment_range']
     """
+    if policy.startswith("pulsar.scalable."):
+        return SEGMENT_RANGE
     return MURMUR2 if policy.startswith("kafka.") else JAVA_STRING_HASH
 
 
@@ -108,7 +114,7 @@ def hash_keys(keys: Column) -> dict[str, Hashes]:
 
 
 def to_non_negative(hashes: Hashes, sign: str) -> NDArray[np.int64]:
-    """Convert hashes to numbers whose remainder is the partition.
+    """Convert hashes to numbers that ``reduce_numbers`` converts to partitions.
 
     >>> hashes = np.array([0xFFFFFFFE], np.uint32)
     >>> [to_non_negative(hashes, sign).item() for sign in ("dropped", "absolute", "unsigned")]
@@ -116,7 +122,19 @@ def to_non_negative(hashes: Hashes, sign: str) -> NDArray[np.int64]:
     """
     if sign == "dropped":
         return (hashes & np.uint32(MASK_31)).astype(np.int64)
+    if sign == "range":
+        return hashes.astype(np.int64) + BY_RANGE
     return hashes.astype(np.int64) if sign == "unsigned" else np.abs(hashes.view(np.int32).astype(np.int64))
+
+
+def reduce_numbers(numbers: NDArray[np.int64], partitions: int) -> NDArray[np.int64]:
+    """Convert non-negative numbers to partitions: their remainders, or one of equal ranges from ``BY_RANGE`` on.
+
+    >>> reduce_numbers(np.array([7, BY_RANGE + 0x7FFF_FFFF, BY_RANGE + 0x8000_0000]), 2).tolist()
+    [1, 0, 1]
+    """
+    upper = (numbers & 0xFFFF_FFFF) >> 16
+    return np.where(numbers >= BY_RANGE, upper * partitions >> 16, numbers % partitions)
 
 
 def choose_partition(key: str, partitions: int, scheme: str = JAVA_STRING_HASH) -> int:
@@ -134,7 +152,7 @@ def choose_partitions(keys: Column, partitions: int, scheme: str = JAVA_STRING_H
     It is ``NO_PARTITION`` if there is no key, or if the key is empty and the scheme treats that as no key.
     """
     rule = get_scheme(scheme)
-    chosen = to_non_negative(HASHES[rule.hash](keys), rule.sign) % partitions
+    chosen = reduce_numbers(to_non_negative(HASHES[rule.hash](keys), rule.sign), partitions)
     chosen[keys.is_null().to_numpy(zero_copy_only=False)] = NO_PARTITION
     if rule.treats_empty_as_none:
         chosen[pc.equal(pc.binary_length(keys), 0).fill_null(True).to_numpy(zero_copy_only=False)] = NO_PARTITION

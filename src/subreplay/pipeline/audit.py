@@ -27,7 +27,7 @@ from subreplay.engine.interface import Dataset, Output
 from subreplay.pipeline import daily_runs
 from subreplay.pipeline.missing_dead_letters import build_dead_letters, find_dead_letter_findings
 from subreplay.pipeline.source import Source
-from subreplay.pipeline.topic_findings import find_keyless_strays, find_keys_in_two_partitions
+from subreplay.pipeline.topic_findings import find_early_children, find_keyless_strays, find_keys_in_two_partitions
 from subreplay.pipeline.whatif import build_measured_plan
 from subreplay.pipeline.window_sums import Loads, add_up, select_first_findings, write_rows
 from subreplay.reports.figures import MAX_SHOWN_FINDINGS
@@ -181,6 +181,8 @@ def _find_message_findings(source: Source, judge: Judge, since: int) -> Iterator
         reported = daily_runs.find_earlier_findings(source.tables, config, topic, Code.KEY_TWO_PARTITIONS)
         messages = source.read_messages_with_earlier()
         yield find_keys_in_two_partitions(engine, messages, judge, subscription, reported, source.partitioners)
+    if judge.terms.segments and judge.rule_statuses[Code.KEY_ORDER].is_evaluated:
+        yield engine.create_dataset(find_early_children(source.deliveries, judge, subscription))
     if topic_findings.may_have_keyless_strays(judge):
         yield find_keyless_strays(engine, source.read_messages_with_earlier(), judge, subscription)
     rejected = "dead_letters" in source.statistics.with_rejected

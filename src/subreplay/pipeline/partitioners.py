@@ -14,6 +14,7 @@ from subreplay.rows.model.partitioners import (
     detect,
     merge_placements,
 )
+from subreplay.rows.model.segments import SCALABLE
 from subreplay.whatif.traffic import producer_rerouting
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def detect_partitioners(source: Source) -> Partitioners | None:
     declared = source.config.topic.routing
     partitions = max((scope.partition + 1 for scope in source.events), default=0)
     partitions = max(partitions, 0 if declared is None else declared.partitions)
-    if not source.partitioned or partitions < 2:
-        return None
+    if not source.partitioned or partitions < 2 or source.inputs.topic.startswith(SCALABLE):
+        return None  # a segment is chosen by its range of hashes
     default = get_default_scheme(source.config.subscription.policy)
     likely = (default if declared is None else declared.scheme or default, default)
     if declared is None and source.config.date is None:

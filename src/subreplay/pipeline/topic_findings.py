@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from subreplay.audit.judge import Judge
+from subreplay.audit.segment_order import DELIVERY_COLUMNS, SEGMENT_ENDS, EarlyChildRule, find_segment_ends
 from subreplay.audit.topic_findings import (
     FIRSTS,
     MESSAGE_COLUMNS,
@@ -39,7 +42,8 @@ def find_keys_in_two_partitions(
     """
     earlier = [] if reported is None else [reported.select(["topic", "partition", "key"])]
     firsts = _find_first_messages(engine, messages, True, judge.words, earlier)
-    step = KeysInTwoPartitionsStep(FindingRows(subscription, judge.rule_statuses), partitioners, judge.dates)
+    rows = FindingRows(subscription, judge.rule_statuses)
+    step = KeysInTwoPartitionsStep(rows, partitioners, judge.dates, judge.terms.segments)
     return engine.create_dataset(VIOLATIONS.empty_table()) if firsts is None else firsts.map(step, VIOLATIONS)
 
 
@@ -49,6 +53,13 @@ def find_keyless_strays(engine: Engine, messages: Dataset, judge: Judge, subscri
     firsts = _find_first_messages(engine, messages, False, judge.words)
     step = make_keyless_strays_step(judge, subscription)
     return engine.create_dataset(VIOLATIONS.empty_table()) if firsts is None else firsts.map(step, VIOLATIONS)
+
+
+def find_early_children(deliveries: Dataset, judge: Judge, subscription: str) -> pa.Table:
+    """Find segments that were served before their ancestors had drained, as rows of table ``violations``."""
+    ends = deliveries.select(DELIVERY_COLUMNS).map(find_segment_ends, SEGMENT_ENDS).to_table()
+    found = EarlyChildRule(judge.terms.segments, judge.dates).find(ends)
+    return FindingRows(subscription, judge.rule_statuses).make_table(found)
 
 
 def _find_first_messages(

@@ -151,7 +151,7 @@ def _fold_timelines(policy: Policy, events: Mapping[Scope, tuple[MembershipEvent
     Unless traffic decides, ownership does not depend on the partition. Dispatchers with the same events share one
     timeline.
     """
-    if policy.routing == "partition" or is_load_measuring(policy):
+    if policy.routing == "partition" or policy.serving == "entry buckets" or is_load_measuring(policy):
         return {scope: Timeline.fold(policy, scope, scope_events) for scope, scope_events in events.items()}
     known: dict[tuple[MembershipEvent, ...], Timeline] = {}
     timelines_by_scope = {}

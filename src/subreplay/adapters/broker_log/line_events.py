@@ -26,6 +26,7 @@ from subreplay.adapters.broker_log.line_patterns import (
 from subreplay.adapters.broker_log.line_scan import CUT, HEADLESS, ScannedLines, scan_lines
 from subreplay.hashing.arrow_bytes import get_data_and_offsets
 from subreplay.rows.model.contracts import LEDGER, LEDGER_ENTRY, PARTITION, shorten
+from subreplay.rows.model.segments import SCALABLE
 from subreplay.rows.model.tables import TIME
 
 LOG_LINES: Final = pa.schema([("file", pa.string()), ("line", pa.int64()), ("text", pa.binary())])
@@ -225,6 +226,10 @@ def _build_events(
         **{name: text.build_strings(of) for name, text in named.items()},
     }
     columns["topic"] = named["topic"].build_base_topics(of)
+    of_segment = pc.fill_null(pc.starts_with(columns["topic"], SCALABLE), False)
+    if pc.any(of_segment).as_py():  # the client adds the segment to the name of each of its consumers
+        application = pc.replace_substring_regex(columns["consumer"], r"-seg-\d+$", "")
+        columns["consumer"] = pc.if_else(of_segment, application, columns["consumer"])
     return pa.table([columns[field.name] for field in LOG_EVENTS], schema=LOG_EVENTS), wrong
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.canonical import utc_date
+from subreplay.rows.model.segments import SCALABLE
 
 RARE_KINDS: Final = ("subscribing", "created", "refused", "closing", "disconnected", "disconnecting", "removed")
 ANNOUNCEMENT_KIND: Final = "active"
@@ -218,7 +219,10 @@ def build_membership_rows(
         if session.joined:
             rows.append(row | _build_event("join", session.joined, session.requested))
         if session.left_at:
-            kind, since = ("crash", session.lost_at) if session.crashed else ("leave", session.closing_at)
+            # the members of a segment change without a request to close, while their connections stay open
+            changed = topic.startswith(SCALABLE) and session.lost_at is None
+            crashed = session.crashed and not changed
+            kind, since = ("crash", session.lost_at) if crashed else ("leave", session.closing_at)
             rows.append(row | _build_event(kind, session.left_at, since))
     for session in found.refused:
         if session.refused:

@@ -11,6 +11,7 @@ show limits and consumers that hang. A recording is one bounded capture, so it i
 from __future__ import annotations
 
 import bisect
+import math
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
@@ -42,9 +43,16 @@ from subreplay.adapters.pulsar_recording.recorded_events import (
 )
 from subreplay.adapters.pulsar_recording.recorded_members import build_membership_rows, insert_missing_closes
 from subreplay.adapters.pulsar_recording.recording_scenario import PulsarScenario, read_scenario
+from subreplay.adapters.pulsar_recording.scalable_topics import (
+    describe_segment,
+    read_messages,
+    read_receipts,
+    read_segments,
+)
 from subreplay.adapters.pulsar_stats.limits_and_silences import describe_silent_consumers, infer_limits
 from subreplay.adapters.pulsar_stats.stats_adapter import count_files, read_stats
 from subreplay.hashing.profiles.releases import find_nearest_profile
+from subreplay.semantics.policies.pulsar.scalable_stream import BUCKET_BUDGET, StreamPolicy
 
 _POLLS = "topic_stats.jsonl.gz", "topic_stats.jsonl"
 IN_FLIGHT_NANOS = 10_000_000
@@ -62,12 +70,12 @@ class _RecorderNote(BaseModel):
 
 def read_tables(folder: Path) -> SourceTables:
     """Read one recording. Raises ``InputError`` where a needed file is missing, unreadable or malformed."""
-    messages = read_contract_rows(folder, "messages", TypeAdapter(RecordedMessage))
+    scenario = read_scenario(folder)
     events: ContractRows[Any] = read_contract_rows(folder, "broker_events", TypeAdapter(BrokerEvent))
-    receipts = read_contract_rows(folder, "deliveries", TypeAdapter(RecordedReceipt), required=False)
+    messages = read_messages(folder, events.rows.values())
+    receipts = read_receipts(folder, scenario.subscription)
     notes = read_contract_rows(folder, "membership", TypeAdapter(_RecorderNote), required=False)
     letters = read_contract_rows(folder, "dlq", TypeAdapter(DeadLetter), required=False)
-    scenario = read_scenario(folder)
 
     reject_divergent(messages)
     reject_divergent(letters)
@@ -91,6 +99,11 @@ def read_tables(folder: Path) -> SourceTables:
     named = run.get("subscription", {})
     if policy := infer_dead_letter_policy(letters.rows.values(), deliveries, named.get("topic")):
         run["topic"] = {"dead_letter": policy}
+    if segments := read_segments(folder):
+        run.setdefault("topic", {})["segments"] = [describe_segment(segment) for segment in segments]
+        buckets = math.lcm(*(segment.buckets for segment in segments))
+        if run.get("subscription", {}).get("policy") == StreamPolicy.name and buckets != BUCKET_BUDGET:
+            run["subscription"]["options"] = {"buckets": buckets}  # each segment's buckets consist of whole ones
     log = folder / "broker.log.gz"
     acts = find_acts_in_file(log) if named and log.exists() else ACTS.empty_table()
     if len(acts) and (found := build_resets(acts, named["topic"], named["name"], tables["membership"])):
@@ -237,7 +250,7 @@ def build_run(events: ContractRows[Any], scenario: PulsarScenario) -> tuple[dict
     if first is None:
         return {}, ""
     kind = getattr(first, "type", "Key_Shared")
-    policy = scenario.choose_policy(kind, getattr(first, "key_shared_mode", None))
+    policy = scenario.choose_policy(kind, getattr(first, "key_shared_mode", None), first.topic)
     subscription: dict[str, Any] = {"name": first.subscription, "topic": split_topic(first.topic)[0], "policy": policy}
     differs = ""
     if scenario.version:

@@ -83,20 +83,22 @@ class DeliveryReplayer:
         self._outstanding = defaultdict(lambda: defaultdict(list))
         self._connected: dict[tuple[str, str], set[str]] = defaultdict(set)  # instances by (topic, consumer)
         self._early: dict[MessageKey, Ack] = {}
-        self._individually: bool | None = None  # whether the type ignores cumulative acknowledgements; None: unknown
+        self._individually: dict[str, bool] = {}  # by topic: whether the type ignores cumulative acknowledgements
 
     def apply(self, event: Any) -> None:
         """Apply one broker event; kinds that do not concern deliveries are ignored."""
         match event:
             case Dispatch():
                 self._dispatch(event)
-            case Subscribe() if self._individually is None:  # later ones may be rejected because of their type
-                self._individually = event.type in ("Shared", "Key_Shared")
+            case Subscribe():  # later ones may be rejected because of their type
+                self._individually.setdefault(event.topic, event.type in ("Shared", "Key_Shared"))
             case Created():
-                self._individually = event.type in ("Shared", "Key_Shared")
+                self._individually[event.topic] = event.type in ("Shared", "Key_Shared")
                 if event.instance is not None:
                     self._connected[event.topic, event.consumer].add(event.instance)
-            case Ack() if event.ack_type == "Individual" or self._individually:  # the broker ignores the rest
+            case Ack() if event.ack_type == "Individual" or self._individually.get(
+                event.topic
+            ):  # the broker ignores the rest
                 for one in self._list_named(event):
                     self._ack(one, event)
             case Ack():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from subreplay.adapters.canonical import encode_text, split_topic, utc_date
 from subreplay.adapters.contract_types import (
@@ -27,6 +27,7 @@ from subreplay.adapters.contract_types import (
     Slot,
     TopicName,
 )
+from subreplay.rows.model.segments import parse_segment
 
 
 class Position(NamedTuple):
@@ -98,6 +99,15 @@ class _ConsumerEvent(_Event):
     consumer_id: Natural
     cnx: str = ""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _name_the_application(cls, row: Any) -> Any:
+        """Remove what the client of a scalable topic adds to a consumer's name for each segment."""
+        topic = row.get("topic") if isinstance(row, dict) else None
+        if isinstance(topic, str) and (segment := parse_segment(topic)) and isinstance(row.get("consumer"), str):
+            return row | {"consumer": row["consumer"].removesuffix(f"-seg-{segment[1]}")}
+        return row
+
     @property
     def instance(self) -> str | None:
         """The identity of the consumer among those with its name: its connection, and its id on that connection."""
@@ -162,6 +172,7 @@ class Redeliver(_ConsumerEvent):
 class Produced(_Event):
     ev: Literal["produced"]
     topic: TopicName
+    producer: str | None = None
     ledger: Ledger
     entry: Entry
 

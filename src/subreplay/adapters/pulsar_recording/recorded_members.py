@@ -1,8 +1,9 @@
 """Build canonical ``membership`` rows from the broker's events.
 
 A join lasts from ``subscribe`` to ``consumer_created``, and a leave from ``close_consumer`` to ``consumer_closed``. A
-close without a request is a crash that began when the connection closed. A ``subscribe`` that created no consumer was
-rejected, with the broker's error as the reason.
+close without a request is a crash that began when the connection closed. Where the members of a segment change, its
+consumers are closed without a request while their connections stay open; that is a leave. A ``subscribe`` that created
+no consumer was rejected, with the broker's error as the reason.
 
 A broker that disconnects its consumers (unload, cursor reset, seek) reports no closes. The consumers subscribe again on
 their connections with their old ids. Such a subscription ends the consumer's earlier session.
@@ -17,6 +18,7 @@ from typing import Any
 
 from subreplay.adapters.canonical import nanos_to_micros, split_topic, utc_date
 from subreplay.adapters.pulsar_recording.recorded_events import Close, Closed, Created, Disconnected, Refused, Subscribe
+from subreplay.rows.model.segments import parse_segment
 
 _Connection = tuple[str, str, int]
 
@@ -106,7 +108,8 @@ def build_membership_rows(events: Iterable[Any], queue_sizes: Mapping[str, int])
             request = subscribed.pop(connection, None)
             close = closing.pop(connection, None)
             since: Any = close or lost.get(event.cnx) or event
-            yield _build_row("crash" if close is None else "leave", event, since, request, queue_sizes)
+            crashed = close is None and (event.cnx in lost or parse_segment(event.topic) is None)
+            yield _build_row("crash" if crashed else "leave", event, since, request, queue_sizes)
     for connection, request in requests.items():
         yield _build_rejected_row(request, reasons.get(connection), queue_sizes)
 

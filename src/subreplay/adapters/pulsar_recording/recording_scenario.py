@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from subreplay.adapters.contract_types import QueueSize
 from subreplay.adapters.pulsar_policies import TYPES
 from subreplay.errors import InputError
+from subreplay.rows.model.segments import parse_segment
 
 _SELECTORS: Final = {
     "consistent_hashing": "pulsar.key_shared.consistent_hash",
@@ -57,11 +58,12 @@ class BrokerSettings(BaseModel):
 
 
 class PulsarScenario(BaseModel):
-    """The broker's version, its Key_Shared selector, the clients' queues, and settings of the broker or the topic that
-    are not the defaults, by their names in ``broker.conf``. A missing value is None."""
+    """The broker's version, a subscription, the Key_Shared selector, the clients' queues, and settings of the broker or
+    the topic that are not the defaults, by their names in ``broker.conf``. A missing value is None."""
 
     model_config = ConfigDict(extra="ignore")
-    version: str | None = None
+    version: Annotated[str | None, Field(validation_alias=AliasChoices("version", "broker"))] = None
+    subscription: str | None = None
     selector: Literal["consistent_hashing", "hash_range_auto_split"] = "consistent_hashing"
     consumers: tuple[PlannedConsumer, ...] = ()
     broker_settings: BrokerSettings = BrokerSettings()
@@ -71,8 +73,13 @@ class PulsarScenario(BaseModel):
         """The recorded receiver queue sizes by consumer."""
         return {c.name: c.receiver_queue_size for c in self.consumers if c.receiver_queue_size is not None}
 
-    def choose_policy(self, subscription_type: str, key_shared_mode: str | None) -> str:
-        """Return the policy of such a subscription at this broker."""
+    def choose_policy(self, subscription_type: str, key_shared_mode: str | None, topic: str = "") -> str:
+        """Return the policy of such a subscription at this broker, of a topic or of a segment's ``topic``.
+
+        The members of a segment are Exclusive or, with the ranges of all buckets, Key_Shared; see ``StreamPolicy``.
+        """
+        if parse_segment(topic):
+            return "pulsar.scalable.queue" if subscription_type == "Shared" else "pulsar.scalable.stream"
         of_key_shared = "pulsar.key_shared.sticky" if key_shared_mode == "STICKY" else _SELECTORS[self.selector]
         return TYPES.get(subscription_type, of_key_shared)
 

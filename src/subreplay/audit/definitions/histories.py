@@ -202,7 +202,7 @@ class History:
 
 def _fill_message(judge: Judge, message: Message, row: Mapping[str, Any]) -> None:
     one = pa.Table.from_pylist([row], schema=LOG)
-    keys = find_message_keys(judge.policy, one)
+    keys = find_message_keys(judge.policy, one, judge.terms.count_buckets(row["partition"]))
     message.known, message.judged = True, row["judged"]
     message.key, message.slot, message.hash = int(keys.key_id[0]), int(keys.slots[0]), int(keys.hashes[0])
     message.published, message.due = (

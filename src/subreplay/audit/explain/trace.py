@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from subreplay.audit.codes import classify_policy
+from subreplay.audit.codes import KEYED, classify_policy
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.judge import Judge
 from subreplay.audit.passes.keys import find_message_keys
@@ -86,7 +86,7 @@ class Trace:
         until when. Deliveries at other consumers block it: those of its ``slot``, or (3.x, null) of any slot, that were
         made ``before`` a time.
         """
-        if classify_policy(self.judge.policy) != "keyed":
+        if classify_policy(self.judge.policy) not in KEYED:
             return
         by_slot = self.judge.waits_by_slot
         hashed = {

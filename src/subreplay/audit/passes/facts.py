@@ -184,7 +184,9 @@ class _Batch:
         return np.array([*values], np.int64)[numbers]
 
     def build_facts(self) -> tuple[pa.Table, Ints]:
-        self.keys = find_message_keys(self.context.policy, self.messages)
+        buckets = (self.context.terms.count_buckets(each.timeline.scope.partition) for each in self.dispatchers)
+        of_message = self.repeat_by_log(buckets, self.log_of_message)
+        self.keys = find_message_keys(self.context.policy, self.messages, of_message)
         self.published = read_integers(self.messages, "at")
         delayed = read_integers(self.messages, "deliver_at") if self.context.has_delays else self.published
         self.due = np.maximum(self.published, delayed)

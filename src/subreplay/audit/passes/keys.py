@@ -15,6 +15,7 @@ from subreplay.hashing.murmur3 import murmur3_32_array
 from subreplay.rows.model.columns import UNKNOWN, Ints, column
 from subreplay.rows.model.entry_keys import outer_keys, outer_sticky_keys, own_keys
 from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.policies.pulsar.scalable_stream import find_buckets
 
 
 def read_integers(rows: pa.Table, name: str, missing: int = UNKNOWN) -> Ints:
@@ -37,14 +38,19 @@ class MessageKeys:
     mixed: Flags
 
 
-def find_message_keys(policy: Policy, rows: pa.Table) -> MessageKeys:
+def find_message_keys(policy: Policy, rows: pa.Table, buckets: Ints | int = 1) -> MessageKeys:
     """Return the sticky keys of messages, and the values derived from them.
 
     A batched message has the outer metadata of its entry. A batch is mixed if its own key is another one (row
     L-BATCH-3). Order is promised within the sticky key (Key_Shared), within the partition (one active consumer), and
-    not at all on Shared, where the key itself serves to count disorder.
+    not at all on Shared, where the key itself serves to count disorder. A batch of an entry bucket may have several
+    keys; it is mixed if they are of several of the ``buckets`` of its segment.
     """
     own = own_keys(rows)
+    if policy.serving == "entry buckets":
+        hashes, outer = murmur3_32_array(own), murmur3_32_array(pc.coalesce(*outer_keys(rows)))
+        mixed = find_buckets(hashes, buckets) != find_buckets(outer, buckets)
+        return MessageKeys(own, compute_key_identities(own), hashes, policy.compute_slots(hashes), mixed)
     sticky = outer_sticky_keys(rows, policy.profile)
     hashes = murmur3_32_array(sticky)
     mixed = np.zeros(len(own), np.bool_)

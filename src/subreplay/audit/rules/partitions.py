@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -74,12 +75,16 @@ def find_misrouted_keys(routing: Routing, keys: pa.Array, producers: pa.Array, p
 
 
 def find_keys_in_two_partitions(
-    rows: pa.Table, partitioners: Partitioners | None = None, dates: bool = False
+    rows: pa.Table,
+    partitioners: Partitioners | None = None,
+    dates: bool = False,
+    ancestors: Mapping[int, frozenset[int]] = MappingProxyType({}),
 ) -> Iterator[Finding]:
     """Yield KEY_TWO_PARTITIONS in ``FIRST_MESSAGES`` of keys that are in more than one partition.
 
     There is one finding for each partition, except those known before and the one with most messages of the key (or
-    with the first ones, in case of a tie). ``partitioners`` may explain why.
+    with the first ones, in case of a tie). ``partitioners`` may explain why. A key of a scalable topic may be in
+    a segment and in its ``ancestors`` (by id).
     """
     ordered = sorted(
         rows.to_pylist(),
@@ -87,7 +92,14 @@ def find_keys_in_two_partitions(
     )
     for _, of_key in groupby(ordered, key=lambda r: (r["topic"], r["key"])):
         home, *others = of_key
-        for other in [row for row in others if not row["known"]]:
+        related = {home["partition"], *ancestors.get(home["partition"], ())}
+        for other in others:
+            if (
+                other["known"]
+                or other["partition"] in related
+                or home["partition"] in ancestors.get(other["partition"], ())
+            ):
+                continue
             found = format_position(other["ledger"], other["entry"], other["batch_index"])
             elsewhere = format_position(home["ledger"], home["entry"], home["batch_index"])
             yield Finding(

@@ -26,19 +26,20 @@ from subreplay.adapters.pulsar_recording.recorded_events import (
     Created,
     Disconnected,
     Dispatch,
-    RecordedMessage,
     RecordedReceipt,
     Subscribe,
     build_message_rows,
 )
 from subreplay.adapters.pulsar_recording.recorded_members import build_membership_rows
 from subreplay.adapters.pulsar_recording.recording_scenario import PulsarScenario, read_scenario
+from subreplay.adapters.pulsar_recording.scalable_topics import read_messages, read_receipts, read_segments
 from subreplay.conformance.fidelity.broker_flow_log import LoggedPermitRequest, read_logged_flows
 from subreplay.errors import ConfigError, InputError
 from subreplay.hashing.profiles.releases import find_nearest_profile
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.policies.pulsar.scalable_stream import StreamPolicy
 from subreplay.semantics.timelines.membership import build_dispatcher_events
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.simulation.pulsar.broker.broker_state import DispatcherOptions
@@ -97,13 +98,14 @@ def read_recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDi
 
     Raises InputError if a required file is missing or malformed, ConfigError for a profile without the policy.
     """
-    messages = read_contract_rows(folder, "messages", TypeAdapter(RecordedMessage))
+    scenario = read_scenario(folder)
     lines: Any = read_contract_rows(folder, "broker_events", TypeAdapter(BrokerEvent))
-    receipts = read_contract_rows(folder, "deliveries", TypeAdapter(RecordedReceipt), required=False).rows.values()
+    messages = read_messages(folder, lines.rows.values())
+    receipts = read_receipts(folder, scenario.subscription).rows.values()
     dead = read_contract_rows(folder, "dlq", TypeAdapter(DeadLetter), required=False).rows.values()
     reject_divergent(messages)
     reject_backward_times(lines)
-    events, scenario = sort_events(lines), read_scenario(folder)
+    events, segments = sort_events(lines), {segment.id: segment for segment in read_segments(folder)}
     logged, settings = read_logged_flows(folder), _read_settings(folder, scenario, profile)
     table = build_table("messages", build_message_rows(messages.rows.values()))
     requests = {(e.cnx, e.topic, e.consumer_id): e for e in events if isinstance(e, Subscribe)}
@@ -114,8 +116,11 @@ def read_recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDi
             first.setdefault((event.subscription, event.topic), request)
     for (subscription, topic), request in sorted(first.items(), key=lambda item: item[0]):
         scope = Scope(*split_topic(topic))
-        options = {"allow_out_of_order": True} if request.allow_out_of_order else {}
-        policy = make_policy(scenario.choose_policy(request.type, request.key_shared_mode), profile, **options)
+        options: dict[str, object] = {"allow_out_of_order": True} if request.allow_out_of_order else {}
+        name = scenario.choose_policy(request.type, request.key_shared_mode, topic)
+        if name == StreamPolicy.name and scope.partition in segments:
+            options = {"buckets": segments[scope.partition].buckets}
+        policy = make_policy(name, profile, **options)
         dispatcher_events = _select_events(events, subscription, topic)
         yield RecordedDispatcher(
             subscription,

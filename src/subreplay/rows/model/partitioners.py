@@ -21,7 +21,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from subreplay.hashing.key_identity import compute_key_identities
-from subreplay.hashing.producer_routing import BYTE_KEY_HASHES, HASHES, SCHEMES, get_scheme, hash_keys, to_non_negative
+from subreplay.hashing.producer_routing import (
+    BYTE_KEY_HASHES,
+    HASHES,
+    SCHEMES,
+    SEGMENT_RANGE,
+    get_scheme,
+    hash_keys,
+    reduce_numbers,
+    to_non_negative,
+)
 from subreplay.kernels.compiled import compiled
 from subreplay.rows.model.columns import Ints, column, flags, gather_batches, ints
 
@@ -74,7 +83,7 @@ KEY_SCHEMES: Final = tuple(
     KeyScheme(name, of_bytes)
     for name, how in SCHEMES.items()
     for of_bytes in (False, True)[: 2 if how.of_bytes else 1]
-    if name != "consistent"  # of keys that are not empty it is consistent_random
+    if name not in ("consistent", SEGMENT_RANGE)  # of keys that are not empty it is consistent_random
 )
 
 
@@ -526,4 +535,6 @@ def _find_byte_producers(seen: KeyPlacements, parts: Sequence[Part], partitions:
 def _count_explained(seen: KeyPlacements, scheme: str, partitions: int) -> int:
     """Count the messages that a scheme explains, with the reading of keys that explains more."""
     ways = [KeyScheme(scheme), KeyScheme(scheme, True)] if SCHEMES[scheme].of_bytes else [KeyScheme(scheme)]
-    return max(int(seen.messages[seen.numbers(way) % partitions == seen.partition].sum()) for way in ways)
+    return max(
+        int(seen.messages[reduce_numbers(seen.numbers(way), partitions) == seen.partition].sum()) for way in ways
+    )

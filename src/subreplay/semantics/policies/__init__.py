@@ -23,6 +23,9 @@ from subreplay.semantics.policies.pulsar.key_consistent_hash import ConsistentHa
 from subreplay.semantics.policies.pulsar.key_failover import KeyFailoverPolicy
 from subreplay.semantics.policies.pulsar.key_hash_range import KeyHashRangePolicy
 from subreplay.semantics.policies.pulsar.key_sticky import StickyPolicy
+from subreplay.semantics.policies.pulsar.scalable_checkpoint import CheckpointPolicy
+from subreplay.semantics.policies.pulsar.scalable_queue import QueuePolicy
+from subreplay.semantics.policies.pulsar.scalable_stream import StreamPolicy
 from subreplay.semantics.policies.pulsar.shared import SharedPolicy
 
 POLICIES: tuple[type[Policy], ...] = (
@@ -35,6 +38,8 @@ POLICIES: tuple[type[Policy], ...] = (
     KeyFailoverPolicy,
     KeyHashRangePolicy,
 )
+SCALABLE_POLICIES: tuple[type[Policy], ...] = (StreamPolicy, QueuePolicy, CheckpointPolicy)
+"""The policies of scalable topics, whose partitions are segments."""
 ASSIGNORS: tuple[type[Any], ...] = (
     RangeAssignor,
     RoundRobinAssignor,
@@ -50,6 +55,8 @@ CENTURY_US = 36_525 * 86_400_000_000  # µs
 MAX_OPTION_VALUES: Mapping[str, int] = {
     "points": 10_000,
     "range_size": 2**20,
+    "buckets": 2**16,
+    "segments": 2**16,
     "window_us": CENTURY_US,
     "session_timeout_us": CENTURY_US,
     "initial_rebalance_delay_us": CENTURY_US,
@@ -57,7 +64,9 @@ MAX_OPTION_VALUES: Mapping[str, int] = {
     "lock_duration_us": CENTURY_US,
 }
 """The largest value of an option. The policy itself checks the smallest value, which is otherwise 0."""
-REGISTRY: Mapping[str, type[Any]] = {policy.name: policy for policy in (*POLICIES, *ASSIGNORS, *SHARE_GROUPS)}
+REGISTRY: Mapping[str, type[Any]] = {
+    policy.name: policy for policy in (*POLICIES, *SCALABLE_POLICIES, *ASSIGNORS, *SHARE_GROUPS)
+}
 
 
 def make_policy(name: str, profile: str, **options: object) -> Policy:
@@ -76,7 +85,7 @@ def make_policy(name: str, profile: str, **options: object) -> Policy:
 
 def list_option_names(name: str) -> tuple[str, ...]:
     """Return the options of a registered policy, in order: its fields with a default value."""
-    return tuple(field.name for field in fields(REGISTRY[name]) if field.default is not MISSING)
+    return tuple(field.name for field in fields(REGISTRY[name]) if field.init and field.default is not MISSING)
 
 
 def _check_options(name: str, options: Mapping[str, object]) -> None:

@@ -24,14 +24,16 @@ Serving = Literal[
     "key shared",
     "key shared sticky",
     "key failover",
+    "entry buckets",
     "polled",
     "acquired",
 ]
 """The dispatcher that hands out the messages. Pulsar's dispatcher with a single active consumer serves ``exclusive``,
 ``failover`` and ``filtered`` (with a slot filter that skips the other messages). ``shared`` has its own dispatcher, and
 ``key shared`` has that of the profile. With consumer-chosen ranges (``key shared sticky``), no hash waits for its
-former consumer. ``key failover`` is served like a Key_Shared of 4.0 or later without waiting hashes. Members of a group
-poll (``polled``), so there is no dispatcher. Members of a share group acquire single records (``acquired``)."""
+former consumer. ``entry buckets`` is ``key shared``, but a consumer alone may acknowledge cumulatively. ``key
+failover`` is served like a Key_Shared of 4.0 or later without waiting hashes. Members of a group poll (``polled``), so
+there is no dispatcher. Members of a share group acquire single records (``acquired``)."""
 
 
 class PolicyState(Protocol):
@@ -51,9 +53,9 @@ class Policy(Protocol):
 
     ``routing`` is what decides the owner: the message's ``slot``, its topic ``partition`` alone (one active consumer,
     whose table is one range over the whole space), or ``any`` (any consumer may get it, and the table is empty). The
-    state of a ``slot`` or ``any`` policy does not depend on the scope, unless the policy measures traffic. ``ordered``
-    is whether first deliveries of a key are guaranteed to be in log order. ``serving`` is the dispatcher, and
-    ``measures_load`` is whether owners also depend on recent traffic.
+    state of a ``slot`` or ``any`` policy does not depend on the scope, unless the policy measures traffic or serves
+    ``entry buckets``. ``ordered`` is whether first deliveries of a key are guaranteed to be in log order. ``serving``
+    is the dispatcher, and ``measures_load`` is whether owners also depend on recent traffic.
     """
 
     name: ClassVar[str]

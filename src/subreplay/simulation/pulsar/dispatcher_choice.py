@@ -63,7 +63,8 @@ def build_options(
         rule if batch_index_acks is None else replace(rule, batch_index_acks=batch_index_acks),
         settings or find_default_settings(policy.profile),
         ordered=policy.ordered,
-        drains=policy.serving == "key shared",
+        drains=policy.serving in ("key shared", "entry buckets"),
+        takes_cumulative_acks=policy.serving == "entry buckets",
         failover=policy.serving == "failover",
         last_slot=policy.space[1],
     )

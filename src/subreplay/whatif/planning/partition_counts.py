@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from subreplay.hashing.producer_routing import reduce_numbers
 from subreplay.rows.model.columns import Ints
 from subreplay.whatif.planning.loads import WorkLoads
 
@@ -41,7 +42,7 @@ class PartitionCount:
 
 def choose_partitions(hashes: Ints, partitions: int) -> Ints:
     """Return the partition of each key by its hash, as producers choose it; ``ANY`` for messages without a key."""
-    return np.where(hashes == ANY, ANY, hashes % partitions)
+    return np.where(hashes == ANY, ANY, reduce_numbers(hashes, partitions))
 
 
 def compare_partitions(

@@ -19,7 +19,14 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.hashing.producer_routing import BYTE_KEY_HASHES, HASHES, SCHEMES, get_scheme, to_non_negative
+from subreplay.hashing.producer_routing import (
+    BYTE_KEY_HASHES,
+    HASHES,
+    SCHEMES,
+    get_scheme,
+    reduce_numbers,
+    to_non_negative,
+)
 from subreplay.kernels.inlining import operation
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.partitioners import MOST_KEYS, KeyPlacements, KeyScheme, Part
@@ -54,14 +61,16 @@ def reroute(profile: TrafficProfile, routing: PartitionRouting) -> TrafficProfil
     runs = profile.runs
     keyed = runs.routed != NO_KEY
     partition = np.zeros(len(runs), np.int64)
-    partition[keyed] = find_routing_numbers(profile, routing.scheme, routing.parts)[keyed] % routing.partitions
+    numbers = find_routing_numbers(profile, routing.scheme, routing.parts)[keyed]
+    partition[keyed] = reduce_numbers(numbers, routing.partitions)
     scope = (base[runs.scope] + partition).astype(np.int32) if len(runs) else runs.scope
     moved = replace(profile, scopes=scopes, runs=replace(runs, sticky=runs.key, scope=scope))
     return moved if keyed.all() else _route_keyless(moved, profile, routing)
 
 
 def find_routing_numbers(profile: TrafficProfile, scheme: str, parts: Sequence[Part] = ()) -> Ints:
-    """Return, for each run, the number whose remainder is the partition of its key; any number without a key."""
+    """Return, for each run, the number that ``reduce_numbers`` converts to the partition of its key; any number without
+    a key."""
     runs = profile.runs
     if not parts:
         return _hash_routing_keys(
@@ -109,7 +118,7 @@ def build_sightings(profile: TrafficProfile) -> KeyPlacements:
 def count_relocated(profile: TrafficProfile, routing: PartitionRouting) -> tuple[int, int]:
     """Count the keys that would go to another partition than before, and their messages."""
     runs = profile.runs.select(profile.runs.routed != NO_KEY)
-    after = find_routing_numbers(profile, routing.scheme, routing.parts) % routing.partitions
+    after = reduce_numbers(find_routing_numbers(profile, routing.scheme, routing.parts), routing.partitions)
     elsewhere = (find_recorded_partitions(profile) != after)[profile.runs.routed != NO_KEY]
     return len(np.unique(runs.routed[elsewhere])), int((runs.end - runs.begin)[elsewhere].sum())
 

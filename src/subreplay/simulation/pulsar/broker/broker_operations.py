@@ -127,7 +127,8 @@ def finish_acknowledgements(b: Broker) -> None:
 @operation
 def acknowledge_up_to(b: Broker, ordinal: int) -> None:
     """Acknowledge cumulatively. Shared and Key_Shared ignore it."""
-    if not b.rule[0].individual and move_mark_delete(b, ordinal):
+    takes_cumulative_acks = not b.rule[0].individual or b.rule[0].takes_cumulative_acks
+    if takes_cumulative_acks and move_mark_delete(b, ordinal):
         _handle_mark_delete(b)
 
 

@@ -67,8 +67,9 @@ class Broker(NamedTuple):
 class DispatcherOptions:
     """The options of a dispatcher.
 
-    Only Key_Shared uses ``ordered`` (not ``allowOutOfOrderDelivery``) and ``drains`` (a hash may wait for its previous
-    consumer). ``failover`` distinguishes Failover from Exclusive. ``last_slot`` is the end of the selector's slots.
+    Only Key_Shared uses ``ordered`` (not ``allowOutOfOrderDelivery``), ``drains`` (a hash may wait for its previous
+    consumer) and ``takes_cumulative_acks`` (its only consumer, which is Exclusive, may acknowledge so). ``failover``
+    distinguishes Failover from Exclusive. ``last_slot`` is the end of the selector's slots.
     """
 
     dispatcher: DispatcherKind
@@ -76,6 +77,7 @@ class DispatcherOptions:
     settings: DispatchSettings = DispatchSettings()
     ordered: bool = True
     drains: bool = True
+    takes_cumulative_acks: bool = False
     failover: bool = False
     last_slot: int = SLOTS - 1
 

@@ -98,7 +98,7 @@ def _acknowledge_chunks(b: Broker, c: Clients, head: int) -> None:
 def _acknowledge_cumulatively(b: Broker, c: Clients, at: int) -> None:
     """Acknowledge everything before a batch with its first message, and the batch itself with its last message."""
     m = c.messages[at]
-    if b.rule[0].individual:  # the broker ignores it
+    if b.rule[0].individual and not b.rule[0].takes_cumulative_acks:  # the broker ignores it
         return
     if at == m.head:
         _cover_up_to(b, c, m.entry - 1)
