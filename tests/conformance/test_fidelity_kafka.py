@@ -17,15 +17,17 @@ from subreplay.conformance.fidelity_groups.partition_owners import (
     build_recorded_intervals,
     list_pauses,
     measure_agreement_time,
+    measure_possible_owners,
 )
 from subreplay.conformance.fidelity_groups.planned_group import list_runs, plan_group
-from subreplay.conformance.fidelity_groups.run_agreement import compare_runs
+from subreplay.conformance.fidelity_groups.run_agreement import compare_runs, measure_distance, measure_variation
 from subreplay.conformance.fidelity_groups.service_times import build_service, generate_java_doubles
 from subreplay.semantics.policies.kafka.assignor import TopicPartition
 
 RECORDINGS = Path(__file__).parents[1] / "data/kafka_recordings"
 COOPERATIVE, SLOW, STATIC = (RECORDINGS / n for n in ("k02_cooperative", "k16_slow", "k32_modern_static"))
 ALL = (COOPERATIVE, SLOW, STATIC)
+INTERVAL = RECORDINGS / "y02_uniform_3_to_5"
 MS = 1_000_000
 P = TopicPartition("t", 0)
 
@@ -174,6 +176,30 @@ def test_the_typical_run_agrees_best_with_the_others_and_chance_allows_what_they
     assert compare_runs([other, late, usual], 0, 10) == (1, 0.0, 90.0)
     assert compare_runs([late, usual, other], 0, 10).typical == compare_runs([usual, late, other], 0, 10).typical == 0
     assert compare_runs([usual], 0, 10) == (0, 100.0, 100.0)
+
+
+def test_a_recorded_owner_is_compared_with_those_of_every_run():
+    early, late = ({P: [FetchInterval(0, end, "a"), FetchInterval(end, 10, "b")]} for end in (4, 6))
+    recorded = {P: [FetchInterval(0, 7, "a"), FetchInterval(7, 9, "b")]}
+
+    # a owns it at 6 in no run, and nobody does at 9; between 4 and 6 there are two possible owners
+    assert measure_possible_owners(recorded, [early, late], 0, 10) == (80.0, 1.2)
+
+
+def test_a_recorded_load_is_compared_with_the_nearest_run():
+    runs = [{"a": 0.5, "b": 0.5}, {"a": 0.7, "b": 0.3}]
+
+    assert measure_distance({"a": 0.6, "b": 0.4}, runs) == 0
+    assert measure_distance({"a": 0.75, "b": 0.2, "c": 0.05}, runs) == pytest.approx(10)
+    assert measure_variation([{"a": 1.0}] * 10 + [{"b": 1.0}] * 10) == 100
+
+
+def test_runs_with_other_ids_differ_in_who_gets_which_partition():
+    runs = [play_plan(read(INTERVAL), plan) for plan in list_runs(read(INTERVAL), 3, draws="ids")]
+    joins = [[process.joined_at for process in run.plan.replay.members.processes] for run in runs]
+
+    assert joins[0] == joins[1] == joins[2]
+    assert runs[0].owners != runs[1].owners != runs[2].owners
 
 
 def test_consumers_of_one_process_join_in_turn_however_long_each_takes_to_start():

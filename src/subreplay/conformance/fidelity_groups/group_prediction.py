@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -21,9 +21,17 @@ from subreplay.conformance.fidelity_groups.partition_owners import (
     find_owner,
     list_pauses,
     measure_agreement_time,
+    measure_possible_owners,
 )
 from subreplay.conformance.fidelity_groups.planned_group import PlannedGroup, build_policy, list_runs, plan_group
-from subreplay.conformance.fidelity_groups.run_agreement import RUN_COUNT, RunAgreement, compare_runs
+from subreplay.conformance.fidelity_groups.run_agreement import (
+    RUN_COUNT,
+    RunAgreement,
+    RunInterval,
+    compare_runs,
+    measure_distance,
+    measure_variation,
+)
 from subreplay.conformance.run_figures import Receipt, RunComparison, RunFigures, find_kind, measure_run
 from subreplay.semantics.policies.kafka.assignor import TopicPartition
 
@@ -66,12 +74,13 @@ class GroupPrediction:
 
 
 class PredictionResult(NamedTuple):
-    """A recording predicted from its ``plan`` alone by the typical run, the variation between runs (``chance``), and
-    the prediction with recorded join and first callback times (``starts``)."""
+    """A recording predicted from its ``plan`` alone by the typical run, the prediction with recorded join and first
+    callback times (``starts``), the variation between runs (``chance``), and how the recording lies among them."""
 
     plan: GroupPrediction
     starts: GroupPrediction
     chance: RunAgreement
+    interval: RunInterval
 
 
 def predict_group(folder: Path) -> PredictionResult:
@@ -83,7 +92,33 @@ def predict_group(folder: Path) -> PredictionResult:
         compare_prediction(recording, played_runs[agreement.typical]),
         compare_prediction(recording, play_plan(recording, plan_group(recording, starts=True))),
         agreement,
+        _measure_interval(recording, played_runs),
     )
+
+
+def _measure_interval(recording: KafkaRecording, runs: Sequence[PlayedPlan]) -> RunInterval:
+    """Measure how a recording lies among the runs of its plan."""
+    start, end = recording.scenario.t0, _find_end(recording)
+    recorded = build_recorded_intervals(recording.client_events, _is_eager(recording), end)
+    within, owners = measure_possible_owners(recorded, [run.owners for run in runs], start, end)
+    by_ids = None
+    if recording.scenario.protocol == "consumer":
+        drawn = (play_plan(recording, plan) for plan in list_runs(recording, RUN_COUNT, draws="ids"))
+        by_ids = measure_variation([_measure_loads(run) for run in drawn])
+    received = Counter(row.consumer for row in recording.polls)
+    loads = {name: count / len(recording.polls) for name, count in received.items()}
+    return RunInterval(within, owners, measure_distance(loads, [_measure_loads(run) for run in runs]), by_ids)
+
+
+def _measure_loads(run: PlayedPlan) -> dict[str, float]:
+    """Return each consumer's fraction of the records of a run."""
+    names = [process.event.consumer for process in run.plan.replay.members.processes]
+    received = Counter(names[row.member] for row in run.deliveries if row.delivered_at >= 0)
+    return {name: count / received.total() for name, count in received.items()}
+
+
+def _is_eager(recording: KafkaRecording) -> bool:
+    return recording.scenario.policy in ("kafka.range", "kafka.roundrobin", "kafka.sticky")
 
 
 class PlayedPlan(NamedTuple):
@@ -111,9 +146,8 @@ def compare_prediction(recording: KafkaRecording, run: PlayedPlan) -> GroupPredi
     taken = [(topic_partitions[row.partition], int(row.entry)) for row in delivery_rows if row.delivered_at >= 0]
     pending = {(topic_partitions[row.partition], int(row.entry)) for row in delivery_rows}
     polled = [(TopicPartition(row.topic, row.partition), row.offset) for row in recording.polls]
-    eager = recording.scenario.policy in ("kafka.range", "kafka.roundrobin", "kafka.sticky")
     start, end = recording.scenario.t0, _find_end(recording)
-    recorded = build_recorded_intervals(recording.client_events, eager, end)
+    recorded = build_recorded_intervals(recording.client_events, _is_eager(recording), end)
     right, whole = measure_agreement_time(recorded, predicted, start, end)
     decided = list(list_recorded_decisions(recording))
     recorded_generations, predictions = (

@@ -36,6 +36,9 @@ PREDICTION_COLUMNS = (
     "first (plan, starts)",
     "owner (plan, starts)",
     "chance",
+    "owner of any run",
+    "load outside",
+    "load by ids",
     "records to the owner",
     "redelivered",
     "never delivered",
@@ -44,7 +47,7 @@ PREDICTION_COLUMNS = (
 
 def format_cells(agreement: PredictionResult) -> tuple[str, ...]:
     """Format one row of the table of predictions, with the columns of ``PREDICTION_COLUMNS``."""
-    plan, starts, chance = agreement
+    plan, starts, chance, interval = agreement
     return (
         plan.name,
         plan.policy.removeprefix("kafka."),
@@ -52,6 +55,9 @@ def format_cells(agreement: PredictionResult) -> tuple[str, ...]:
         f"{plan.first / 1e6:+.0f}, {starts.first / 1e6:+.0f} ms",
         f"{plan.agreeing:.1f}, {starts.agreeing:.1f} %",
         f"{chance.low:.0f} to {chance.high:.0f} %",
+        f"{interval.within:.1f} % of {interval.owners:.1f}",
+        f"{interval.outside:.1f} pp",
+        "–" if interval.by_ids is None else f"{interval.by_ids:.0f} pp",
         f"{100 * plan.at_owner / max(plan.polls, 1):.1f} %",
         "/".join(map(str, plan.redelivered)),
         "/".join(map(str, plan.undelivered)),

@@ -115,6 +115,27 @@ def measure_agreement_time(
     return right, len(topic_partitions) * (end - start)
 
 
+def measure_possible_owners(
+    recorded: FetchIntervals, runs: Sequence[FetchIntervals], start: int, end: int
+) -> tuple[float, float]:
+    """Return the percentage of partition-seconds in which the recorded owner is that of at least one run, and the mean
+    number of different owners in the runs (nobody counts as an owner)."""
+    right = different = 0
+    topic_partitions = {*recorded, *(which for run in runs for which in run)}
+    for which in topic_partitions:
+        sides = [side.get(which, ()) for side in (recorded, *runs)]
+        times = sorted({start, end} | {t for side in sides for one in side for t in one[:2] if start < t < end})
+        for begin, stop in pairwise(times):
+            real, *predicted = (
+                frozenset(one.consumer for one in side if one.start <= begin < one.end) for side in sides
+            )
+            possible = {*predicted}
+            right += (stop - begin) * any(owners <= real and bool(owners) == bool(real) for owners in possible)
+            different += (stop - begin) * len(possible)
+    whole = len(topic_partitions) * (end - start)
+    return (100 * right / whole, different / whole) if whole else (100.0, 1.0)
+
+
 def list_pauses(intervals: FetchIntervals) -> list[int]:
     """List how long (ns) partitions had no owner between two intervals."""
     return [

@@ -6,9 +6,12 @@ draws at random: member ids of the consumer protocol and topic ids, by which its
 
 from __future__ import annotations
 
+import math
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+from uuid import UUID
 
 import numpy as np
 
@@ -63,7 +66,10 @@ DELAY_OVERHEAD = 20 * MS
 """How much longer than its setting the coordinator's initial delay lasts (median)."""
 COMMON_DEVIATION, OWN_DEVIATION = 0.6, 0.45
 """How times of starting and loading vary from run to run: standard deviations of their logarithms, of what all times of
-a run have in common, and of each one. They are the host's matter: from a sixth to six times the medians here."""
+a process have in common, and of each one. They are the host's matter: from a sixth to six times the medians here."""
+
+PROCESS_CORRELATION = 0.5
+"""How much the start of a process has in common with that of the other ones on its host."""
 
 
 @dataclass(frozen=True)
@@ -74,27 +80,27 @@ class PlannedGroup:
     partitions: Partitions
 
 
-def plan_group(recording: KafkaRecording, ids: bool = True, starts: bool = False) -> PlannedGroup:
+def plan_group(recording: KafkaRecording, starts: bool = False) -> PlannedGroup:
     """Build the replay of a scenario's plan.
 
-    With ``ids``, it uses the ids that the cluster drew, else derived ones. With ``starts``, consumers join, and the
-    first one runs its callbacks, at the recorded times.
+    With ``starts``, consumers join, and the first one runs its callbacks, at the recorded times.
     """
-    return next(list_runs(recording, 1, ids, starts))
+    return next(list_runs(recording, 1, starts))
 
 
-def list_runs(recording: KafkaRecording, count: int, ids: bool = True, starts: bool = False) -> Iterator[PlannedGroup]:
-    """Yield so many replays of a scenario's plan: the first one with median start and load times, the others with
-    random ones.
-
-    ``ids`` and ``starts`` are as for ``plan_group``.
+def list_runs(
+    recording: KafkaRecording, count: int, starts: bool = False, draws: Literal["times", "ids"] = "times"
+) -> Iterator[PlannedGroup]:
+    """Yield so many replays of a scenario's plan: the first one with median start and load times and the ids that the
+    cluster drew, the others with random times, or with random ids. ``starts`` is as for ``plan_group``.
     """
     scenario = recording.scenario
-    partitions = build_partitions(recording, ids)
-    members = find_member_ids(recording) if ids else {}
+    partitions, members = build_partitions(recording), find_member_ids(recording)
     log = build_log(recording.records, partitions)
     for run in range(count):
-        factor, *starting = _draw_factors(run, 1 + len(scenario.consumers))
+        factor, starting = _draw_factors(run if draws == "times" else 0, [one.process for one in scenario.consumers])
+        if run and draws == "ids":
+            partitions, members = _draw_ids(run, partitions, [one.name for one in scenario.consumers])
         usual = WARM_UP_TIME if scenario.protocol == "consumer" else FIRST_SYNC_TIME
         loading = measure_loading_time(recording) if starts else round(usual * factor)
         events = list(
@@ -116,20 +122,34 @@ def list_runs(recording: KafkaRecording, count: int, ids: bool = True, starts: b
         yield PlannedGroup(replay, partitions)
 
 
-def _draw_factors(run: int, count: int) -> Sequence[float]:
-    """Draw the ratio of each time of a run to its median."""
+def _draw_factors(run: int, processes: Sequence[bool]) -> tuple[float, Sequence[float]]:
+    """Draw the ratios of a run's times to their medians: of loading, and of the start of each consumer. ``processes``
+    is whether a consumer has its own process."""
     if run == 0:
-        return [1.0] * count
-    common, *own = np.random.default_rng(run).normal(size=1 + count)
-    return [float(np.exp(COMMON_DEVIATION * common + OWN_DEVIATION * one)) for one in own]
+        return 1.0, [1.0] * len(processes)
+    random = np.random.default_rng(run)
+    common, loading = random.normal(size=2)
+    own, of_process = random.normal(size=(2, len(processes)))
+    shared = PROCESS_CORRELATION * common + math.sqrt(1 - PROCESS_CORRELATION**2) * of_process
+    shared = np.where(processes, shared, common)
+    start = COMMON_DEVIATION * shared + OWN_DEVIATION * own
+    factors: list[float] = np.exp(start).tolist()
+    return float(np.exp(COMMON_DEVIATION * common + OWN_DEVIATION * loading)), factors
 
 
-def build_partitions(recording: KafkaRecording, ids: bool = True) -> Partitions:
-    """Return the initial partitions, numbered with space for those that topics will have; ``ids`` as for
-    ``plan_group``."""
+def _draw_ids(run: int, partitions: Partitions, consumers: Sequence[str]) -> tuple[Partitions, dict[str, str]]:
+    """Draw the ids of topics, and of members by the names of their consumers, as clusters do."""
+    random = np.random.default_rng(run)
+    topic_ids = {topic: UUID(bytes=random.bytes(16)) for topic in partitions.topics}
+    members = {name: urlsafe_b64encode(random.bytes(16)).decode().rstrip("=") for name in consumers}
+    return replace(partitions, topic_ids=topic_ids), members
+
+
+def build_partitions(recording: KafkaRecording) -> Partitions:
+    """Return the initial partitions, numbered with space for those that topics will have."""
     scenario = recording.scenario
     counts = compute_final_counts(scenario)
-    known = find_topic_ids(recording.decoded, scenario.group, scenario.topic_ids) if ids else {}
+    known = find_topic_ids(recording.decoded, scenario.group, scenario.topic_ids)
     whole = Partitions.from_counts(counts, topic_ids=derive_topic_ids(counts) | known)
     begin = np.array([scenario.topics[topic] for topic in whole.topics], np.int64)
     return Partitions(whole.topics, begin, whole.bounds, whole.racks, whole.topic_ids)

@@ -7,7 +7,7 @@ recording than with the other runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -32,6 +32,42 @@ class RunAgreement(NamedTuple):
     typical: int
     low: float
     high: float
+
+
+class RunInterval(NamedTuple):
+    """How a recording lies among the runs of its plan.
+
+    In ``within`` percent of the partition-seconds its owner is that of at least one run; the runs have ``owners``
+    different ones in the mean. ``outside`` is how far (percentage points) the share of a consumer is at most from the
+    nearest run. ``by_ids`` is by how much (percentage points) the share of a consumer varies at most if only the random
+    ids of members and topics are others (None: an assignor does not sort by them).
+    """
+
+    within: float
+    owners: float
+    outside: float
+    by_ids: float | None
+
+
+def measure_distance(recorded: Mapping[str, float], loads: Sequence[Mapping[str, float]]) -> float:
+    """Return how far (percentage points) a consumer's recorded share of the load is at most from the nearest run."""
+    names = {*recorded, *(name for load in loads for name in load)}
+    return 100 * max(
+        (_find_distance(recorded.get(n, 0.0), [load.get(n, 0.0) for load in loads]) for n in names), default=0.0
+    )
+
+
+def _find_distance(value: float, others: Sequence[float]) -> float:
+    return max(min(others) - value, value - max(others), 0.0)
+
+
+def measure_variation(loads: Sequence[Mapping[str, float]]) -> float:
+    """Return by how much (percentage points) the share of a consumer varies at most between runs, without the highest
+    and the lowest twentieth of them."""
+    names = sorted({name for load in loads for name in load})
+    shares = np.array([[load.get(name, 0.0) for name in names] for load in loads])
+    low, high = np.quantile(shares, (0.05, 0.95), axis=0)
+    return 100 * float((high - low).max(initial=0.0))
 
 
 def compare_runs(runs: Sequence[FetchIntervals], start: int, end: int) -> RunAgreement:
