@@ -20,7 +20,7 @@ class Need(Enum):
     EVERY_DELIVERY = "the deliveries are only a sample"
     COMMITS = "no commits of offsets are recorded"
     CALLBACKS = "the members do not record their rebalance callbacks (partitions assigned, revoked, lost)"
-    DECISIONS = "the coordinator's decisions are not recorded"
+    DECISIONS = "the coordinator's decisions are not recorded, or are about tasks of a streams group"
     KEYS = "the messages do not record their keys"
     SOME_KEY = "no message has a key"
     STICKY_KEYS = "some messages have neither a key nor a producer with a sequence id, so their slot is not known"

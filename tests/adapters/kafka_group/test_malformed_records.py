@@ -80,7 +80,7 @@ def changed(value, changes):
 @pytest.mark.parametrize(
     ("pair", "column", "rule"),
     [
-        ((key(17, "g"), b"\0\0"), "key", "key version 17"),
+        ((key(24, "g"), b"\0\0"), "key", "key version 24"),
         ((key(1, "g", "t", partition=-1), None), "key", "a partition must be from 0"),
         ((key(1, "", "t", partition=1), None), "key", "a name must not be empty"),
         (

@@ -5,7 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from subreplay.audit.rules.assignments import GroupEvents, find_assignor_differences
+from subreplay.audit.needs import Need
+from subreplay.audit.rules.assignments import GroupEvents, find_assignment_findings, find_assignor_differences
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.kafka.assignor import GroupMember, Partitions
@@ -19,6 +20,14 @@ IDS = [{"bills": UUID(int=one << 64), "orders": UUID(int=other << 64)} for one, 
 def event(kind, name, at, topic, partition=-1):
     instant = Instant(at, at)
     return MembershipEvent(Scope(topic, partition), kind, name, instant, instant, generation=at)
+
+
+def test_decisions_about_tasks_of_a_streams_group_are_not_compared_with_an_assignor():
+    wrong = story(IDS[0], swap=True)
+
+    assert list(find_assignment_findings(UNIFORM, wrong))
+    assert not list(find_assignment_findings(UNIFORM, wrong._replace(has_tasks=True)))
+    assert Need.DECISIONS in wrong._replace(has_tasks=True).lacking
 
 
 def story(ids, swap=False):

@@ -54,7 +54,7 @@ def find_decisions(records: Iterable[tuple[str, Row]], topic_names: Mapping[str,
             # a returning static member takes over its target within the epoch
             epoch, open_ = row["epoch"] if table == "target_epochs" else epoch, False
             owners = {one: member for member, owned in targets.items() for one in owned}
-            yield GroupDecision("consumer", epoch, row["record_time"], owners, None)
+            yield GroupDecision(row.get("protocol", "consumer"), epoch, row["record_time"], owners, None)
 
 
 def build_decision_rows(decided: Iterable[GroupDecision]) -> Iterator[dict[str, Any]]:

@@ -62,7 +62,7 @@ def _list_recorded(records: Iterable[tuple[str, Row]]) -> Iterator[dict[str, Any
             (present.discard if row["tombstone"] else present.add)(row["member_id"])
         elif table in ("group_epochs", "share_epochs") and not row["tombstone"]:
             epochs[row["epoch"]] = epoch = _UNKNOWN_TIMES | {
-                "protocol": "consumer" if table == "group_epochs" else SHARE,
+                "protocol": SHARE if table == "share_epochs" else row.get("protocol", "consumer"),
                 "generation": row["epoch"], "prepared_at": at, "members": len(present),
                 "evidence": "records",
             }  # fmt: skip
@@ -141,6 +141,7 @@ class OwnerHistory:
         for row in self.rows:
             if row["topic_id"] is not None:
                 row["topic"] = self.names.get(row["topic_id"])
+                row["topic_id"] = None if row["topic"] == row["topic_id"] else row["topic_id"]  # a streams group's
             departures = [at for at in self.departures.get(row["consumer"], ()) if at >= row["from"]]
             if departures and (row["to"] is None or departures[0] < row["to"]):
                 row["to"] = departures[0]

@@ -134,7 +134,9 @@ class _RecordFold:
                 self._end_presence(member, mark, "left or failed")
             return
         self.known[member] = row
-        self._describe(member, "consumer", mark, {**row, "assignor": row["server_assignor"]}, self._list_topics(row))
+        self._describe(
+            member, _get_protocol(row), mark, {**row, "assignor": row["server_assignor"]}, self._list_topics(row)
+        )
 
     def _apply_share_member(self, mark: RecordMark, row: Row) -> None:
         member = row["member_id"]
@@ -150,9 +152,8 @@ class _RecordFold:
             self._end_presence(member, mark, "static member away")
         elif row["epoch"] != AWAY_EPOCH and member not in self.present and member in self.known:
             known = self.known[member]
-            self._describe(
-                member, "consumer", mark, {**known, "assignor": known["server_assignor"]}, self._list_topics(known)
-            )
+            info = {**known, "assignor": known["server_assignor"]}
+            self._describe(member, _get_protocol(known), mark, info, self._list_topics(known))
 
     def _list_topics(self, row: Row) -> frozenset[str]:
         return frozenset([*row["topics"], *self.regexes.get(row["regex"] or "", [])])
@@ -167,6 +168,10 @@ class _RecordFold:
     def _end_presence(self, member: str, mark: RecordMark, ended: str) -> None:
         presence = self.present.pop(member)
         presence.end, presence.ended = mark, ended
+
+
+def _get_protocol(row: Row) -> str:
+    return str(row.get("protocol", "consumer"))
 
 
 def _add_subscription(presence: MemberPresence, mark: RecordMark, topics: frozenset[str] | None) -> None:

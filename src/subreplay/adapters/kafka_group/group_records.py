@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from subreplay.adapters.kafka_group import streams_records
 from subreplay.adapters.kafka_group.protocol_bytes import ByteReader, MalformedBytes
 from subreplay.rows.model.contracts import ENTRY, FIRST_TIME, HAPPENED, LAST_TIME, PARTITION
 from subreplay.rows.model.tables import TIME
@@ -130,6 +131,7 @@ RECORD_TABLES: Final = {
         ("initialized", TOPIC_ID_PARTITIONS),  # only these are assigned
         ("deleting", pa.list_(pa.struct([pa.field("topic_id", pa.string()), pa.field("topic", pa.string())]))),
     ),
+    **{name: _build_schema(*fields) for name, fields in streams_records.STREAMS_TABLES.items()},
 }
 """The decoded tables by name, with one row per record."""
 
@@ -144,7 +146,7 @@ def decode_record(key: bytes, value: bytes | None) -> tuple[str, Row]:
         kind = reader.read_int16()
         if kind not in _RECORD_TYPES:
             raise MalformedBytes(
-                f"key version {kind} must be one of a group record: 0 to 8 or 10 to 16", _VERSION_REMEDY
+                f"key version {kind} must be one of a group record: 0 to 8, 10 to 17 or 19 to 23", _VERSION_REMEDY
             )
         record = _RECORD_TYPES[kind]
         row: Row = {name: reader.read_string() for name in record.key}
@@ -413,4 +415,10 @@ _RECORD_TYPES: Final = {
     14: _RecordType("share_assignments", ("group", "member_id"), 0, 0, _read_share_assignment),
     15: _RecordType("share_partitions", ("group",), 0, 0, _read_share_partitions),
     16: _RecordType("regexes", ("group", "regex"), 0, 0, _read_regex),
+    17: _RecordType("streams_epochs", ("group",), 0, 0, streams_records.read_epoch),
+    19: _RecordType("streams_members", ("group", "member_id"), 0, 0, streams_records.read_member),
+    20: _RecordType("streams_target_epochs", ("group",), 0, 0, streams_records.read_target_epoch),
+    21: _RecordType("streams_targets", ("group", "member_id"), 0, 0, streams_records.read_target),
+    22: _RecordType("streams_assignments", ("group", "member_id"), 0, 0, streams_records.read_assignment),
+    23: _RecordType("streams_topologies", ("group",), 0, 0, streams_records.read_topology),
 }

@@ -19,6 +19,7 @@ from subreplay.adapters.kafka_group.group_generations import OwnerHistory, build
 from subreplay.adapters.kafka_group.group_members import MemberPresence, Row, find_presences
 from subreplay.adapters.kafka_group.group_records import RECORD_TABLES
 from subreplay.adapters.kafka_group.offset_commits import list_topic_ids
+from subreplay.adapters.kafka_group.streams_records import describe_as_consumers
 from subreplay.rows.model.tables import MEMBERSHIP, TIME
 
 _GROUP: Final = pa.field("subscription", pa.string(), nullable=False)
@@ -166,7 +167,7 @@ def _group_records(decoded: Mapping[str, pa.Table]) -> dict[str, list[tuple[str,
     by_group: dict[str, list[tuple[str, Row]]] = {}
     for _, (table, row) in sorted(found.items(), key=lambda item: item[0]):
         by_group.setdefault(row["group"], []).append((table, row))
-    return by_group
+    return {group: list(describe_as_consumers(each)) for group, each in by_group.items()}
 
 
 def _to_rows(table: pa.Table) -> list[Row]:

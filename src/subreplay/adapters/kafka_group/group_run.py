@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from subreplay.adapters.kafka_group.group_members import SHARE
 from subreplay.adapters.kafka_group.group_rows import GroupRows
+from subreplay.adapters.kafka_group.streams_records import STREAMS
 from subreplay.hashing.profiles import KAFKA_4_0, KAFKA_4_2, KAFKA_4_4, LATEST_PROFILES
 
 POLICIES: Final = {
@@ -44,6 +45,12 @@ NO_LOG: Final = (
 SHARE_NOTE: Final = (
     "records of __consumer_offsets contain the members of a share group and their partitions, but no delivery. Set "
     "subscription.options to the group's lock duration and delivery limit, and take deliveries from captures"
+)
+STREAMS_POLICY: Final = "kafka.uniform"
+STREAMS_NOTE: Final = (
+    f"a streams group assigns tasks, and no policy does. Recorded decisions are followed; {STREAMS_POLICY} stands in "
+    "where none is recorded, and for what-ifs. Standby and warm-up tasks, patterns of topics and the coordinator's log "
+    "of streams groups are not read"
 )
 _DELAY_OPTIONS: Final = {"session.timeout.ms": 0, "group.initial.rebalance.delay.ms": 0}
 """Events have the times of complete rebalances, so these delays are already included."""
@@ -82,6 +89,8 @@ def build_run(found: Mapping[str, Any] | None, group: str, topic: str) -> tuple[
     protocol, used = (None, []) if found is None else (found["protocol"], found["assignors"])
     if protocol == SHARE:
         return {"subscription": run | {"policy": "kafka.share"}}, [SHARE_NOTE]
+    if protocol == STREAMS:
+        return {"subscription": run | {"policy": STREAMS_POLICY, "options": _DELAY_OPTIONS}}, [STREAMS_NOTE]
     if protocol is None or not used or (protocol, used[-1]) not in POLICIES:
         problem = f"assignor {used[-1]} has no policy" if used else "the source does not record the assignor"
         return {"subscription": run}, [f"{problem}. Set subscription.policy to one of kafka.*"]

@@ -66,13 +66,14 @@ class GroupEvents(NamedTuple):
 
     ``changes`` and ``ownership`` contain, for each audited topic partition, its membership changes and its decisions
     and rebalance callbacks. ``members`` and ``decided`` contain the same for all topics of the group; ``members`` once
-    for each topic.
+    for each topic. ``has_tasks``: it is a streams group, whose decisions are about tasks, which no assignor here knows.
     """
 
     changes: Mapping[Scope, MembershipEvents] = {}
     ownership: Mapping[Scope, MembershipEvents] = {}
     members: MembershipEvents = ()
     decided: MembershipEvents = ()
+    has_tasks: bool = False
 
     @classmethod
     def from_rows(
@@ -89,13 +90,14 @@ class GroupEvents(NamedTuple):
         decided = [
             event for events_by_scope in (ownership, others) for group in events_by_scope.values() for event in group
         ]
-        return cls(changes, ownership, members, decided)
+        has_tasks = any(row["type"] == "streams" for row in (*rows, *rows_elsewhere))
+        return cls(changes, ownership, members, decided, has_tasks)
 
     @property
     def lacking(self) -> frozenset[Need]:
         """What rules need and these events do not contain."""
         known = {event.event for group in self.ownership.values() for event in group}
-        ownership = {Need.CALLBACKS: "assigned" in known, Need.DECISIONS: "owner" in known}
+        ownership = {Need.CALLBACKS: "assigned" in known, Need.DECISIONS: "owner" in known and not self.has_tasks}
         return frozenset(need for need, is_known in ownership.items() if not is_known)
 
 
@@ -110,7 +112,8 @@ def _find_group_findings(policy: Any, group: GroupEvents, dates: bool) -> Iterat
     for scope, changes in group.changes.items():
         yield from find_two_owners(scope, changes, group.ownership.get(scope, ()), dates)
         yield from find_decision_differences(scope, group.ownership.get(scope, ()), dates)
-    yield from find_assignor_differences(policy, group, dates)
+    if not group.has_tasks:
+        yield from find_assignor_differences(policy, group, dates)
 
 
 def find_two_owners(

@@ -128,7 +128,8 @@ class _DecisionFold:
                 self.group = self.group.rejoin(new)
             else:
                 self.group = self.group.join(new)
-            self.fresh.add(new.member_id)
+            if joined[new.member_id].at.at >= at:  # its join caused the decision
+                self.fresh.add(new.member_id)
         for old in gone:
             if old.member_id in self.alive and not self.server:
                 self.group = self.group.evict(old.member_id)
