@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import runpy
 import sys
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 BUNDLE: dict[str, Any] = yaml.safe_load((ROOT / "databricks.yml").read_text(encoding="utf-8"))
 RUN = ROOT / "conf" / "databricks.yaml"
 CLASSES = {
+    "apps": "App",
     "jobs": "Job",
     "schemas": "Schema",
     "volumes": "Volume",
@@ -51,6 +55,46 @@ def test_its_sections_are_those_of_a_bundle() -> None:
     text = (ROOT / "databricks.yml").read_text(encoding="utf-8")
     used = set(re.findall(r"\$\{var\.(\w+)\}", text))
     assert used == set(BUNDLE["variables"])
+
+
+def test_the_app_downloads_the_profile_and_serves_it_at_the_port_of_the_platform(tmp_path: Path) -> None:
+    studio = BUNDLE["resources"]["apps"]["studio"]
+    folder = ROOT / studio["source_code_path"]
+    app = yaml.safe_load((folder / "app.yaml").read_text(encoding="utf-8"))
+    program = runpy.run_path(str(folder / app["command"][1]))
+    given = {one["name"]: one["value"] for one in app["env"]} | {"DATABRICKS_APP_PORT": "8000"}
+    (resource,) = studio["resources"]
+    volume = resource["uc_securable"]["securable_full_name"].rpartition(".")[2]
+    assert f"/{volume}/" in given["PROFILE"]
+    client = FakeVolume({given["PROFILE"]: {"profile": {"part.parquet": b"rows"}}})
+    program["download"](client, given["PROFILE"], tmp_path)
+    assert (tmp_path / "profile/part.parquet").read_bytes() == b"rows"
+    arguments = program["build_arguments"](str(tmp_path), given)
+    assert arguments[:3] == ["studio", "--profile", str(tmp_path)]
+    assert arguments[arguments.index("--port") + 1] == "8000"
+    assert arguments[arguments.index("--public-url") + 1] == given["PUBLIC_URL"]
+
+
+class FakeVolume:
+    """The files of a volume, as the platform's client returns them."""
+
+    def __init__(self, folders: dict[str, Any]) -> None:
+        self._folders, self.files = folders, self
+
+    def list_directory_contents(self, path: str) -> list[Any]:
+        found: Any = next(content for root, content in self._folders.items() if path.startswith(root))
+        root = next(root for root in self._folders if path.startswith(root))
+        for part in path.removeprefix(root).split("/")[1:]:
+            found = found[part]
+        return [
+            SimpleNamespace(name=name, path=f"{path}/{name}", is_directory=isinstance(inside, dict), inside=inside)
+            for name, inside in found.items()
+        ]
+
+    def download(self, path: str) -> Any:
+        folder, _, name = path.rpartition("/")
+        (entry,) = (one for one in self.list_directory_contents(folder) if one.name == name)
+        return SimpleNamespace(contents=BytesIO(entry.inside))
 
 
 def test_files_and_names_are_there() -> None:

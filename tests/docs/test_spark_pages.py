@@ -80,6 +80,8 @@ def test_the_code_for_a_notebook_works_on_frames(workplace: Path, spark: Any) ->
 @pytest.mark.long
 def test_the_code_for_files_works_without_spark(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(INGEST, workplace)
-    (text,) = [block.text for block in NOTEBOOKS if block.notes.get("needs") == "tables"]
-    exec(text, {})  # noqa: S102
+    audit, profile = [block.text for block in NOTEBOOKS if block.notes.get("needs") == "tables"]
+    exec(audit, {})  # noqa: S102
     assert capsys.readouterr().out.splitlines()[-1] == "invalid 118"
+    exec(profile, {})  # noqa: S102
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[-3:]] == ["2", "4", "8"]

@@ -10,6 +10,7 @@ import json
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,12 +46,13 @@ class Browser:
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self._call("Page.enable")
 
-    def open(self, page: Path, width: int, height: int = 800, theme: str = "light") -> None:
-        """Open a page in a window of this size, in a light or dark theme and without animations."""
+    def open(self, page: Path | str, width: int, height: int = 800, theme: str = "light") -> None:
+        """Open a page or an address in a window of this size, in a light or dark theme and without animations."""
         features = [("prefers-color-scheme", theme), ("prefers-reduced-motion", "reduce")]
         self._call("Emulation.setEmulatedMedia", features=[{"name": name, "value": value} for name, value in features])
         self._resize(width, height)
-        self._call("Page.navigate", url=page.as_uri())
+        self._call("Page.navigate", url="about:blank")  # an address that differs in its fragment only would not load
+        self._call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         self.evaluate(
             "new Promise(done => document.readyState === 'complete' ? done() : addEventListener('load', done))"
         )
@@ -62,6 +64,40 @@ class Browser:
         if "exceptionDetails" in answer:
             raise AssertionError(answer["exceptionDetails"])
         return answer["result"].get("value")
+
+    def wait_for(self, condition: str, seconds: float = 30) -> None:
+        """Wait until an expression is true in the page."""
+        end = time.monotonic() + seconds
+        while not self.evaluate(f"Boolean({condition})"):
+            assert time.monotonic() < end, f"not true in {seconds} s: {condition}"
+            time.sleep(0.05)
+
+    def press(self, key: str, *, ctrl: bool = False, shift: bool = False) -> None:
+        """Press a key on the focused element, as a keyboard does: a letter, or a name such as ``Tab``."""
+        codes = {"Tab": 9, "Enter": 13, " ": 32, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 and not ctrl else "")
+        event = {
+            "key": key,
+            "windowsVirtualKeyCode": codes.get(key, ord(key.upper()[0])),
+            "modifiers": 2 * ctrl + 8 * shift,
+        }
+        self._call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **event)
+        self._call("Input.dispatchKeyEvent", type="keyUp", **event)
+
+    def drag(self, selector: str, dx: float, steps: int = 5) -> None:
+        """Drag the middle of an element sideways."""
+        box = self.evaluate(
+            f"(e => {{ e.scrollIntoView({{block: 'center'}}); const b = e.getBoundingClientRect(); "
+            f"return [b.left + b.width / 2, b.top + b.height / 2]; }})(document.querySelector({json.dumps(selector)}))"
+        )
+        x, y = box
+        self._mouse("mousePressed", x, y)
+        for step in range(1, steps + 1):
+            self._mouse("mouseMoved", x + dx * step / steps, y)
+        self._mouse("mouseReleased", x + dx, y)
+
+    def _mouse(self, kind: str, x: float, y: float) -> None:
+        self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
 
     def take_picture(self, height: int | None = None, scale: float = 1) -> bytes:
         """Take a picture of the page from its top, as PNG; without a ``height`` of the whole page."""

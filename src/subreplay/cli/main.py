@@ -22,7 +22,7 @@ from subreplay import __version__, failures
 from subreplay.adapters import Options
 from subreplay.cli.after_audit import AfterAudit, DryRunAlerts, FailOn, Junit, Metrics
 from subreplay.cli.command import Command, log, open_engine_for, run_command, terminal
-from subreplay.cli.commands import conformance, history, sources
+from subreplay.cli.commands import conformance, history, sources, studio
 from subreplay.cli.commands.plan import plan_app
 from subreplay.cli.runs import (
     ConfigFile,
@@ -241,6 +241,7 @@ def profile(
     return 0
 
 
+command()(studio.studio)
 command()(sources.inspect)
 command()(sources.ingest)
 

@@ -62,8 +62,20 @@ def build_run_of_messages(
     ``request`` is the first policy, the policies to compare it with, and the number of consumers. With ``every_topic``
     a Kafka group reads all topics; otherwise the run takes the first topic.
     """
-    from subreplay.cli import inspection
     from subreplay.config import run as config
+
+    run = build_sections_of_messages(location, form, request, every_topic)
+    return config.parse(run, location, date=date, **build_output_overrides(out_dir), **overrides)
+
+
+def build_sections_of_messages(
+    location: str,
+    form: str | None,
+    request: tuple[str | None, list[str], int] = (None, [], 4),
+    every_topic: bool = True,
+) -> dict[str, Any]:
+    """Build the sections of the run file of ``build_run_of_messages``."""
+    from subreplay.cli import inspection
     from subreplay.hashing.profiles import get_latest_profile
     from subreplay.semantics.policies import make_policy
 
@@ -91,7 +103,7 @@ def build_run_of_messages(
         run["subscription"] = {**run["subscription"], "topic": None if grouped else topics[0]}
         if not grouped:
             terminal.warn(f"assumed: the topic is {topics[0]}; {len(topics) - 1:,} other topics are left out")
-    return config.parse(run, location, date=date, **build_output_overrides(out_dir), **overrides)
+    return run
 
 
 def load_run(

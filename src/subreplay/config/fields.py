@@ -52,11 +52,13 @@ Duration = Annotated[
 
 
 def format_duration(us: int) -> str:
-    """Write a duration in µs as a run file does, in the largest unit that divides it.
+    """Write a duration in µs as a run file does, in the largest unit that divides it, else as part of a millisecond.
 
-    >>> format_duration(90_000_000)
-    '90s'
+    >>> format_duration(90_000_000), format_duration(1_250)
+    ('90s', '1.25ms')
     """
+    if us % _UNITS["ms"]:
+        return f"{us // 1_000}.{us % 1_000:03}".rstrip("0") + "ms"
     unit = max((unit for unit in _UNITS if us % _UNITS[unit] == 0), key=_UNITS.__getitem__) if us else "s"
     return f"{us // _UNITS[unit]}{unit}"
 

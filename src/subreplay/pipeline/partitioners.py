@@ -27,7 +27,7 @@ def detect_partitioners(source: Source) -> Partitioners | None:
     """Detect how producers map keys to partitions.
 
     Returns None if the topic has one partition, no message has a key, or the messages are too many for the driver and
-    the run does not require the answer.
+    the run does not require the answer. Without the messages, their profile has to be enough.
     """
     declared = source.config.topic.routing
     partitions = max((scope.partition + 1 for scope in source.events), default=0)
@@ -42,7 +42,7 @@ def detect_partitioners(source: Source) -> Partitioners | None:
             return None
         if profile is not None:
             found = detect(producer_rerouting.build_sightings(profile), partitions, likely)
-            if found.settled or not found.keyed:
+            if found.settled or not found.keyed or not source.inputs.tables:
                 return found if found.keyed else None
     rows = source.read_messages_with_earlier().select(_MESSAGE_COLUMNS).map(count_placements, PLACEMENTS).to_table()
     found = detect(KeyPlacements.of(merge_placements([rows])), partitions, likely)

@@ -24,6 +24,7 @@ from subreplay.rows.conditions import field
 from subreplay.rows.intake import Profiling
 from subreplay.rows.model.columns import DAY
 from subreplay.rows.model.key_masking import KeyMasking
+from subreplay.rows.model.stored_rows import list_names
 from subreplay.rows.scan.log_rows import to_nanos
 from subreplay.rows.scan.table_columns import Columns
 from subreplay.rows.sorted_blocks import Order
@@ -128,6 +129,32 @@ def read_profile_table(
             f"{count:,}. The counts differ on {', '.join(differ[:_MOST_DAYS])}. {again}"
         )
     return ProfiledTraffic(engine, found.select(BLOCKS.names), count)
+
+
+def read_kept_profile(engine: Engine, config: RunConfig) -> tuple[str, ProfiledTraffic]:
+    """Read table ``profile`` of the folder that the run names, without its messages; also return the topic.
+
+    Raises ``InputError`` if there is none, if it has several topics and the run names none, or if another release wrote
+    it.
+    """
+    location = config.traffic.profile
+    table = None if location is None else engine.open_tables(location).find(TABLE)
+    if table is None:
+        raise InputError(f"{location}: there is no table {TABLE}. Write it with `subreplay profile`.")
+    topics = sorted(set(table.select(["topic"]).to_table()["topic"].to_pylist()))
+    topic = config.subscription.topic or (topics[0] if len(topics) == 1 else "")
+    if topic not in topics:
+        raise InputError(
+            f"{location}/{TABLE} has {list_names('topic', topics)}; set subscription.topic to one of them."
+        )
+    found = _select_run(table, config, topic)
+    days = _count_by_day(found)
+    if other := {row["version"] for row in days} - {VERSION}:
+        raise InputError(
+            f"{location}/{TABLE} has version {min(other)}, but this release reads version {VERSION}. "
+            "Run subreplay profile again."
+        )
+    return topic, ProfiledTraffic(engine, found.select(BLOCKS.names), sum(row["messages"] for row in days))
 
 
 def _select_run(table: Dataset, config: RunConfig, topic: str) -> Dataset:

@@ -14,7 +14,7 @@ from subreplay.adapters.source.column_mapping import BY_TIME, parse_mapping
 from subreplay.adapters.source.quarantine_reasons import describe_all_rejected
 from subreplay.audit.clock_lags import TimeCorrection
 from subreplay.audit.clocks import ClockShift
-from subreplay.audit.input_statistics import InputStatistics, find_all_lacking
+from subreplay.audit.input_statistics import InputFacts, InputStatistics, find_all_lacking, input_statistics
 from subreplay.audit.needs import Need
 from subreplay.audit.other_days import keep_wanted
 from subreplay.audit.passes.loads import Span
@@ -33,14 +33,17 @@ from subreplay.pipeline.statistics import compute_statistics
 from subreplay.pipeline.table_values import find_stored_values
 from subreplay.rows import rejects
 from subreplay.rows.conditions import ALL
+from subreplay.rows.intake import LOGGED
 from subreplay.rows.model.columns import DAY, NEVER, UNKNOWN, midnight
 from subreplay.rows.model.partitioners import Partitioners
 from subreplay.rows.model.rows import MembershipEvent, Scope
 from subreplay.rows.model.stored_rows import Stored
 from subreplay.rows.model.tables import LOG, QUARANTINE
 from subreplay.rows.model.text_format import has_dates
+from subreplay.rows.scan.counts import summarize_counts
 from subreplay.rows.scan.log_rows import make_log_rows
 from subreplay.rows.sorted_blocks import BY_POSITION
+from subreplay.whatif.traffic.traffic_profile import NO_KEY, TrafficProfile
 
 WINDOWS = 240  # the maximum number of windows in a report
 _MIN_MESSAGES_TO_CHECK = 10  # with fewer, equal positions are not reported
@@ -346,6 +349,41 @@ def read_traffic(
         engine, config, source.inputs.topic, source.messages, source.extent["messages"]
     )
     return replace(source, stored_profile=stored)
+
+
+def read_profile(engine: Engine, config: RunConfig, tables: Tables) -> Source:
+    """Read the source of scenarios from table ``profile`` alone, without the messages.
+
+    Raises ``InputError`` if it has no profile, or several topics and the run names none.
+    """
+    topic, profiled = profiled_traffic.read_kept_profile(engine, config)
+    profile = profiled.local_profile
+    if profile is None:
+        raise InputError(
+            f"{config.traffic.profile}: {profiled.messages:,} messages are more than one process can hold "
+            f"({profiled_traffic.MAX_LOCAL_MESSAGES:,}). Use one --date."
+        )
+    first, last = profile.extent
+    statistics = input_statistics(
+        InputFacts(topic), {name: summarize_counts(name, []) for name in LOGGED}, {}, [], None, ["messages"]
+    )._replace(
+        counts=[{"table": "messages", "valid": len(profile), "quarantined": 0}],
+        extent={"first": first, "last": last, "messages": len(profile), "deliveries": 0},
+        events=dict.fromkeys(profile.scopes, ()),
+        lacking=_find_lacking_in_profile(profile),
+        first=first,
+        end=last,
+    )
+    inputs = Inputs(engine, config, {}, topic)
+    return Source(engine, config, inputs, TableScan({}), None, statistics, RejectedRows(()), tables, (), profiled)
+
+
+def _find_lacking_in_profile(profile: TrafficProfile) -> frozenset[Need]:
+    """Return what scenarios need and a profile does not contain: keys, or what spreads messages without a key."""
+    keyless = profile.runs.sticky == NO_KEY
+    spread = len(profile.spread) > 0 and bool(profile.spread.any())
+    lacking = {Need.KEYS: bool(keyless.all()), Need.STICKY_KEYS: bool(keyless.any()) and not spread}
+    return frozenset(need for need, is_lacking in lacking.items() if is_lacking)
 
 
 def write_profile(engine: Engine, config: RunConfig, passed: PassedTables | None = None) -> list[dict[str, Any]]:

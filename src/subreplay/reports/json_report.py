@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
 from subreplay.errors import InputError
-from subreplay.reports.data import SCHEMA_VERSION, ReportData
+from subreplay.reports.data import SCHEMA_VERSION, ReportData, ScenarioView
 from subreplay.reports.overview_data import Overview
 
 REPORT_ADAPTER: Final = TypeAdapter(ReportData)
@@ -52,10 +52,15 @@ def list_scenario_figures(data: ReportData) -> list[dict[str, Any]]:
     rows = []
     for view in data.scenarios:
         replay = replays.get(view.name)
-        row = {name: value for name, value in asdict(view).items() if name not in _CHARTS}
+        row = list_view_figures(view)
         dispatch = None if replay is None else asdict(replay)
         rows.append(row | {"dispatch": dispatch and {name: dispatch[name] for name in _DISPATCH_FIGURES}})
     return rows
+
+
+def list_view_figures(view: ScenarioView) -> dict[str, Any]:
+    """List the figures of a scenario without those of its charts."""
+    return {name: value for name, value in asdict(view).items() if name not in _CHARTS}
 
 
 def from_json(text: str) -> ReportData:

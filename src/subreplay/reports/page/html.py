@@ -82,7 +82,7 @@ def render_page(
     """Render a page with the common style, its own style and its scripts as one, which its policy allows by digest."""
     script = "".join(map(_read_asset, scripts)).strip()
     policy = POLICY.format(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode())
-    style = _build_style() + (_read_asset(own_style) if own_style else "")
+    style = build_style() + (_read_asset(own_style) if own_style else "")
     page: str = environment.get_template(template).render(style=style, script=script, policy=policy, **values)
     return page.strip() + "\n"
 
@@ -92,7 +92,7 @@ def _read_asset(name: str) -> str:
     return files("subreplay.reports.page").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _build_style() -> str:
+def build_style() -> str:
     """Build the style sheet with the consumers' colours for both themes."""
     style = _read_asset("report.css").replace("/*light*/", palette.format_theme(palette.LIGHT))
     return style.replace("/*dark*/", palette.format_theme(palette.DARK)) + palette.format_token_rules()
