@@ -42,16 +42,18 @@ BATCH_INDEX_ACKS: Final[ProfileTable[bool | None]] = ProfileTable(
 
 
 class RecordLocks(NamedTuple):
-    """How a share group locks records: for how long (ns), how often it delivers one, the end of the data (ns), and
-    whether deliveries are recorded with the time of their acquisition (else of their receipt)."""
+    """How a share group locks records: for how long (ns), how often it delivers one, how many of a partition it locks
+    at once, the end of the data (ns), and whether deliveries are recorded with the time of their acquisition (else of
+    their receipt)."""
 
     duration: int
     limit: int
+    window: int
     end: int
     timed: bool
 
 
-NO_LOCKS: Final = RecordLocks(0, 0, UNKNOWN, False)
+NO_LOCKS: Final = RecordLocks(0, 0, 0, UNKNOWN, False)
 """Those of a policy without locks."""
 
 
@@ -225,7 +227,8 @@ class Context:
             return None
         end = min(max(self.end, self.last), self.horizon)
         timed = Need.DISPATCH_TIMES not in self.lacking
-        return RecordLocks(1_000 * self.policy.lock_duration_us, self.policy.delivery_limit, end, timed)
+        policy = self.policy
+        return RecordLocks(1_000 * policy.lock_duration_us, policy.delivery_limit, policy.max_locks, end, timed)
 
     @property
     def waits_by_slot(self) -> bool:

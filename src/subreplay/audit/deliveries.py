@@ -35,6 +35,7 @@ class Ending(IntEnum):
     # of the members of a share group
     EXPIRED = 9  # its acquisition lock timed out
     RENEWED = 10  # its consumer renewed the lock, and goes on with the record
+    RELEASED = 11  # its consumer gave it back
 
 
 FAILED_COMMIT, AUTOMATIC_COMMITS = 16, 32

@@ -44,7 +44,7 @@ GROUP_ENDING_CAUSES: Final = {
 }
 """Why a record of a Kafka group is redelivered."""
 SHARE_ENDING_CAUSES: Final = {
-    Ending.NACKED: "its consumer released it",
+    Ending.RELEASED: "its consumer released it",
     Ending.EXPIRED: "its acquisition lock timed out before it was acknowledged",
 }
 """Why a record of a share group is redelivered, besides the leave or crash of its consumer."""

@@ -26,6 +26,7 @@ _ENDINGS: Final = {
     Ending.SOUGHT: "after the application sought back",
     Ending.EXPIRED: "after its acquisition lock had timed out",
     Ending.RENEWED: "after its consumer renewed its lock",
+    Ending.RELEASED: "after its consumer released it",
 }
 
 

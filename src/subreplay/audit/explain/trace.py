@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from subreplay.audit.codes import KEYED, classify_policy
+from subreplay.audit.codes import KEYED, Code, classify_policy
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.judge import Judge
 from subreplay.audit.passes.keys import find_message_keys
@@ -194,14 +194,17 @@ class Trace:
         yield TraceEvent(row["at"], DELIVERED, where, f"delivered to {consumer}" + self._describe_delivery(row))
         if row["received"] != UNKNOWN:
             yield TraceEvent(row["received"], TAKEN, where, f"received by the application of {consumer}")
+        locks = self.judge.record_locks
         if UNKNOWN < row["acked"] < NEVER:
-            how = ", cumulatively" if attempt and attempt["cumulative"] else ""
-            yield TraceEvent(row["acked"], ENDED, where, f"acknowledged by {consumer}{how}")
+            yield TraceEvent(row["acked"], ENDED, where, _describe_acknowledgement(row, attempt, consumer))
         nacked = attempt["nacked_at"] if attempt else None
         if nacked is not None:
-            yield TraceEvent(nacked, ENDED, where, f"negatively acknowledged by {consumer} (nack or ack timeout)")
+            how = "released by {}" if locks else "negatively acknowledged by {} (nack or ack timeout)"
+            yield TraceEvent(nacked, ENDED, where, how.format(consumer))
         if row["held_until"] not in (NEVER, row["acked"], nacked, row["at"]):
-            yield TraceEvent(row["held_until"], ENDED, where, f"returned to the broker: {consumer} left")
+            expired = locks is not None and row["held_until"] == row["at"] + locks.duration
+            why = f"the lock of {consumer} timed out" if expired else f"{consumer} left"
+            yield TraceEvent(row["held_until"], ENDED, where, f"returned to the broker: {why}")
 
     def _describe_delivery(self, row: Row) -> str:
         """Describe what is special about a delivery."""
@@ -210,6 +213,15 @@ class Trace:
         astray = self.judge.policy.routing != "any" and row["expected"] not in (None, row["consumer"])
         owner = f"; its owner was {row['expected']}" if astray else ""
         return again + count + owner + (", while a change was under way" if row["in_transition"] else "")
+
+
+def _describe_acknowledgement(row: Row, attempt: Row | None, consumer: str) -> str:
+    """Describe an acknowledgement; that of a share group may reject the record, or be too late."""
+    done = "rejected" if row["codes"] & Code.REJECTED.bit else "acknowledged"
+    how = ", cumulatively" if attempt and attempt["cumulative"] else ""
+    late = ", too late" if row["codes"] & Code.LATE_ACK.bit else ""
+    refused = ": the broker refused it" if late and attempt and attempt["ack_refused"] else ""
+    return f"{done} by {consumer}{how}{late}{refused}"
 
 
 def format_finding(row: Row) -> Iterator[str]:

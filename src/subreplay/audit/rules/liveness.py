@@ -148,6 +148,8 @@ def make_limits(context: Context, end: int) -> Limits:
     silence = NEVER if min(late, stalled) == NEVER else min(stuck, late, stalled)
     shared = context.policy.routing == "any"
     per_subscription = terms.max_unacked_per_subscription if context.acks_individually else None
+    if context.record_locks is not None:
+        per_subscription = context.record_locks.window
     per_consumer = terms.max_unacked_per_consumer if context.acks_individually else None
     return Limits(
         silence, stuck, late, shared, context.policy.routing != "partition",

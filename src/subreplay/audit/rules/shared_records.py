@@ -79,7 +79,7 @@ _LATE, _ARCHIVED, _OVER, _REDELIVERED = (
 )
 _DUP, _OUTSTANDING, _UNREQUESTED = Code.DUP_DELIVERY.bit, Code.DUP_OUTSTANDING.bit, Code.REDELIVERED_UNASKED.bit
 _EARLY, _UNACKED, _LOST = Code.ACK_EARLY.bit, Code.UNACKED.bit, Code.LOST.bit
-_IS_ACKED, _IS_NACKED, _IS_OPEN = int(Ending.ACKED), int(Ending.NACKED), int(Ending.OPEN)
+_IS_ACKED, _IS_RELEASED, _IS_OPEN = int(Ending.ACKED), int(Ending.RELEASED), int(Ending.OPEN)
 _IS_EXPIRED, _IS_RENEWED = int(Ending.EXPIRED), int(Ending.RENEWED)
 
 
@@ -161,7 +161,7 @@ def _find_ending(a: Ints, before: int, at: int, duration: int) -> int:  # pragma
     if a[ACKED, before] != UNKNOWN and a[ACKED, before] <= at and not a[IGNORED, before]:
         return _IS_ACKED
     if a[NACKED, before] != UNKNOWN and a[NACKED, before] <= min(at, expires):
-        return _IS_NACKED
+        return _IS_RELEASED
     if a[LEFT, before] <= min(at, expires):
         ending: int = a[ENDS, before]
         return ending
