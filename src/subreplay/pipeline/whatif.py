@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +23,7 @@ from subreplay.semantics.policies.base import Policy, is_load_measuring
 from subreplay.semantics.timelines.group_timeline import drop_unused_rebalance_delay
 from subreplay.semantics.timelines.recorded_ownership import MembershipEvents
 from subreplay.whatif.fair_share import find_connected_intervals
+from subreplay.whatif.id_variation import build_partition_plan, depends_on_ids, measure_share_variation
 from subreplay.whatif.message_assignment import MessageAssigner, ScenarioPlan, find_slot_and_owner
 from subreplay.whatif.scenario import build_plan, build_recorded_events
 from subreplay.whatif.traffic.evaluation_counts import Extent
@@ -54,17 +55,36 @@ def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[ScenarioPla
     """Assign all traffic under every scenario. The recorded policy is included, to find moved and hot keys."""
     plans = tuple(build_scenario_plan(source, s) for s in source.config.scenarios)
     first, last = source.extent["first"], source.extent["last"]
-    assigner = MessageAssigner((figures.plan, *plans), Extent(first, last, figures.width), moves_plan=figures.plan.name)
+    by_partition = {plan.name: build_partition_plan(plan) for plan in plans if depends_on_ids(plan.policy)}
+    assigner = MessageAssigner(
+        (figures.plan, *plans, *by_partition.values()),
+        Extent(first, last, figures.width),
+        moves_plan=figures.plan.name,
+    )
     limit = max(1, source.config.report.hot_keys)
     found = source.profiled.assign(assigner, limit)
     hot = _find_shown_keys(source, limit) if source.config.keys.words.show else found.hottest
     figures = replace(
         figures,
-        traffic=found.rows,
+        traffic=[row for row in found.rows if row["scenario"] not in {plan.name for plan in by_partition.values()}],
+        variation_by_ids={
+            scenario.name: _measure_variation(source, scenario, by_partition[scenario.name].name, found.rows)
+            for scenario in source.config.scenarios
+            if scenario.name in by_partition
+        },
         hottest=hot[0].messages if hot else 0,
         hot_keys=[_describe_hot_key(source, figures.plan, key) for key in hot[: source.config.report.hot_keys]],
     )
     return figures, plans
+
+
+def _measure_variation(
+    source: Source, scenario: AnyScenario, by_partition: str, rows: Iterable[Mapping[str, Any]]
+) -> float:
+    """Measure how much shares under a scenario depend on random ids; ``by_partition`` is its plan by partition."""
+    events = build_scenario_events(source.config, scenario, source.events, source.extent["first"])
+    windows = (row for row in rows if row["scenario"] == by_partition and row["level"] == "window")
+    return measure_share_variation(scenario.make_policy(), events, windows)
 
 
 def _find_shown_keys(source: Source, limit: int) -> list[HottestKey]:

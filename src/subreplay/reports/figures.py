@@ -70,6 +70,7 @@ class Figures:
     acts: Sequence[SeenAct] = ()  # actions of operators and clients, and what they redelivered
     numbered_by_time: bool = False  # the source has no offsets: messages are numbered by time
     traffic: Sequence[Row] = ()  # rows of `whatif.assign.TRAFFIC`
+    variation_by_ids: Mapping[str, float] = field(default_factory=dict)  # of a share (pp), by scenario
 
     @cached_property
     def rule_statuses(self) -> Mapping[Code, RuleStatus]:

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from subreplay.conformance.prediction_table import KINDS, UNMODELLED_MS, find_errors, read_predicted_runs
 from subreplay.conformance.run_figures import find_kind
 from subreplay.reports.data import ScenarioView
 from subreplay.semantics.policies import REGISTRY
 
+MIN_VARIATION: Final = 0.5
+"""A smaller variation (percentage points) is not mentioned."""
 
-def describe_prediction_errors(scenarios: Iterable[ScenarioView], replayed: bool) -> tuple[str, ...]:
-    """Return a sentence for each kind of policy; ``replayed`` is whether latencies are predicted, too."""
+
+def describe_prediction_errors(
+    scenarios: Iterable[ScenarioView], replayed: bool, variation_by_ids: Mapping[str, float]
+) -> tuple[str, ...]:
+    """Return a sentence for each kind of policy, and for each scenario whose shares depend on random ids.
+
+    ``replayed`` is whether latencies are predicted, too; ``variation_by_ids`` is that of ``Figures``.
+    """
     kinds = dict.fromkeys(find_kind(REGISTRY[scenario.policy]) for scenario in scenarios)
-    return tuple(sentence for kind in kinds for sentence in _describe_kind(kind, replayed))
+    errors = (sentence for kind in kinds for sentence in _describe_kind(kind, replayed))
+    return (*errors, *_describe_variation(variation_by_ids))
+
+
+def _describe_variation(variation_by_ids: Mapping[str, float]) -> Iterator[str]:
+    for scenario, points in variation_by_ids.items():
+        if points >= MIN_VARIATION:
+            yield (
+                f"{scenario}: a consumer's share varies by up to {points:.0f} percentage points, depending on member "
+                "ids. Clients draw them at random, and the assignor sorts by them."
+            )
 
 
 def _describe_kind(kind: str, replayed: bool) -> Iterator[str]:

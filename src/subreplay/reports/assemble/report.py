@@ -111,7 +111,7 @@ def build_report(
         timeline=build_timeline(figures, incidents) if run.kind == "audit" else None,
         plans=plans,
         recommendation=_recommend(run, scenarios, dispatch, plans),
-        prediction_errors=describe_prediction_errors(scenarios, bool(dispatch)),
+        prediction_errors=describe_prediction_errors(scenarios, bool(dispatch), figures.variation_by_ids),
     )
 
 
