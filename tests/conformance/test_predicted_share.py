@@ -17,11 +17,11 @@ def prediction(name):
     return predict_share_group(RECORDINGS / name)
 
 
-@pytest.mark.parametrize("name", ["s16_leave_and_back", "s30_renew", "s36_hang_limit"])
+@pytest.mark.parametrize("name", ["s06_hang", "s16_leave_and_back", "s20_tx_committed", "s36_hang_limit"])
 def test_the_load_of_each_consumer_is_within_five_points_or_within_what_runs_differ(name):
     it = prediction(name)
     assert it.figures.load_error <= max(5.0, it.spread)
-    assert it.recorded.undelivered == it.predicted.undelivered == 0
+    assert it.recorded.undelivered == it.predicted.undelivered
 
 
 def test_every_record_that_a_transaction_aborted_is_never_delivered():

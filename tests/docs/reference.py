@@ -292,7 +292,7 @@ scenarios:
 
 Examples in the repository: `conf/examples/nightly_audit.yaml`, `conf/examples/what_if.yaml`,
 `conf/examples/dispatch.yaml`, `conf/examples/failover.yaml`, `conf/examples/explain_documented.yaml`,
-`conf/examples/kafka_assignors.yaml`, `conf/examples/kafka_dispatch.yaml`.
+`conf/examples/kafka_assignors.yaml`, `conf/examples/kafka_dispatch.yaml`, `conf/examples/share_group.yaml`.
 """
 
 

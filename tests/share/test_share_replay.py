@@ -6,12 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.errors import ConfigError
+from subreplay.semantics.policies.kafka.assignor import Partitions, derive_topic_ids
 from subreplay.simulation.kafka.share.share_parameters import OffsetRule, ShareMemberModel, ShareParameters
+from subreplay.simulation.kafka.share.share_replay import rank_partitions
 from subreplay.simulation.kafka.share.share_window import ShareSettings
 from subreplay.simulation.kafka.simulation_parameters import Stall
 from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND as MS
 from subreplay.simulation.pulsar.clients.client_state import DeliveryOutcome
 from subreplay.simulation.pulsar.service_model import Fixed, LogNormal
+from tests.groups.consuming import TOPIC
 from tests.share.replaying import Replayed
 from tests.support.properties import examples
 
@@ -29,6 +32,16 @@ def test_the_member_that_has_waited_longest_gets_new_records():
     first, second = replayed.deliveries()
     assert first[0] != second[0]
     assert second[4] == 20_601
+
+
+def test_a_fetch_that_waits_for_one_partition_takes_what_another_fetch_waits_for():
+    """The waiters of the first partition are served first, and one of them has both partitions."""
+    known = Partitions.from_counts({TOPIC: 2}, topic_ids=derive_topic_ids([TOPIC]))
+    first, other = np.argsort(rank_partitions(known)).tolist()
+    replayed = Replayed("0:+a +b +c", f"20000:p{first} 20000:p{other}", partitions=2, member=SLOW)
+    assigned = replayed.replay.targets[-1].partitions
+    both = next(name for name, owned in assigned.items() if len(owned) == 2)
+    assert [row[0] for row in replayed.deliveries() if row[1] == other] == [both]
 
 
 def test_a_slow_member_does_not_block_the_partition_that_it_shares():

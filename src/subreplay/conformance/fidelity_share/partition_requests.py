@@ -5,13 +5,13 @@ The recording contains when a request arrived and when it was answered; the brok
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from subreplay.adapters.kafka_recording.share_recording import ShareRecording
-from subreplay.adapters.kafka_recording.share_rows import ShareRequest
+from subreplay.adapters.kafka_recording.share_rows import ShareEvent, ShareRequest
 from subreplay.semantics.policies.kafka.assignor import TopicPartition
 from subreplay.simulation.kafka.share.share_window import MS
 
@@ -100,9 +100,12 @@ def sort_actions(recording: ShareRecording) -> Mapping[TopicPartition, Partition
     first_fetches: dict[TopicPartition, tuple[int, int]] = {}
     members = number_members(recording)
     sessions: dict[int, _Session] = defaultdict(_Session)
+    kills = deque(sorted((one for one in recording.events if one.event == "killed"), key=lambda one: one.at))
     latest: dict[str, int] = {}  # of each consumer
     known: set[TopicPartition] = set()
     for row in sorted(recording.requests, key=lambda row: row.received_at):
+        while kills and kills[0].at < row.received_at:
+            _add_kill(actions, kills.popleft(), latest, known)
         member = latest[row.consumer] = members[row.member_id]
         if row.api == "share_group_heartbeat":
             continue
@@ -119,12 +122,22 @@ def sort_actions(recording: ShareRecording) -> Mapping[TopicPartition, Partition
             end = SessionEnd(row.received_at, row.answered_at, member)
             for name in known:
                 actions[name].append(end)
-    for event in recording.events:
-        if event.event == "killed" and event.consumer in latest:
-            end = SessionEnd(event.at, event.at + MAX_BREAK_TIME, latest[event.consumer])
-            for name in known:
-                actions[name].append(end)
+    for kill in kills:
+        _add_kill(actions, kill, latest, known)
     return {name: PartitionActions(actions[name], first_fetches.get(name)) for name in sorted(actions)}
+
+
+def _add_kill(
+    actions: Mapping[TopicPartition, list[BrokerAction]],
+    kill: ShareEvent,
+    latest: Mapping[str, int],
+    known: Iterable[TopicPartition],
+) -> None:
+    """Add the end of a killed consumer's session, which the broker notices when the connection breaks."""
+    if kill.consumer is not None and kill.consumer in latest:
+        end = SessionEnd(kill.at, kill.at + MAX_BREAK_TIME, latest[kill.consumer])
+        for name in known:
+            actions[name].append(end)
 
 
 def _list_acknowledgements(row: ShareRequest, member: int) -> Iterator[tuple[TopicPartition, Acknowledgements]]:

@@ -51,6 +51,8 @@ POLL_TIME: Final = 4 * MS
 """From the end of a batch until the next poll returns, if there are records (median)."""
 COMMIT_TIME: Final = 4 * MS
 """How long a commitSync lasts (median)."""
+MAX_WAIT: Final = 503 * MS
+"""From one fetch without an answer to the next one."""
 APPEND_TIME: Final = 3 * MS
 """From the send of a record without linger until it can be read (median)."""
 DEFAULT_LINGER_MS: Final = 5
@@ -191,6 +193,8 @@ def _build_parameters(recording: ShareRecording, run: int, factor: float, record
         initialise_time=round(INITIALISE_TIME * factor ** (1 / 3)),
         second_beat=SECOND_BEAT,
         answer_time=ANSWER_TIME,
+        max_wait=MAX_WAIT,
+        committed=scenario.get_group_setting("isolation.level", "") == "read_committed",
         reset="latest" if reset == "latest" else "earliest",
         seed=run,
     )

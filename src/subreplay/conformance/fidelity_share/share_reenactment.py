@@ -38,6 +38,7 @@ from subreplay.simulation.kafka.share.share_window import (
 
 EARLY, LATE = 2 * MS, 60 * MS
 """How much earlier or later than due a lock expires (-0.6 to +34 ms were measured)."""
+MAX_ANSWER_TIME: Final = 100 * MS
 MAX_TRIALS: Final = 400
 """How many orders of actions are tried before a decision counts as different."""
 StateChange = tuple[int, int, int]
@@ -176,10 +177,10 @@ class PartitionReenactment:
         return [(int(one.first), int(one.last), int(one["count"])) for one in ranges]
 
     def _lock(self, action: BrokerAction, ranges: Sequence[tuple[int, int, int]]) -> None:
-        """Let the locks of these ranges expire."""
-        duration = self.settings.lock_duration
+        """Let the locks of these ranges expire; the broker answers soon after it acquired records."""
+        duration, since = self.settings.lock_duration, max(action.earliest, action.latest - MAX_ANSWER_TIME)
         for first, last, _ in ranges:
-            times = action.earliest + duration - EARLY, action.latest + duration + LATE
+            times = since + duration - EARLY, action.latest + duration + LATE
             self._add(LockEnd(*times, action.member, first, last, action.latest + duration))
 
     def _decide_acknowledgement(self, action: Acknowledgements) -> bool:

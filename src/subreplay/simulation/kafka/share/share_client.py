@@ -60,7 +60,7 @@ def _acknowledge_batch(s: ShareState, member: int) -> None:
             if _settle(s, member, number, accepted):
                 _keep(s, member, number, kept)
                 kept += 1
-        offer(s, partition)
+        offer(s, partition, False)
         first = end
     _sort_given_up(s, member, kept)
 
@@ -199,7 +199,7 @@ def end_locks(s: ShareState, member: int) -> None:
             else:
                 _keep(s, member, number, kept)
                 kept += 1
-        offer(s, partition)
+        offer(s, partition, False)
         first = end
     m.hand = kept
     find_next_lock_end(s, member)
@@ -225,7 +225,7 @@ def end_session(s: ShareState, member: int) -> None:
             else:
                 _write_lost(s, member, end)
             end += 1
-        offer(s, partition)
+        offer(s, partition, False)
         first = end
     m.hand = 0
     m.locked_until = NEVER

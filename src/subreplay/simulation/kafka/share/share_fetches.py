@@ -35,14 +35,22 @@ def poll(s: ShareState, member: int) -> None:
 
 
 @inlined
-def offer(s: ShareState, partition: int) -> None:
-    """Give available and new records of a partition to the members that wait for them, the longest wait first."""
+def offer(s: ShareState, partition: int, with_others: bool) -> None:
+    """Serve the fetches that wait for records of a partition, the longest wait first.
+
+    Each takes what it can of all its partitions. So a fetch that waits for this partition may take what another one has
+    waited longer for (``DelayedOperationPurgatory.checkAndComplete``), if other partitions got records, too
+    (``with_others``).
+    """
     t = s.totals[0]
-    while t.polling > 0 and _has_records(s, partition):
-        member = _find_longest_wait(s, partition)
-        if member == NONE or not fetch(s, member):
+    wait, member = NEVER, NONE
+    while t.polling > 0 and (with_others or _has_records(s, partition)):
+        member = _find_next_longest_wait(s, partition, wait, member)
+        if member == NONE:
             break
-        reschedule(s, member)
+        wait = (t.now - s.members[member].polls_from) % t.max_wait
+        if fetch(s, member):
+            reschedule(s, member)
 
 
 @inlined
@@ -52,12 +60,13 @@ def _has_records(s: ShareState, partition: int) -> bool:
 
 
 @inlined
-def _find_longest_wait(s: ShareState, partition: int) -> int:
+def _find_next_longest_wait(s: ShareState, partition: int, before: int, last: int) -> int:
+    """Return the member with the longest wait after that of member ``last``, which has waited ``before``."""
     t, found, longest = s.totals[0], NONE, NONE
     for member in range(len(s.members)):
         if s.members[member].polls and s.has[member, partition]:
             wait = (t.now - s.members[member].polls_from) % t.max_wait
-            if wait > longest:
+            if wait > longest and (wait < before or (wait == before and member > last)):
                 found, longest = member, wait
     return found
 

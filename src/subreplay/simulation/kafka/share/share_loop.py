@@ -60,10 +60,11 @@ def _append(s: ShareState, arrivals: NDArray[np.int64], cursor: NDArray[np.int64
         p = s.windows.partitions[partition]
         p.log_end = max(p.log_end, s.windows.slots[slot].batch_end)
         cursor[0] += 1
+    with_others = s.log[arrivals[first]].partition != s.log[arrivals[cursor[0] - 1]].partition
     for number in range(first, cursor[0]):
         partition = s.log[arrivals[number]].partition
         if number == first or partition != s.log[arrivals[number - 1]].partition:
-            offer(s, partition)
+            offer(s, partition, with_others)
 
 
 @inlined

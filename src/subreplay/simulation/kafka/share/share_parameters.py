@@ -92,6 +92,8 @@ class ShareParameters:
     * ``growth_time``: the same for partitions that a topic gets later.
     * ``second_beat``: from a member's first heartbeat to the second one, from which the later ones are timed.
     * ``answer_time``: from a heartbeat that gets partitions until the member fetches them and sends the next one.
+    * ``committed``: whether the group reads committed records only; the end of a transaction then serves the fetches of
+      its partitions in their order.
     * ``reset``: where the group begins to read a partition (``share.auto.offset.reset``).
     * ``interval``: the width of the backlog's steps.
 
@@ -110,6 +112,7 @@ class ShareParameters:
     growth_time: int = 3 * MS
     second_beat: int = 0
     answer_time: int = 0
+    committed: bool = False
     reset: Literal["earliest", "latest"] = "earliest"
     seed: int = 0
     interval: int = 1_000 * MS
