@@ -106,7 +106,7 @@ def test_a_partition_begins_where_its_reset_says(reset, start, is_right):
         json.loads((LIMIT / "scenario.json").read_text()) | {"group_config": {"share.auto.offset.reset": reset}}
     )
     at = 7 * 10**9 + 5 * 10**8
-    answer = FetchAnswer(at, at, 0, (50,), 50, ((start, 9, 1),))
+    answer = FetchAnswer(at, at, 0, (50,), False, 50, ((start, 9, 1),))
     name = TopicPartition("orders", 0)
     assert find_start(scenario, name, log, PartitionActions([answer], (at, at))) == (start, is_right)
 

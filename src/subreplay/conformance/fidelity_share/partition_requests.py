@@ -19,6 +19,8 @@ MAX_WRITE_TIME: Final = 5 * MS
 """How long acknowledgements take to have an effect: a fetch that carries some is answered much later."""
 MAX_BREAK_TIME: Final = 100 * MS
 """How long the broker takes to notice a broken connection (15 and 16 ms were measured)."""
+RECORD_LIMIT: Final = 1
+"""``AcquireMode`` of a request: record_limit."""
 FINAL_EPOCH: Final = -1
 """The epoch of the last request of a share session."""
 AcquiredRange: TypeAlias = tuple[int, int, int]
@@ -40,9 +42,11 @@ class FetchAnswer(BrokerAction):
 
     ``limits`` are how many it could still acquire: in the rotated order of its partitions, and then in other orders. A
     broker visits partitions later whose place in the log it has to look up first, which no request shows.
+    ``record_limit`` is whether its mode is *record_limit*.
     """
 
     limits: tuple[int, ...]
+    record_limit: bool
     batch_size: int
     acquired: tuple[AcquiredRange, ...]
 
@@ -165,6 +169,12 @@ def _list_acquisitions(
             for other in counts.keys() - {name}:
                 sums |= {one + counts[other] for one in sums}
             limits = dict.fromkeys(most - one for one in (before, *sorted(sums)) if one < most)
-            times = row.received_at, row.answered_at
-            yield name, FetchAnswer(*times, member, tuple(limits), row.request["batchSize"], ranges)
+            of_request = (
+                row.received_at,
+                row.answered_at,
+                member,
+                tuple(limits),
+                row.request["acquireMode"] == RECORD_LIMIT,
+            )
+            yield name, FetchAnswer(*of_request, row.request["batchSize"], ranges)
             before += counts[name]

@@ -163,6 +163,7 @@ class PartitionReenactment:
         certain = self.log.find_end(action.earliest - MAX_APPEND_TIME)
         self._partition.log_end = max(end, certain, int(self._partition.end))
         self._lock(action, action.acquired)
+        self._windows.rules.record_limit = action.record_limit
         recorded = _list_records(action.acquired)
         partition, slots = self._windows.partitions.copy(), self._windows.slots.copy()
         for most in action.limits:
