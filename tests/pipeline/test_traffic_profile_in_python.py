@@ -54,7 +54,9 @@ def test_an_evaluated_scenario_has_the_figures_of_the_what_if(
     with subreplay.whatif(**sections, scenarios=SCENARIOS, windows={"width": "500ms"}) as found:
         for scenario, view in zip(SCENARIOS, found.report.scenarios, strict=True):
             assert profile.evaluate(scenario).figures == view
-        assert profile.compare(SCENARIOS).scenarios == found.report.scenarios
+        compared = profile.compare(SCENARIOS)
+        assert compared.report.scenarios == found.report.scenarios
+        assert "<iframe" in compared._repr_html_()
 
 
 def test_windows_have_every_message_once(profile: TrafficProfile) -> None:

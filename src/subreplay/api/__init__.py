@@ -15,7 +15,7 @@ from typing import Any
 from typing_extensions import Unpack
 
 from subreplay.api.question import Question, Run, Section, Table, explain_failures
-from subreplay.api.results import Explanation, Inspected, Result
+from subreplay.api.results import Comparison, Explanation, Inspected, Result
 from subreplay.api.traffic_profile import ScenarioResult, TrafficProfile
 from subreplay.config.run import RunConfig, parse
 from subreplay.engine.interface import Engine
@@ -29,6 +29,7 @@ from subreplay.whatif.planning.questions.answer import QUESTIONS
 from subreplay.whatif.planning.questions.answer import Question as PlanQuestion
 
 __all__ = [
+    "Comparison",
     "Explanation",
     "Inspected",
     "Result",

@@ -35,6 +35,19 @@ class Explanation:
         return f"<pre>{escape(str(self))}</pre>"
 
 
+def _render_page(report: ReportData) -> str:
+    from subreplay.reports.page.html import to_html  # templates load only for a page
+
+    return to_html(report)
+
+
+def _frame_page(report: ReportData) -> str:
+    """Return the page in an iframe, so that its style and script do not affect the notebook."""
+    style = f"width: 100%; height: {_HEIGHT}; border: 0"
+    title, page = escape(report.run.title), escape(_render_page(report))
+    return f'<iframe sandbox="allow-scripts" title="{title}" style="{style}" srcdoc="{page}"></iframe>'
+
+
 @dataclass(frozen=True)
 class Inspected:
     """What ``subreplay.inspect`` found out about a source of messages.
@@ -49,6 +62,27 @@ class Inspected:
     source: str
     assumed: tuple[str, ...]
     open: tuple[str, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """The report of a comparison of scenarios; a notebook shows it as the report's page.
+
+    ``report.scenarios`` has the figures of each scenario.
+    """
+
+    report: ReportData
+
+    def __repr__(self) -> str:
+        return self.report.headline
+
+    @property
+    def page(self) -> str:
+        """The report as one HTML page that works offline."""
+        return _render_page(self.report)
+
+    def _repr_html_(self) -> str:
+        return _frame_page(self.report)
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,15 +122,10 @@ class Result:
     @property
     def page(self) -> str:
         """The report as one HTML page that works offline."""
-        from subreplay.reports.page.html import to_html  # templates load only for a page
-
-        return to_html(self.report)
+        return _render_page(self.report)
 
     def _repr_html_(self) -> str:
-        """Return the page in an iframe, so that its style and script do not affect the notebook."""
-        style = f"width: 100%; height: {_HEIGHT}; border: 0"
-        title = escape(self.report.run.title)
-        return f'<iframe sandbox="allow-scripts" title="{title}" style="{style}" srcdoc="{escape(self.page)}"></iframe>'
+        return _frame_page(self.report)
 
     def explain(self, *, key: str | bytes | None = None, message: str | None = None, last: int = 50) -> Explanation:
         """Explain a key or a message as ``subreplay.explain`` does, with the findings of this result."""

@@ -11,12 +11,13 @@ import pyarrow as pa
 from typing_extensions import Unpack
 
 from subreplay.api.question import Question, Run, Section, Table, explain_failures
+from subreplay.api.results import Comparison
 from subreplay.config.run import RunConfig, parse
 from subreplay.errors import ConfigError
 from subreplay.pipeline import story
 from subreplay.pipeline.scenario_evaluation import ScenarioEvaluator
 from subreplay.pipeline.source import Source, read_traffic
-from subreplay.reports.data import ReportData, ScenarioView
+from subreplay.reports.data import ScenarioView
 from subreplay.rows.model.text_format import format_instant
 from subreplay.whatif.message_assignment import TRAFFIC
 
@@ -87,13 +88,13 @@ class TrafficProfile:
         rows = [row for row in found.rows if row["level"] == "window"]
         return ScenarioResult(found.view, pa.Table.from_pylist(rows, TRAFFIC), found.width)
 
-    def compare(self, scenarios: Sequence[Section]) -> ReportData:
+    def compare(self, scenarios: Sequence[Section]) -> Comparison:
         """Build the report of a what-if of these scenarios, including the dispatch replay of those that request it.
 
-        ``subreplay.reports.page.html.to_html`` renders it as a page. Raises ``ConfigError`` for wrong keys or values.
+        A notebook shows it as a page. Raises ``ConfigError`` for wrong keys or values.
         """
         with explain_failures():
-            return story.compare(self._source, self._parse(list(scenarios))).report
+            return Comparison(story.compare(self._source, self._parse(list(scenarios))).report)
 
     def close(self) -> None:
         """Free the memory and the disk that the profile uses."""

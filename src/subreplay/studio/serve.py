@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import current_thread, main_thread
 
 import uvicorn
 
@@ -12,6 +16,22 @@ from subreplay.studio.access import Access
 from subreplay.studio.replay import BackgroundReplay
 from subreplay.studio.server import Studio
 from subreplay.studio.workbench import Workbench
+
+
+class _Server(uvicorn.Server):
+    """A server whose program goes on after an interruption: that is how a user ends the studio."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if current_thread() is not main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 @dataclass(frozen=True)
@@ -38,5 +58,8 @@ def create_server(
     port = listener.getsockname()[1]
     access = Access.create(host, port, public_url)
     app = Studio(workbench, access, replay).build_app()
-    config = uvicorn.Config(app, log_level="warning", limit_concurrency=64, server_header=False, proxy_headers=False)
-    return StudioServer(access.build_url(host, port, public_url), listener, uvicorn.Server(config))
+    config = uvicorn.Config(
+        app, log_level="warning", limit_concurrency=64, server_header=False, proxy_headers=False,
+        timeout_graceful_shutdown=2,
+    )  # fmt: skip
+    return StudioServer(access.build_url(host, port, public_url), listener, _Server(config))

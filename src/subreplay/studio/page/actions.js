@@ -1,7 +1,7 @@
 // The planner, the dispatch replay, and what leaves the page: link, run file, Python, report.
 
 import { build, download, find } from "./dom.js";
-import { parseDuration, roundDuration } from "./durations.js";
+import { chooseNear, parseDuration } from "./durations.js";
 import { buildTable } from "./results.js";
 import { Refused, ask } from "./requests.js";
 import { readService, setLimit, setService } from "./knobs.js";
@@ -165,7 +165,7 @@ export class Actions {
       if (!readService(store.view.state)) {
         const each = (facts.span_us / Number(facts.messages.replaceAll(",", ""))) * 2;
         store.change((setup, view) => {
-          setService(view.state, Math.max(roundDuration(each), 1000));
+          setService(view.state, chooseNear(each));
           setLimit(view.state, 0.7);
         });
       }
@@ -179,7 +179,7 @@ export class Actions {
         copy.name = "rolling restart";
         if (!setups.isListed(copy)) setups.listRecorded(copy, facts.recorded_names);
         const each = facts.span_us / (copy.members.length * 3);
-        setups.restartAll(copy, roundDuration(each / 2), roundDuration(each), facts.span_us);
+        setups.restartAll(copy, chooseNear(each / 2), chooseNear(each), facts.span_us);
       },
     }[step];
     if (!results.addCopy(edit, "baseline")) throw new Refused("There are six set-ups already. Remove one first.");

@@ -17,6 +17,14 @@ export function formatDuration(us) {
   return us === 0 ? "0s" : `${Math.round(us) / 1000}ms`;
 }
 
+const ROUND = [1, 2, 5, 10, 20, 30, 50, 100, 200, 500].map((n) => n * UNITS.ms).concat(
+  ...["s", "m"].map((unit) => [1, 2, 5, 10, 15, 20, 30].map((n) => n * UNITS[unit])), [1, 2, 3, 6, 12, 24, 48].map((n) => n * UNITS.h));
+
+/** Choose a duration near this one that people use: 5s, 30m, 1h. */
+export function chooseNear(us) {
+  return ROUND.reduce((best, one) => (Math.abs(Math.log(one / us)) < Math.abs(Math.log(best / us)) ? one : best));
+}
+
 /** Round a duration so that it is easy to read: two digits. */
 export function roundDuration(us) {
   if (us < 1000) return 1000;

@@ -1,7 +1,7 @@
 // The controls of the selected set-up.
 
 import { build, find, setField } from "./dom.js";
-import { formatDuration, parseDuration } from "./durations.js";
+import { chooseNear, formatDuration, parseDuration } from "./durations.js";
 import * as setups from "./setups.js";
 
 const MOST_ROWS = 200; // consumers with fields of their own
@@ -19,9 +19,8 @@ export class Knobs {
     find("window").append(...facts.widths.map((width) => build("option", { value: width }, width)));
     find("partitions").placeholder = `as recorded (${facts.recorded_partitions})`;
     find("count-number").max = facts.most.consumers;
-    const brief = Math.max(Math.round(facts.span_us / 40), 1000);
-    find("away").value = formatDuration(Number(brief.toPrecision(1)));
-    find("pause").value = formatDuration(Number((brief * 1.5).toPrecision(1)));
+    find("away").value = formatDuration(chooseNear(facts.span_us / 60));
+    find("pause").value = formatDuration(chooseNear(facts.span_us / 30));
     this.listen();
   }
 

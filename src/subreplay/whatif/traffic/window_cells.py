@@ -15,7 +15,7 @@ from subreplay.kernels.inlining import operation
 from subreplay.kernels.lazy_kernel import pass_by_reference
 from subreplay.rows.model.columns import Ints
 from subreplay.whatif.traffic.evaluation_counts import Extent
-from subreplay.whatif.traffic.traffic_profile import NO_KEY, Runs, TrafficProfile
+from subreplay.whatif.traffic.traffic_profile import NO_KEY, Indexes, Runs, TrafficProfile
 
 
 @pass_by_reference
@@ -24,16 +24,17 @@ class WindowCells(NamedTuple):
 
     ``key``, ``scope`` and ``hash`` (unsigned) are those of each run, whose cells are ``first[run]`` up to ``first[run +
     1]``. A cell has the messages ``begin`` up to ``end`` of the profile, of ``size`` bytes. The last one was published
-    at ``last`` (ns). ``window`` is the number of the cell's window.
+    at ``last`` (ns). ``window`` is the number of the cell's window. There are up to as many cells as messages, so
+    ``begin``, ``end`` and ``window`` have 32 bits.
     """
 
     key: Ints
     scope: Ints
     hash: Ints
     first: Ints
-    begin: Ints
-    end: Ints
-    window: Ints
+    begin: Indexes
+    end: Indexes
+    window: Indexes
     size: Ints
     last: Ints
 
@@ -67,7 +68,8 @@ def _cut_runs(profile: TrafficProfile, extent: Extent, runs: Runs, hashes: NDArr
     _count_cells(begin, end, profile.at, start, extent.width, first)
     first = np.cumsum(first)
     key, scope, hash_numbers = runs.key.astype(np.int64), runs.scope.astype(np.int64), hashes.astype(np.int64)
-    begins, ends, window, size, last = (np.empty(first[-1], np.int64) for _ in range(5))
+    begins, ends, window = (np.empty(first[-1], np.int32) for _ in range(3))
+    size, last = (np.empty(first[-1], np.int64) for _ in range(2))
     _fill_cells(begin, end, profile.at, profile.size, start, extent.width, first, begins, ends, window, size, last)
     return WindowCells(key, scope, hash_numbers, first, begins, ends, window, size, last)
 
@@ -87,8 +89,8 @@ def _count_cells(
 
 @operation
 def _fill_cells(
-    begin: Ints, end: Ints, at: Ints, sizes: Ints, start: int, width: int, first: Ints, begins: Ints, ends: Ints,
-    window: Ints, size: Ints, last: Ints,
+    begin: Ints, end: Ints, at: Ints, sizes: Ints, start: int, width: int, first: Ints, begins: Indexes, ends: Indexes,
+    window: Indexes, size: Ints, last: Ints,
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
     for run in range(len(begin)):
         cell, i = first[run], begin[run]
