@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -27,6 +29,7 @@ POLICIES = {
     "filtered": make_policy("pulsar.key_hash_range", "pulsar-4.0"),
     "shared": make_policy("pulsar.shared", "pulsar-4.0"),
 }
+SHARE = make_policy("kafka.share", "kafka-4.4", lock_duration_us=150_000, delivery_limit=2)
 TERMS = [Terms(stuck_after=30_000_000), Terms(stuck_after=0, ttl=1_100_000_000), Terms(tick=0, compacted=True)]
 
 
@@ -90,6 +93,31 @@ def test_the_passes_find_what_the_definitions_say(
         reported = reported[0], reported[1].replace("+C1:1", "+C1:1[0-32767]", 1)
     tables = history(*reported)
     judge = with_receipts(judge_of(POLICIES[kind], tables, terms), receipts)
+    log = log_of(tables["messages"], tables["deliveries"])
+    assert found_by_passes(judge, log, batch_rows) == found_by_definitions(judge, log)
+
+
+LATER = timedelta(milliseconds=40)
+
+
+@examples(200)
+@given(
+    reported=histories(),
+    ends=st.lists(st.sampled_from(["", "", "refused", "rejected", "later"]), min_size=22, max_size=22),
+    batch_rows=st.sampled_from([1, 3, 1000]),
+)
+def test_the_passes_find_what_the_definitions_say_of_a_share_group(
+    reported: tuple[str, str], ends: list[str], batch_rows: int
+) -> None:
+    tables = history(*reported)
+    rows = tables["deliveries"].to_pylist()
+    for row, end in zip(rows, ends, strict=False):
+        acked = row["acked_at"]
+        row["outcome"] = "refused" if end == "refused" else None
+        row["ack_type"] = "Reject" if end == "rejected" and acked else row["ack_type"]
+        row["acked_at"] = acked + LATER if end == "later" and acked else acked
+    tables |= {"deliveries": pa.Table.from_pylist(rows, tables["deliveries"].schema)}
+    judge = judge_of(SHARE, tables)
     log = log_of(tables["messages"], tables["deliveries"])
     assert found_by_passes(judge, log, batch_rows) == found_by_definitions(judge, log)
 

@@ -12,6 +12,7 @@ from subreplay.audit.codes import Code
 from subreplay.audit.context import UNKNOWN_SIZE
 from subreplay.audit.definitions.histories import Attempt, History, Message, Position
 from subreplay.audit.definitions.messages import find_publication_faults, list_undelivered_codes
+from subreplay.audit.rules.shared_records import LOCK_MARGIN
 from subreplay.rows.model.columns import NEVER, UNKNOWN
 
 
@@ -147,12 +148,24 @@ def violates_dup_delivery(_: History, d: Attempt) -> bool:
 def violates_dup_outstanding(_: History, d: Attempt) -> bool:
     """Return whether an earlier delivery of it has not ended, and its redelivery count is not higher."""
     owned = [e for e in d.earlier if e.at != UNKNOWN and e.owned]
+    if d.message.locks is not None:
+        return _is_locked(d, owned)
     open_ = any(e.until > d.at for e in owned)
     return d.owned and not d.again and open_ and d.count <= max(e.count for e in owned)
 
 
+def _is_locked(d: Attempt, owned: list[Attempt]) -> bool:
+    """Return whether an earlier delivery of a share group's record still had its lock, since it was last renewed."""
+    duration = 0 if d.message.locks is None else d.message.locks.duration
+    since = max((i for i, e in enumerate(owned) if e.renewed), default=0)
+    locked = any(min(e.until, e.at + duration - LOCK_MARGIN) > d.at for e in owned[since:])
+    return d.owned and not d.again and not d.renewed and locked
+
+
 def violates_redelivered_unasked(_: History, d: Attempt) -> bool:
     """Return whether an earlier delivery of it has not ended, and its redelivery count is higher."""
+    if d.message.locks is not None:
+        return False
     owned = [e for e in d.earlier if e.at != UNKNOWN and e.owned]
     open_ = any(e.until > d.at for e in owned)
     return d.owned and not d.again and open_ and d.count > max(e.count for e in owned)
@@ -171,7 +184,23 @@ def violates_unacked(_: History, d: Attempt) -> bool:
 
 
 def violates_redelivered(_: History, d: Attempt) -> bool:
-    return d.nth > 0
+    return d.nth > 0 and not d.renewed
+
+
+def violates_late_ack(_: History, d: Attempt) -> bool:
+    return d.late
+
+
+def violates_archived(_: History, d: Attempt) -> bool:
+    return d.archived
+
+
+def violates_rejected(_: History, d: Attempt) -> bool:
+    return d.rejected
+
+
+def violates_over_limit(h: History, d: Attempt) -> bool:
+    return h.judge.record_locks is not None and d.count + 1 > h.judge.record_locks.limit
 
 
 def violates_never_taken(h: History, d: Attempt) -> bool:
@@ -235,6 +264,10 @@ DELIVERY_RULES: Mapping[Code, Callable[[History, Attempt], bool]] = {
     Code.BEFORE_PUBLICATION: violates_before_publication,
     Code.REDELIVERED_UNASKED: violates_redelivered_unasked,
     Code.OVER_PERMITS: violates_over_permits,
+    Code.LATE_ACK: violates_late_ack,
+    Code.ARCHIVED: violates_archived,
+    Code.REJECTED: violates_rejected,
+    Code.OVER_LIMIT: violates_over_limit,
 }
 """The definition of each rule about deliveries."""
 

@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from subreplay.audit.passes.keys import find_message_keys
 from subreplay.audit.passes.owners import find_owners_at
+from subreplay.audit.rules.shared_records import LOCK_MARGIN
 from subreplay.rows.model.columns import NEVER, UNKNOWN
 from subreplay.rows.model.entry_keys import own_keys
 from subreplay.rows.model.tables import LOG
 
 if TYPE_CHECKING:
-    from subreplay.audit.context import Dispatcher
+    from subreplay.audit.context import Dispatcher, RecordLocks
 from subreplay.audit.judge import Judge
 
 Position = tuple[int, int, int]
@@ -42,6 +43,7 @@ class Message:
     sequence_id: int = -1
     chunk: tuple[int, int] = (-1, 0)
     content: object = None  # its key and size
+    locks: RecordLocks | None = None  # of a share group
     attempts: list[Attempt] = field(default_factory=list)
 
     @property
@@ -50,7 +52,8 @@ class Message:
 
     @property
     def first_ack(self) -> int:
-        return min((a.ack for a in self.attempts), default=NEVER)
+        counting = (a for a in self.attempts if self.locks is None or not a.is_ignored)
+        return min((a.ack for a in counting), default=NEVER)
 
     @property
     def part_of_chunks(self) -> bool:
@@ -70,6 +73,7 @@ class Attempt:
     count: int
     cumulative: bool
     ignored: bool = False  # acknowledged, but the broker ignores it
+    rejected: bool = False  # its consumer gave it up
     nth: int = 0
     epoch: int = 0
     changing: bool = False
@@ -105,20 +109,54 @@ class Attempt:
     @property
     def again(self) -> bool:
         """Whether its message was acknowledged already."""
-        return self.nth > 0 and any(a.ack <= self.at for a in self.earlier if not a.ignored)
+        before = self.nth > 0 or self.renewed
+        return before and any(a.ack <= self.at for a in self.earlier if not a.is_ignored)
+
+    @property
+    def renewed(self) -> bool:
+        """Whether it goes on with the delivery before it, under a renewed lock."""
+        before = [a for a in self.earlier if a.at != UNKNOWN][-1:]
+        same = any(a.session == self.session >= 0 and a.count == self.count for a in before)
+        return self.message.locks is not None and same
+
+    @property
+    def late(self) -> bool:
+        """Whether its acknowledgement came after its lock had timed out, as far as that is known."""
+        locks = self.message.locks
+        if locks is None or self.at == UNKNOWN or self.acked < self.at:
+            return False
+        after = self.message.attempts[self.message.attempts.index(self) + 1 :][:1]
+        again = any(a.at <= self.acked and not a.renewed for a in after)
+        last = self.count + 1 >= locks.limit and self.acked > self.at + locks.duration + LOCK_MARGIN
+        return self.ignored or again or last
+
+    @property
+    def is_ignored(self) -> bool:
+        """Whether its acknowledgement has no effect."""
+        return self.ignored or self.late
 
     @property
     def until(self) -> int:
         """The instant at which it ended."""
         if self.again or UNKNOWN < self.acked < self.at:
             return self.at
+        if (locks := self.message.locks) is not None:
+            acked = UNKNOWN if self.is_ignored else self.acked
+            return min(self.left, self.at + locks.duration, *(t for t in (acked, self.nacked, NEVER) if t >= self.at))
         strays = [a.acked for a in self.message.attempts if a.at == UNKNOWN]
         return min(self.left, *(t for t in (self.acked, self.nacked, NEVER, *strays) if t >= self.at))
 
     @property
     def unacked(self) -> bool:
         """Whether it is the last delivery of a message that was never acknowledged."""
-        return self.message.first_ack == NEVER and self is self.message.attempts[-1]
+        return self.message.first_ack == NEVER and self is self.message.attempts[-1] and not self.archived
+
+    @property
+    def archived(self) -> bool:
+        """Whether it was the last attempt that a share group allows, and ended without an acknowledgement."""
+        locks, m = self.message.locks, self.message
+        last = locks is not None and self is m.attempts[-1] and self.count + 1 >= locks.limit
+        return locks is not None and last and m.first_ack == NEVER and self.until <= locks.end
 
     @property
     def waited_for(self) -> int:
@@ -150,6 +188,10 @@ class History:
                 names.append((row["consumer"], row["instance"]))
         history = cls(judge, dispatcher, list(messages.values()))
         history._assign_owners(names)
+        for message in history.messages if judge.record_locks else ():
+            message.locks = judge.record_locks
+            for attempt in message.deliveries:  # a renewed lock is no other delivery
+                attempt.nth -= sum(a.renewed for a in message.deliveries[: attempt.nth + 1])
         return history
 
     def _assign_owners(self, names: list[tuple[str | None, str | None]]) -> None:
@@ -221,8 +263,9 @@ def _fill_message(judge: Judge, message: Message, row: Mapping[str, Any]) -> Non
 def _make_attempt(judge: Judge, message: Message, row: Mapping[str, Any], nth: int) -> Attempt:
     acked, nacked, received = (_get_time(row, name) for name in ("acked_at", "nacked_at", "received_at"))
     count, cumulative = row["redelivery_count"] or 0, bool(row["cumulative"])
-    ignored = cumulative and judge.acks_individually
-    return Attempt(message, row["at"], row["seq"], acked, nacked, received, count, cumulative, ignored, nth)
+    ignored = (cumulative and judge.acks_individually) or bool(row["ack_refused"])
+    given_up = bool(row["rejected"])
+    return Attempt(message, row["at"], row["seq"], acked, nacked, received, count, cumulative, ignored, given_up, nth)
 
 
 def _get_time(row: Mapping[str, Any], name: str) -> int:

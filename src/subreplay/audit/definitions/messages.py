@@ -93,9 +93,8 @@ def _is_passed(h: History, m: Message, owner: int) -> bool:
     log.
     """
     ripe = m.due + (h.judge.terms.tick if m.due > m.published else 0)
-    if m.published < min(h.dispatcher.sessions.joined, default=UNKNOWN) and all(
-        m.ordinal < e.message.ordinal for e in h.deliveries
-    ):
+    began = m.published < min(h.dispatcher.sessions.joined, default=UNKNOWN) or h.judge.record_locks is not None
+    if began and all(m.ordinal < e.message.ordinal for e in h.deliveries):
         return False  # before the subscription began
     of_slot = [e for e in h.deliveries if e.holds and e.message.slot == m.slot]
     elsewhere = (e.waited_for for e in of_slot if e.session != owner or e.waited_for == NEVER)
