@@ -72,6 +72,18 @@ def test_targets_of_4_4_wait_for_the_assignment_interval():
     assert generations == [2, 4, 5, 6, 7]  # epochs 3 and 8 to 11 have no target of their own
 
 
+def test_where_a_request_may_be_handled_within_the_assignment_interval_or_after_it_its_answer_tells():
+    coordinator = reenact_group(read(INTERVAL)).coordinator
+    coordinator.target_at, coordinator.target_answered_at = 0, 60_000_000  # computed at 0 to 60 ms
+
+    def may_compute(arrives_ms, is_assigned):
+        coordinator.begin_request((arrives_ms + 5) * 1_000_000, coordinator.highest_epoch, is_assigned)
+        return coordinator._may_compute(arrives_ms * 1_000_000)
+
+    assert [may_compute(at, is_assigned=False) for at in (990, 1_030, 1_060)] == [False, False, True]
+    assert [may_compute(at, is_assigned=True) for at in (990, 1_030, 1_060)] == [False, True, True]
+
+
 def test_a_member_whose_join_was_handled_late_is_not_the_first_one():
     """The join of c1 arrives first, and its answer has the second epoch: it then gets what c2 does not have."""
     it = read(STATIC)

@@ -133,6 +133,8 @@ class GroupReenactment:
         if row.api != "consumer_group_heartbeat" or row.error:
             return
         epoch = row.request["memberEpoch"]
+        is_assigned = epoch > 0 and row.response.get("assignment") is not None
+        coordinator.begin_request(row.answered_at, row.response["memberEpoch"], is_assigned)
         if epoch == 0:
             self._handle_new_member(row, row.request["memberId"], row.request["instanceId"])
         elif process is not None and epoch == LEAVE_EPOCH:

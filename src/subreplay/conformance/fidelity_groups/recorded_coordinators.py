@@ -6,6 +6,7 @@ from subreplay.simulation.kafka.classic_protocol import ClassicProtocol, MemberS
 from subreplay.simulation.kafka.coordinator import Coordinator
 from subreplay.simulation.kafka.group_members import MemberProcess
 from subreplay.simulation.kafka.server_protocol import ServerProtocol
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
 
 
 class RequestDrivenCoordinator(Coordinator):
@@ -53,7 +54,33 @@ class RequestDrivenClassic(RequestDrivenCoordinator, ClassicProtocol):
 
 
 class RequestDrivenServer(RequestDrivenCoordinator, ServerProtocol):
-    """The consumer protocol: members send heartbeats, give up and take partitions at their recorded times."""
+    """The consumer protocol: members send heartbeats, give up and take partitions at their recorded times.
+
+    The coordinator handles a request between its arrival and its answer. If the last target may be old enough or not,
+    the answer tells it.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.answered_at = self.target_answered_at = self.highest_epoch = 0
+        self.shows_target = False
+
+    def begin_request(self, answered_at: int, epoch: int, is_assigned: bool) -> None:
+        """Begin to handle a request whose answer has this member epoch. ``is_assigned``: a member's assignment changes
+        by it."""
+        self.answered_at, self.shows_target = answered_at, is_assigned or epoch > self.highest_epoch
+        self.highest_epoch = max(self.highest_epoch, epoch)
+
+    def _may_compute(self, at: int) -> bool:
+        if self.target_at is None:
+            return True
+        interval = self.policy.assignment_interval
+        least, most = at - self.target_answered_at, max(self.answered_at, at) - self.target_at
+        return least >= interval or (most >= interval - MILLISECOND and self.shows_target)
+
+    def _compute_target(self) -> None:
+        super()._compute_target()
+        self.target_answered_at = max(self.answered_at, self.now)
 
     def handle_heartbeat(self, process: MemberProcess, owned: bool) -> None:
         """Handle a member's heartbeat; with ``owned``, it contains the member's partitions."""
