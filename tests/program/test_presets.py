@@ -11,7 +11,12 @@ from subreplay.errors import ConfigError
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize(
-    ("policy", "profile"), [("pulsar.key_shared.consistent_hash", "pulsar-4.0"), ("kafka.range", "kafka-4.0")]
+    ("policy", "profile"),
+    [
+        ("pulsar.key_shared.consistent_hash", "pulsar-4.0"),
+        ("kafka.range", "kafka-4.0"),
+        ("kafka.share", "kafka-4.4"),
+    ],
 )
 def test_a_preset_gives_scenarios_that_differ_in_what_it_compares(preset: str, policy: str, profile: str) -> None:
     run = parse({"subscription": {"policy": policy, "profile": profile}}, "here")

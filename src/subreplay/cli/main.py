@@ -165,7 +165,8 @@ def whatif(
         list[str] | None, typer.Option(help="With --messages: a policy to compare with it; may be repeated.")
     ] = None,
     preset: Annotated[
-        str | None, typer.Option("--preset", help="Scenarios: scale-out, upgrade, failover-or-key-shared, assignors.")
+        str | None,
+        typer.Option("--preset", help="Scenarios: scale-out, upgrade, failover-or-key-shared, assignors, share-group."),
     ] = None,
     table_format: MessagesFormat = None,
     date: Date = None,

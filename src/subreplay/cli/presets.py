@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from subreplay.config.run import RunConfig, Subscription
-from subreplay.config.scenario import SCENARIOS
+from subreplay.config.scenario import get_scenario_kind
 from subreplay.errors import ConfigError
 from subreplay.hashing.profiles import KEYLESS, LATEST_PROFILES
 from subreplay.semantics.policies import make_policy
@@ -24,7 +24,7 @@ def apply_preset(run: RunConfig, preset: str, consumers: int) -> RunConfig:
     sections = list(PRESETS[preset](run.subscription, consumers))
     if not sections:
         raise ConfigError(f"--preset {preset}: {run.subscription.policy} has nothing to compare with")
-    found = [SCENARIOS["(kafka)" if one["policy"].startswith("kafka.") else "(pulsar)"](**one) for one in sections]
+    found = [get_scenario_kind(one["policy"])(**one) for one in sections]
     return run.model_copy(update={"scenarios": found})
 
 
@@ -57,6 +57,12 @@ def _assignors(own: Subscription, consumers: int) -> Iterator[Section]:
         yield _section(f"kafka.{name}", f"kafka.{name}", LATEST_PROFILES["kafka"], consumers, {})
 
 
+def _share_group(own: Subscription, consumers: int) -> Iterator[Section]:
+    """Yield a consumer group and a share group with as many members."""
+    yield _section("consumer group", "kafka.uniform", LATEST_PROFILES["kafka"], consumers, {})
+    yield _section("share group", "kafka.share", LATEST_PROFILES["kafka"], consumers, {})
+
+
 def _section(name: str, policy: str, profile: str, consumers: int, options: Mapping[str, Any]) -> Section:
     width = len(str(consumers))
     members = [{"consumer": f"c{number:0{width}}"} for number in range(1, consumers + 1)]
@@ -68,4 +74,5 @@ PRESETS: Final[Mapping[str, Callable[[Subscription, int], Iterator[Section]]]] =
     "upgrade": _upgrade,
     "failover-or-key-shared": _failover_or_key_shared,
     "assignors": _assignors,
+    "share-group": _share_group,
 }

@@ -35,22 +35,30 @@ def find_sharers(
     partitions = _build_partitions(scopes)
     numbers = [partitions.find_number(scope) for scope in scopes]
     instants = sorted({epoch.start.at for timeline in timelines for epoch in timeline.epochs})
-    connected = [_list_connected(timeline, instants) for timeline in timelines]
+    known: dict[int, list[Mapping[str, int]]] = {}  # dispatchers with the same events share one index
+    for timeline in timelines:
+        if id(timeline.index) not in known:
+            known[id(timeline.index)] = _list_connected(timeline, instants)
+    groups = {(scope.topic, id(timeline.index)) for scope, timeline in zip(scopes, timelines, strict=True)}
     claims: dict[str, Ints] = {}
     sharers: list[list[list[int]]] = [[] for _ in scopes]
-    for number in range(len(instants)):
+    for at in range(len(instants)):
         topics: dict[str, set[str]] = {}
-        for scope, states in zip(scopes, connected, strict=True):
-            for label in states[number]:
-                topics.setdefault(label, set()).add(scope.topic)
+        for topic, index in sorted(groups):
+            for label in known[index][at]:
+                topics.setdefault(label, set()).add(topic)
         labels = [*(label for label in claims if label in topics), *(one for one in topics if one not in claims)]
         members = [
             GroupMember(one, frozenset(topics[one]), claim=MemberClaim(claims.get(one, NO_CLAIM))) for one in labels
         ]
         claims = dict(zip(labels, policy.assign(partitions, members), strict=True)) if members else {}
-        owned = {label: set(mine.tolist()) for label, mine in claims.items()}
-        for found, states, partition in zip(sharers, connected, numbers, strict=True):
-            found.append([index for label, index in states[number].items() if partition in owned[label]])
+        by_partition: dict[int, list[str]] = {}
+        for label, owned in claims.items():
+            for number in owned.tolist():
+                by_partition.setdefault(number, []).append(label)
+        for found, timeline, number in zip(sharers, timelines, numbers, strict=True):
+            connected = known[id(timeline.index)][at]
+            found.append([connected[label] for label in by_partition.get(number, ()) if label in connected])
     return np.array(instants, np.int64), sharers
 
 

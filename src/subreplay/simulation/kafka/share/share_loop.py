@@ -162,9 +162,3 @@ def write_pending(s: ShareState, done: NDArray[np.int64]) -> bool:
     for partition in range(len(s.counted)):
         close_interval(s, partition)
     return True
-
-
-@operation
-def is_idle(s: ShareState) -> bool:
-    """Check whether no member works and no lock can end."""
-    return s.schedule[1] == NEVER
