@@ -5,7 +5,7 @@ import pytest
 
 from subreplay.errors import ConfigError
 from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, DispatchSettings
-from subreplay.simulation.pulsar.consumer_model import SECOND, ConsumerModel, OnFailure, Prediction
+from subreplay.simulation.pulsar.consumer_model import SECOND, ClientLibrary, ConsumerModel, OnFailure, Prediction
 from subreplay.simulation.pulsar.service_model import Fixed
 from tests.dispatch.predicting import (
     AUTO_SPLIT,
@@ -134,6 +134,22 @@ def test_in_3_2_a_rejected_message_waits_for_the_next_check():
     run = predict(SHARED, "pulsar-3.2", "+a", "k 30:k", model, until=700)
     assert run.of(0)[1].delivered_at == 430
     assert run.of(1)[1].delivered_at == 630  # due at 560, looked for at 130 + n * 100
+
+
+@pytest.mark.row("D-NACK-2")
+@pytest.mark.parametrize(
+    ("published", "redelivered"),
+    [
+        ("k", [532]),  # rejected at 0; checks at 133, 266, 399 and 532: 400 ms are over at the last one
+        ("k 50:k", [449, 582]),  # the second rejection starts the checks anew: 183, 316, 449, 582
+        ("k 100:k 200:k 300:k 400:k 500:k", [633, 633, 633, 766, 899, 1032]),  # none until 133 ms after the last one
+    ],
+)
+@pytest.mark.parametrize("profile", ["pulsar-3.2", "pulsar-5.0"])
+def test_d_nack_2_each_rejection_starts_the_checks_of_a_cpp_client_anew(profile, published, redelivered):
+    model = build_consumer(0, failure_rate=1.0, nack_delay=400 * MILLISECOND, client=ClientLibrary.CPP, max_redeliver=1)
+    run = predict(SHARED, profile, "+a", published, model, until=2000)
+    assert [run.of(ordinal)[1].delivered_at for ordinal in range(len(redelivered))] == redelivered
 
 
 @pytest.mark.row("D-TIMEOUT-1")

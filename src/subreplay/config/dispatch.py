@@ -11,7 +11,7 @@ from pydantic import AliasChoices, Field, model_validator
 from subreplay.config.fields import INT_31, INT_63, Duration, Model, parse_duration
 from subreplay.rows.model.rows import Consumer
 from subreplay.simulation.pulsar.broker.dispatch_rules import DispatchSettings, find_default_settings
-from subreplay.simulation.pulsar.consumer_model import ConsumerModel, OnFailure, Prediction
+from subreplay.simulation.pulsar.consumer_model import ClientLibrary, ConsumerModel, OnFailure, Prediction
 from subreplay.simulation.pulsar.service_model import Fixed, LogNormal, PerByte
 from subreplay.simulation.pulsar.service_model import Service as ServiceModel
 
@@ -97,6 +97,7 @@ class Consumers(Model):
     failure_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
     on_failure: Literal["nack", "retry", "nothing"] = "nack"
     nack_delay: Duration = parse_duration("1m")
+    client: Literal["java", "cpp"] = "java"
     retry_delay: Duration = parse_duration("1s")
     ack_timeout: Duration = 0
     redelivery_multiplier: Annotated[float, Field(ge=1, le=1000)] = 1.0
@@ -120,6 +121,7 @@ class Consumers(Model):
             failure_rate=self.failure_rate,
             on_failure=OnFailure[self.on_failure.upper()],
             nack_delay=self.nack_delay * US,
+            client=ClientLibrary[self.client.upper()],
             retry_delay=self.retry_delay * US,
             ack_timeout=self.ack_timeout * US,
             redelivery_multiplier=self.redelivery_multiplier,

@@ -30,6 +30,13 @@ class OnFailure(IntEnum):
     NOTHING = 2  # only an acknowledgement timeout, or the end of the consumer, redelivers it
 
 
+class ClientLibrary(IntEnum):
+    """Whose client a consumer has. They differ in when they request a redelivery after a negative acknowledgement."""
+
+    JAVA = 0  # as ``NACKS`` has it, by profile
+    CPP = 1  # C++ and its wrappers (Python, Node.js): ``CPP_NACKS``
+
+
 MAX_RETRIES = 16
 """``RetryMessageUtil.MAX_RECONSUMETIMES``: the number of retries if no dead letter policy sets it."""
 
@@ -42,6 +49,7 @@ class ConsumerModel:
     * ``receiver_queue_size``: permits at the start (row D-FLOW-1). When half of them were used by taking messages, that
       number is requested again. With 0 the client requests one message whenever the application is idle.
     * ``nack_delay``: time until a message is redelivered (see ``NACKS``), at least 100 ms for real brokers.
+    * ``client``: the client library.
     * ``redelivery_multiplier``: every redelivery of a message multiplies its ``nack_delay`` and ``ack_timeout``, up to
       ``longest_redelivery`` (``MultiplierRedeliveryBackoff``).
     * ``ack_timeout`` (0: none): counted from when the application took a message; checked every ``ack_timeout_tick``.
@@ -65,6 +73,7 @@ class ConsumerModel:
     failure_rate: float = 0.0
     on_failure: OnFailure = OnFailure.NACK
     nack_delay: int = 60 * SECOND
+    client: ClientLibrary = ClientLibrary.JAVA
     redelivery_multiplier: float = 1.0
     longest_redelivery: int = 600 * SECOND
     ack_timeout: int = 0
@@ -154,11 +163,15 @@ class NackRule:
     due times are rounded down to multiples of it. The first check comes when the delay of the first message is over,
     each further one at the next due time. A message that is rejected alone therefore waits for the whole delay; one
     that is rejected while others wait may come earlier, together with them. ``least`` is the shortest delay.
+
+    ``restarts``: every rejection starts the interval between two checks anew. So an application that rejects messages
+    more often than that is redelivered none of them.
     """
 
     ticks: int = 0
     precision: int = 0
     least: int = 0
+    restarts: bool = False
 
 
 NACKS: Mapping[str, NackRule] = ProfileTable(
@@ -168,7 +181,11 @@ NACKS: Mapping[str, NackRule] = ProfileTable(
         PULSAR_4_0: NackRule(precision=256 * MILLISECOND, least=100 * MILLISECOND),
     }
 )
-"""Rules by profile: ``NegativeAcksTracker`` (3.2.3; 4.0.8 and 4.2.4 with ``negativeAckPrecisionBitCnt`` 8)."""
+"""Rules of the Java client by profile: ``NegativeAcksTracker`` (3.2.3; 4.0.8 and 4.2.4 with
+``negativeAckPrecisionBitCnt`` 8)."""
+CPP_NACKS = NackRule(ticks=3, least=100 * MILLISECOND, restarts=True)
+"""The rule of the C++ client, whatever the broker: ``NegativeAcksTracker::add`` calls ``scheduleTimer``, which sets the
+timer anew (3.2.0 to 4.2.0). Of 1,436 recorded redeliveries 68 % come within 5 ms of it, 85 % within 20 ms."""
 
 
 def find_nack_rule(profile: str) -> NackRule:

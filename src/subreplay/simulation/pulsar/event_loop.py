@@ -34,11 +34,11 @@ from subreplay.simulation.pulsar.clients.event_heap import (
     pop_event,
     replace_first,
 )
-from subreplay.simulation.pulsar.clients.in_flight import advance_interval, has_space
+from subreplay.simulation.pulsar.clients.in_flight import advance_interval, has_space, set_timer
 from subreplay.simulation.pulsar.clients.log_intake import has_space_for_entry, publish_next
 from subreplay.simulation.pulsar.clients.receiver_queues import receive
 from subreplay.simulation.pulsar.clients.recorded_waits import follow_joined
-from subreplay.simulation.pulsar.clients.redeliveries import ClientEvent, clear_client, redeliver
+from subreplay.simulation.pulsar.clients.redeliveries import ClientEvent, clear_client, find_check_at, redeliver
 from subreplay.simulation.pulsar.no_progress import (
     FUTILE,
     NO_PROGRESS_AFTER,
@@ -197,7 +197,11 @@ def _fire_client_timer(b: Broker, c: Clients) -> None:
         if kind == ClientEvent.RELEASE:
             release_stuck(b, c, consumer)
         elif kind == ClientEvent.NACK:
-            c.clients[consumer].nacks -= 1
+            client = c.clients[consumer]
+            if valid and m.open and client.nack_restarts > 0 and find_check_at(client, at) > at:
+                set_timer(c, find_check_at(client, at), rank, head)
+                continue
+            client.nacks -= 1
             if valid and m.open:
                 has_rejected = redeliver(b, c, head, DeliveryOutcome.RETURNED) or has_rejected
         elif valid and m.open and kind == ClientEvent.CHUNKS:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from subreplay.kernels.lazy_kernel import pass_by_reference
 from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records, create_records
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND
 from subreplay.simulation.pulsar.clients.event_heap import EVENT
-from subreplay.simulation.pulsar.consumer_model import ConsumerModel, NackRule, Prediction
+from subreplay.simulation.pulsar.consumer_model import CPP_NACKS, ClientLibrary, ConsumerModel, NackRule, Prediction
 from subreplay.simulation.pulsar.service_model import SERVICE, write_service
 
 NONE = -1
@@ -99,6 +100,7 @@ CLIENT = np.dtype(
         ("failure_rate", "f8"),
         ("on_failure", "i8"),
         ("nack_delay", "i8"),
+        ("nack_restarts", "i8"),  # ns between two checks, which each rejection starts anew; 0: see the rules in TOTALS
         ("multiplier", "f8"),
         ("longest", "i8"),
         ("ack_timeout", "i8"),
@@ -123,7 +125,7 @@ CLIENT = np.dtype(
         ("kept_first", "i8"),  # first message that a stuck application keeps
         ("kept_last", "i8"),
         ("nacks", "i8"),  # under way
-        ("nack_origin", "i8"),  # when the first of them began
+        ("nack_origin", "i8"),  # when the first of them began, or the last one if each starts the checks anew
         ("nack_look", "i8"),  # when the client checks next what is due
         ("chunked_first", "i8"),  # first incomplete chunked message
         ("chunked_last", "i8"),
@@ -264,6 +266,9 @@ def add_client(clients: Clients, consumer: int, model: ConsumerModel, now: int) 
     client.refill = max(model.receiver_queue_size // 2, 1)
     client.failure_rate, client.on_failure = model.failure_rate, model.on_failure
     client.nack_delay = max(model.nack_delay, int(clients.totals[0].nack_least))
+    if model.client == ClientLibrary.CPP:
+        client.nack_delay = max(model.nack_delay, CPP_NACKS.least)
+        client.nack_restarts = client.nack_delay // CPP_NACKS.ticks // MILLISECOND * MILLISECOND
     client.ack_tick = model.ack_timeout_tick
     client.ack_timeout = -(-model.ack_timeout // model.ack_timeout_tick) * model.ack_timeout_tick
     client.multiplier, client.longest = model.redelivery_multiplier, model.longest_redelivery

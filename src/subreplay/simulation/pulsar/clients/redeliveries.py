@@ -41,20 +41,32 @@ def _find_redelivery_delay(client: Records, delay: int, redeliveries: int) -> in
 
 
 @inlined
+def find_check_at(client: Records, at: int) -> int:
+    """Return the first check of a client at this time or later, which the last rejection started."""
+    period = client.nack_restarts
+    return client.nack_origin + max(-(-(at - client.nack_origin) // period), 1) * period
+
+
+@inlined
 def schedule_redelivery(b: Broker, c: Clients, head: int) -> None:
-    """Set the timer of an in-flight entry with a negatively acknowledged message. One timer is enough."""
+    """Set the timer of an in-flight entry with a negatively acknowledged message. One timer is enough.
+
+    If each rejection starts the checks anew, it is set to the end of the delay, and then to the check that follows.
+    """
     in_flight, t = c.messages[head], c.totals[0]
+    client, now = c.clients[in_flight.consumer], b.state[0].now
+    if client.nack_restarts > 0:
+        client.nack_origin = now
     if in_flight.returning:
         return
     in_flight.returning = True
-    client, now = c.clients[in_flight.consumer], b.state[0].now
     due = now + _find_redelivery_delay(client, client.nack_delay, in_flight.redeliveries)
-    if t.nack_ticks > 0:
+    if t.nack_ticks > 0 and client.nack_restarts == 0:
         if client.nacks == 0:
             client.nack_origin = now
         period = max(client.nack_delay // t.nack_ticks, 1)
         due = client.nack_origin + -(-(due - client.nack_origin) // period) * period
-    elif t.nack_precision > 0:
+    elif t.nack_precision > 0 and client.nack_restarts == 0:
         if client.nacks == 0:
             client.nack_look = due
         elif client.nack_look <= now:
