@@ -57,6 +57,5 @@ def test_what_is_neither_is_refused(reported):
         scenario(retention=reported)
 
 
-def test_the_dispatch_replay_knows_the_recorded_partitions_only():
-    with pytest.raises(ConfigError, match="dispatch cannot be combined with partitions, hashing or keyless"):
-        scenario(partitions=2, dispatch={})
+def test_other_partitions_may_be_replayed():
+    assert scenario(partitions=2, dispatch={}).is_rerouted

@@ -113,12 +113,6 @@ class AnyScenario(Model):
         | None
     ) = None
 
-    @model_validator(mode="after")
-    def _check_dispatch(self) -> AnyScenario:
-        if self.is_rerouted and getattr(self, "dispatch", None) is not None:
-            raise ValueError("dispatch cannot be combined with partitions, hashing or keyless; use two scenarios")
-        return self
-
     @property
     def is_rerouted(self) -> bool:
         """Whether its producers choose other partitions than the recorded ones did."""

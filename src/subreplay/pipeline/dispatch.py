@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -44,7 +44,9 @@ from subreplay.whatif.replay_rows import (
     PredictGroups,
     SplitMessages,
 )
+from subreplay.whatif.rerouted_messages import KEYLESS, NUMBERED, REROUTED, RerouteMessages, TakeTurns, number_messages
 from subreplay.whatif.scenario import find_group_events
+from subreplay.whatif.traffic.producer_rerouting import PartitionRouting
 from subreplay.whatif.wait_sums import SumWaits
 
 MOST_BLOCKED: Final = 12
@@ -78,7 +80,7 @@ def replay_dispatch(source: Source, plans: Sequence[ScenarioPlan]) -> tuple[Disp
     sections = {s.name: s.dispatch for s in source.config.scenarios if isinstance(s, Scenario)}
     cumulative = {name: _get_cumulative(sections.get(name)) for name in ticks}
     counting = SumReplay(tuple(ticks), source.extent["last"], source.width, ticks, cumulative)
-    messages, replays = _prepare_replays(source, dispatchers, groups)
+    messages, replays = _prepare_replays(source, plans, dispatchers, groups)
     new = source.tables.begin_write("predicted", PREDICTED, source.build_where(PREDICTED))
     parts = [_replay(rows, step, counting, new) for rows, step in replays]
     source.tables.commit(new)
@@ -151,21 +153,43 @@ def _get_cumulative(section: Dispatch | None) -> CumulativeAcks:
 
 
 def _prepare_replays(
-    source: Source, dispatchers: DispatchPredictor, groups: GroupPredictor
-) -> tuple[Dataset, list[tuple[Dataset, Step]]]:
-    """Return the messages as rows of the log, and the messages in replay order with the steps that replay them."""
-    scenarios, group_scenarios = tuple(dispatchers.scenarios), tuple(groups.scenarios)
-    step = SplitMessages(scenarios, bool(group_scenarios))
-    rows, replays = source.messages.split(step, step.outputs), list[tuple[Dataset, Step]]()
-    if scenarios:
-        messages = source.engine.sort([rows["replayed"]], REPLAYED)
-        replays.append((messages, PredictDispatch(dispatchers, scenarios)))
-    if group_scenarios:
-        topics = tuple(sorted({scope.topic for group in groups.scenarios.values() for scope in group.scopes}))
-        published = source.engine.sort([rows["published"]], PUBLISHED)
-        ready = published.map(OrderReadyRecords(group_scenarios, topics), CONSUMED.schema)
-        replays.append((source.engine.sort([ready], CONSUMED), PredictGroups(groups, topics)))
-    return rows["log"], replays
+    source: Source, plans: Sequence[ScenarioPlan], dispatchers: DispatchPredictor, groups: GroupPredictor
+) -> tuple[Mapping[str, Dataset], list[tuple[Dataset, Step]]]:
+    """Return the messages of each scenario as rows of the log, and those in replay order with the steps that replay
+    them. Scenarios whose producers choose other partitions have messages of their own."""
+    names, group_names = tuple(dispatchers.scenarios), tuple(groups.scenarios)
+    topics = tuple(sorted({scope.topic for group in groups.scenarios.values() for scope in group.scopes}))
+    routings: dict[PartitionRouting | None, list[str]] = {}
+    for plan in plans:
+        if plan.name in names or plan.name in group_names:
+            routings.setdefault(plan.routing, []).append(plan.name)
+    logs, replayed, consumed = dict[str, Dataset](), list[Dataset](), list[Dataset]()
+    for routing, chosen in routings.items():
+        of_groups = tuple(name for name in chosen if name in group_names)
+        step = SplitMessages(tuple(names.index(name) for name in chosen if name in names), bool(of_groups))
+        rows = _read_messages(source, routing).split(step, step.outputs)
+        logs |= dict.fromkeys(chosen, rows["log"])
+        replayed += [rows["replayed"]] if step.scenarios else []
+        if of_groups:
+            published = source.engine.sort([rows["published"]], PUBLISHED)
+            consumed.append(published.map(OrderReadyRecords(of_groups, topics), CONSUMED.schema))
+    replays = list[tuple[Dataset, Step]]()
+    if replayed:
+        replays.append((source.engine.sort(replayed, REPLAYED), PredictDispatch(dispatchers, names)))
+    if consumed:
+        replays.append((source.engine.sort(consumed, CONSUMED), PredictGroups(groups, topics)))
+    return logs, replays
+
+
+def _read_messages(source: Source, routing: PartitionRouting | None) -> Dataset:
+    """Read the messages, in the partitions of a routing."""
+    if routing is None:
+        return source.messages
+    found = source.partitioners
+    step = RerouteMessages(routing, found is not None and any(part.way.of_bytes for part in found.parts))
+    moved = source.messages.split(step, step.outputs)
+    turned = source.engine.sort([moved["keyless"]], KEYLESS).map(TakeTurns(routing), REROUTED.schema)
+    return source.engine.sort([moved["keyed"], turned], REROUTED).map(number_messages, NUMBERED)
 
 
 @dataclass(frozen=True)
@@ -230,7 +254,10 @@ def _sum_replays(
 
 
 def _judge(
-    source: Source, scenarios: Mapping[str, ScenarioPlan], messages: Dataset, logs: Mapping[str, Sequence[Dataset]]
+    source: Source,
+    scenarios: Mapping[str, ScenarioPlan],
+    messages: Mapping[str, Dataset],
+    logs: Mapping[str, Sequence[Dataset]],
 ) -> dict[str, Figures]:
     """Judge the predicted deliveries of each scenario, and write table ``predicted_audited``."""
     config = source.config
@@ -238,8 +265,9 @@ def _judge(
     new = source.tables.begin_write("predicted_audited", PREDICTED_AUDITED, source.build_where(PREDICTED_AUDITED))
     found = {}
     for name, plan in scenarios.items():
-        judge = _build_judge(plan, config.terms, section.get(name), config.keys.words, source.dates)
-        log = source.engine.sort([messages, *logs[name]], BY_POSITION)
+        terms = config.terms if plan.routing is None else replace(config.terms, routing=None)
+        judge = _build_judge(plan, terms, section.get(name), config.keys.words, source.dates)
+        log = source.engine.sort([messages[name], *logs[name]], BY_POSITION)
         found[name] = _build_figures(source, plan, judge, log, name, new)
     source.tables.commit(new)
     return found

@@ -91,11 +91,11 @@ CONSUMED: Final = Order(
 class SplitMessages:
     """Splits rows of table ``messages`` into ``outputs``.
 
-    ``replayed`` has each message once for each of ``scenarios``, whose dispatchers serve one partition each.
-    ``published`` exists if there are ``groups``. ``log`` is for the audit.
+    ``replayed`` has each message once for each of the ``scenarios`` (by number) whose dispatchers serve one partition
+    each. ``published`` exists if there are ``groups``. ``log`` is for the audit.
     """
 
-    scenarios: tuple[str, ...]
+    scenarios: tuple[int, ...]
     groups: bool
 
     @property
@@ -123,7 +123,7 @@ class SplitMessages:
                     "last_sequence_id": outer_sequence_ids,
                     "deliver_at": to_nanos(columns, "deliver_at"),
                 }
-                for number in range(len(self.scenarios)):
+                for number in self.scenarios:
                     numbers = pa.repeat(number, batch.num_rows)
                     columns_by_name["dispatcher"] = name_dispatchers(numbers, columns["topic"])
                     yield "replayed", _build_batch(columns_by_name, REPLAYED.schema)
@@ -136,7 +136,8 @@ def name_dispatchers(scenario: pa.Array, topic: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class PredictDispatch:
-    """Turns ordered ``REPLAYED`` rows into ``PREDICTED`` rows. ``scenarios`` are those of ``SplitMessages``."""
+    """Turns ordered ``REPLAYED`` rows into ``PREDICTED`` rows. ``scenarios`` are the names of those of
+    ``SplitMessages``."""
 
     predictor: DispatchPredictor
     scenarios: tuple[str, ...]

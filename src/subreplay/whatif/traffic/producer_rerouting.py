@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from subreplay.hashing.producer_routing import (
     BYTE_KEY_HASHES,
@@ -125,7 +124,7 @@ def count_relocated(profile: TrafficProfile, routing: PartitionRouting) -> tuple
 
 def _has_bytes_keys(profile: TrafficProfile) -> bool:
     """Return whether keys were set as bytes, so that their base64 text is hashed: the choice that explains more
-    messages."""
+    messages, if it explains most of them."""
     runs = profile.runs.select(profile.runs.routed != NO_KEY)
     before = np.array([scope.partition for scope in profile.scopes], np.int64)
     count, lengths = max(int(before.max(initial=0)) + 1, 1), runs.end - runs.begin
@@ -137,7 +136,7 @@ def _has_bytes_keys(profile: TrafficProfile) -> bool:
                 hashes = getattr(profile.keys, scheme.of_bytes if of_bytes else scheme.hash)
                 fits |= to_non_negative(hashes, scheme.sign)[runs.routed] % count == before[runs.scope]
         explained.append(int(lengths[fits].sum()))
-    return explained[1] > explained[0]
+    return explained[1] > explained[0] and 2 * explained[1] > int(lengths.sum())
 
 
 def _route_keyless(moved: TrafficProfile, profile: TrafficProfile, routing: PartitionRouting) -> TrafficProfile:
@@ -151,11 +150,9 @@ def _route_keyless(moved: TrafficProfile, profile: TrafficProfile, routing: Part
     rows = np.flatnonzero(keyless[run_of])
     run = run_of[rows]
     sent = np.lexsort((profile.entry[rows], profile.runs.scope[run], profile.at[rows], runs.producer[run]))
-    chosen = np.empty(len(rows), np.int64)
-    _choose_keyless_partitions(
-        runs.producer[run][sent], profile.size[rows][sent], routing.partitions,
-        STICKY_BYTES if routing.keyless == "sticky" else 0, chosen,
-    )  # fmt: skip
+    chosen = choose_keyless_partitions(
+        routing, np.asarray(runs.producer[run][sent], np.int64), profile.size[rows][sent], create_turns()
+    )
     partition = np.empty(len(rows), np.int64)
     partition[sent] = chosen
     number = run.astype(np.int64) * routing.partitions + partition
@@ -187,22 +184,33 @@ def _route_keyless(moved: TrafficProfile, profile: TrafficProfile, routing: Part
     return rerouted.select_runs(all_runs.select(np.argsort(all_runs.key, kind="stable")))
 
 
+def create_turns() -> Ints:
+    """Create the state of ``choose_keyless_partitions`` before the first message: producer, turn, bytes of the turn."""
+    return np.array([-1, 0, 0], np.int64)
+
+
+def choose_keyless_partitions(routing: PartitionRouting, producer: Ints, size: Ints, turns: Ints) -> Ints:
+    """Choose the partitions of messages without a key, which are grouped by ``producer`` (not negative) and in its
+    order. ``turns`` goes on from call to call."""
+    chosen = np.empty(len(producer), np.int64)
+    sticky = STICKY_BYTES if routing.keyless == "sticky" else 0
+    _choose_keyless_partitions(producer, size, routing.partitions, sticky, turns, chosen)
+    return chosen
+
+
 @operation
 def _choose_keyless_partitions(
-    producer: NDArray[np.int32], size: Ints, partitions: int, sticky: int, chosen: Ints
+    producer: Ints, size: Ints, partitions: int, sticky: int, turns: Ints, chosen: Ints
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
     """Choose the partition of each message: the next one, or with ``sticky`` another one by a hash after so many
     bytes."""
-    turn, sent = 0, 0
     for i in range(len(producer)):
-        if i == 0 or producer[i] != producer[i - 1]:
-            turn, sent = 0, 0
-        elif sticky == 0 or sent >= sticky:
-            turn, sent = turn + 1, 0
-        sent += size[i]
-        chosen[i] = (
-            turn % partitions if sticky == 0 else _mix_bits(np.int64(producer[i]) * 1_000_003 + turn) % partitions
-        )
+        if producer[i] != turns[0]:
+            turns[0], turns[1], turns[2] = producer[i], 0, 0
+        elif sticky == 0 or turns[2] >= sticky:
+            turns[1], turns[2] = turns[1] + 1, 0
+        turns[2] += size[i]
+        chosen[i] = turns[1] % partitions if sticky == 0 else _mix_bits(producer[i] * 1_000_003 + turns[1]) % partitions
 
 
 @operation
