@@ -47,7 +47,7 @@ def predict(recording, policy, batch=1000, options=None, profile="pulsar-4.0", *
     start = pc.min(rows["at"]).as_py()
     dispatch = Dispatch.model_validate(assumed)
     predictor = DispatchPredictor(
-        {"x": DispatchScenario(folded, dispatch.prediction(Fixed(), start, SECOND), dispatch.settings)}
+        {"x": DispatchScenario(folded, dispatch.prediction(Fixed(), start, SECOND), dispatch.build_settings(profile))}
     )
     batches = list(predictor.predict(rows.to_batches(max_chunksize=batch)))
     return rows, pa.Table.from_batches(batches, PREDICTED)
