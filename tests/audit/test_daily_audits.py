@@ -18,13 +18,15 @@ from subreplay.audit.rules.undelivered import DAY_END_MARGIN
 from subreplay.audit.terms import Terms
 from subreplay.rows.model.columns import NEVER
 from subreplay.semantics.policies import make_policy
-from tests.audit.definitions.test_definitions import POLICIES, TERMS, histories
+from tests.audit.definitions.test_definitions import POLICIES as KINDS
+from tests.audit.definitions.test_definitions import SHARE, TERMS, histories
 from tests.support import recordings
 from tests.support.daily_runs import audit_daily
 from tests.support.history import START, STEP, History, history
 from tests.support.properties import examples
 from tests.support.pure import audit, audit_by, judge_of, with_receipts
 
+POLICIES = KINDS | {"share group": SHARE}
 # These tell how things stand when the data end: each night tells how they stand at its own end.
 AS_OF_THE_END = mask({Code.UNACKED, Code.UNSEEN, Code.UNROUTABLE, Code.STUCK, Code.STARVED, Code.STALLED})
 WAITING = Terms(stalled_after=80_000_000, stuck_after=80_000_000, late_after=80_000_000)

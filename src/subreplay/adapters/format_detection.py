@@ -17,6 +17,7 @@ from subreplay.adapters.input_files import HEAD_BYTES, list_files, read_head
 from subreplay.adapters.kafka_group.coordinator_log.known_lines import GROUP_BEGINNINGS
 from subreplay.adapters.kafka_group.group_records import decode_record
 from subreplay.adapters.kafka_group.protocol_bytes import MalformedBytes
+from subreplay.adapters.kafka_group.share_state import STATE_TOPIC
 from subreplay.adapters.log_lines import strip_layers
 from subreplay.adapters.unsupported_exports import CLIENT_LOGS, UNSUPPORTED, match_export
 from subreplay.capture.file_format import METADATA
@@ -200,7 +201,7 @@ def _are_group_records(found: pq.FileMetaData, schema: pa.Schema, name: str) -> 
         if column.path_in_schema in ("topic", "key") and column.statistics and column.statistics.has_min_max:
             bounds[column.path_in_schema] = column.statistics.min, column.statistics.max
     if "topic" in bounds:
-        return "__consumer_offsets" in bounds["topic"]
+        return any(topic in bounds["topic"] for topic in ("__consumer_offsets", STATE_TOPIC))
     if "key" in bounds:
         return all(isinstance(key, bytes) and _is_group_key(key) for key in bounds["key"])
     return "consumer_offsets" in name
@@ -221,6 +222,8 @@ def _parse_objects(head: bytes) -> Iterator[dict[str, Any]]:
 def _is_group_record(row: dict[str, Any]) -> bool:
     if not isinstance(row.get("key"), str) or not {"value", "offset"} <= set(row):
         return False
+    if row.get("topic") == STATE_TOPIC:
+        return True
     try:
         return _is_group_key(base64.b64decode(row["key"], validate=True))
     except ValueError:

@@ -4,16 +4,19 @@ import base64
 import gzip
 import json
 from collections import Counter
+from datetime import datetime, timezone
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from subreplay.adapters.format_detection import detect_adapter
 from subreplay.adapters.kafka_group.group_records import decode_record
 from subreplay.adapters.kafka_group.protocol_bytes import MalformedBytes
 from subreplay.adapters.kafka_group.share_state import RECORD_STATES, decode_share_state
 from subreplay.cli.main import main
-from tests.support.share_groups import RECORDED, folder_of
+from tests.support.share_groups import RECORDED, folder_of, read
 
 TABLES = {
     "ShareGroupMemberMetadata": "share_members",
@@ -115,3 +118,41 @@ def test_copies_of_consumer_offsets_give_the_members_of_a_share_group(tmp_path):
     assert Counter(row["event"] for row in rows) == {"join": 4, "leave": 4}
     assert {row["type"] for row in rows} == {"share"}
     assert "policy: kafka.share" in (tmp_path / "to" / "audit.yaml").read_text()
+
+
+def copies_of(folder: Path):
+    """Both topics in one copy, as Spark's Kafka source reads them."""
+    for topic, name in (("__consumer_offsets", "consumer_offsets"), ("__share_group_state", "share_group_state")):
+        for key, value, row in records(folder, name):
+            at = datetime.fromtimestamp(row["timestamp"] / 1_000, timezone.utc)
+            yield {"key": key, "value": value, "topic": topic, "partition": 0, "offset": row["offset"], "timestamp": at}
+
+
+def test_copies_of_the_states_give_the_start_offsets_of_a_share_group(tmp_path):
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    rows = [*copies_of(folder_of("s38"))]
+    pq.write_table(pa.Table.from_pylist([*rows, rows[-1]]), folder / "part.parquet")  # the last one twice
+
+    assert detect_adapter(folder) == "kafka-group"
+    assert (
+        main(["ingest", str(folder), "--from", "kafka-group", "--to", str(tmp_path / "to"), "--format", "parquet"]) == 0
+    )
+    found = pq.read_table(tmp_path / "to" / "deliveries").to_pylist()
+    wanted = [row for row in read("s38").tables["deliveries"].to_pylist() if row["ack_type"] == "Commit"]
+    names = ("topic", "partition", "entry", "acked_at", "consumer", "ack_type")
+    assert len(found) == len(wanted) > 600
+    assert {tuple(row[name] for name in names) for row in found} == {
+        tuple(row[name] for name in names) for row in wanted
+    }
+
+
+def test_a_state_that_cannot_be_decoded_is_quarantined(tmp_path, capsys):
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    rows = [*copies_of(folder_of("s06"))]
+    pq.write_table(pa.Table.from_pylist([*rows[:-1], rows[-1] | {"value": b"\0\5"}]), folder / "part.parquet")
+    assert (
+        main(["ingest", str(folder), "--from", "kafka-group", "--to", str(tmp_path / "to"), "--format", "parquet"]) == 0
+    )
+    assert "part.parquet, row 139: value = 0:95: value version 5 must be 0" in capsys.readouterr().err

@@ -39,7 +39,14 @@ from subreplay.adapters.kafka_group.group_run import (
     list_assignors,
 )
 from subreplay.adapters.kafka_group.offset_commits import TOPIC_IDS, list_topic_ids
+from subreplay.adapters.kafka_group.protocol_bytes import MalformedBytes
 from subreplay.adapters.kafka_group.record_copies import COPIED_RECORDS, drop_repeated_records, read_copy
+from subreplay.adapters.kafka_group.share_state import (
+    StartOffset,
+    StartOffsets,
+    build_start_offsets,
+    decode_share_state,
+)
 from subreplay.adapters.streams import (
     REJECTED,
     Batches,
@@ -120,7 +127,7 @@ def open_stream(path: Path, options: Options) -> SourceStream:
         sum_file_sizes((*files.files, *logs)),
         parts,
         _scan_file,
-        {"records": _RECORDS, "of_groups": _GROUP_RECORDS, REJECTED: QUARANTINE},
+        {"records": _RECORDS, "states": _RECORDS, "of_groups": _GROUP_RECORDS, REJECTED: QUARANTINE},
         notes_of_run,
         (
             Stage(
@@ -139,6 +146,14 @@ def open_stream(path: Path, options: Options) -> SourceStream:
                 "of_groups",
                 ("group",),
                 place,
+            ),
+            Stage(
+                partial(_plan_start_offsets, options),
+                {"deliveries": DELIVERIES, REJECTED: QUARANTINE},
+                {"files": _FILES, "pairs": _PAIRS},
+                "states",
+                ("partition",),
+                place[1:],
             ),
             Stage(
                 lambda _: _build_deliveries,
@@ -172,12 +187,9 @@ def _scan_file(file: _CopyFile) -> Rows:
             yield REJECTED, build_quarantine(part.rejected)
             counts = part.rows, len(part.rejected), part.other_topics, int(part.without_partition)
             yield "files", _build_file_counts(file.name, *counts)
-            yield (
-                "records",
-                part.records.append_column(
-                    _FILE_NUMBER, pa.repeat(pa.scalar(file.number, pa.int32()), len(part.records))
-                ),
-            )
+            for name, records in (("records", part.records), ("states", part.states)):
+                number = pa.repeat(pa.scalar(file.number, pa.int32()), len(records))
+                yield name, records.append_column(_FILE_NUMBER, number)
 
 
 def _decode_copies(options: Options, batches: Batches) -> Rows:
@@ -266,6 +278,8 @@ def infer_topic_names(tables: Mapping[str, pa.Table]) -> pa.Table:
         subscribed = topics.get((row["group"], row["member_id"]), set())
         if len(subscribed) == 1 and "" not in subscribed:
             names |= {(one["topic_id"], *subscribed) for one in row["assigned"] or ()}
+    for row in tables["share_partitions"].select(["initialized"]).to_pylist():
+        names |= {(one["topic_id"], one["topic"]) for one in row["initialized"] or ()}
     return pa.Table.from_pylist([dict(zip(TOPIC_IDS.names, pair, strict=True)) for pair in sorted(names)], TOPIC_IDS)
 
 
@@ -306,6 +320,43 @@ def _build_membership(topic: str | None, names: Mapping[str, str], batches: Batc
                  "record_offset": owners["from_offset"], "kind": [_OWNER_STEP] * len(owners),
                  "number": np.arange(len(owners)), "owner": owners.to_struct_array()}  # fmt: skip
         yield "steps", _fill_columns(steps, _STEPS)
+
+
+def _plan_start_offsets(options: Options, small: SmallTables) -> partial[Rows]:
+    return partial(_build_start_offsets, options, StartOffsets(choose_topic_names(small["names"])))
+
+
+def _build_start_offsets(options: Options, offsets: StartOffsets, batches: Batches) -> Rows:
+    """Build the start offsets of share partitions from records of ``__share_group_state``."""
+    seq = 0
+    for copied in read_whole_groups(batches, (GROUP, "offset")):
+        unique = drop_repeated_records(copied.select(_RECORDS.names).cast(_RECORDS))
+        found: list[StartOffset] = []
+        rejected = [*unique.rejected]
+        times = unique.records["timestamp"].cast(pa.int64())
+        for row, micros in zip(unique.records.drop_columns(["timestamp"]).to_pylist(), times.to_pylist(), strict=True):
+            try:
+                state = decode_share_state(row["key"], row["value"])
+            except MalformedBytes as malformed:
+                where = f"{row['partition']}:{row['offset']}"
+                reason = Reason(malformed.column, where, malformed.rule, malformed.remedy)
+                rejected.append(RejectedRow("deliveries", row["file"], row["row"], f"the record at {where}", (reason,)))
+                continue
+            start = offsets.apply_state(state, micros * 1_000)
+            if start is not None and _is_requested(start, options):
+                found.append(start)
+        rows = build_start_offsets(found, seq)
+        seq += len(found)
+        yield "deliveries", rows
+        yield "pairs", _count_pairs(rows)
+        yield REJECTED, build_quarantine(rejected)
+        wrong = Counter(row.file for row in rejected)
+        for name in {*wrong, *unique.repeated}:
+            yield "files", _build_file_counts(name, 0, wrong[name], unique.repeated[name])
+
+
+def _is_requested(start: StartOffset, options: Options) -> bool:
+    return start.group == (options.subscription or start.group) and start.topic == (options.topic or start.topic)
 
 
 def _build_deliveries(batches: Batches) -> Rows:

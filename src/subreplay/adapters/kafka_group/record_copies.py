@@ -16,6 +16,7 @@ from subreplay.adapters.base import Reason, RejectedRow
 from subreplay.adapters.input_files import read_line_batches
 from subreplay.adapters.kafka_group.consumer_offsets import OFFSETS_TOPIC, RECORD_COLUMNS
 from subreplay.adapters.kafka_group.json_copies import ParsedCopies, parse_copies, split_records
+from subreplay.adapters.kafka_group.share_state import STATE_TOPIC
 from subreplay.errors import InputError
 from subreplay.failures import describe_os_error
 from subreplay.rows.model.columns import Ints
@@ -39,13 +40,15 @@ _BATCH_ROWS: Final = 1 << 16
 
 class CopyPart(NamedTuple):
     """A part of a file: its ``COPIED_RECORDS``, its rejected rows, its row count, and the count of rows of
-    ``other_topics``. ``without_partition``: no record of the file contains its partition, so it is read as 0."""
+    ``other_topics``. ``without_partition``: no record of the file contains its partition, so it is read as 0.
+    ``states`` are the records of ``__share_group_state``."""
 
     records: pa.Table
     rejected: tuple[RejectedRow, ...] = ()
     rows: int = 0
     other_topics: int = 0
     without_partition: bool = False
+    states: pa.Table = COPIED_RECORDS.empty_table()
 
 
 def read_copy(path: Path, name: str) -> Iterator[CopyPart]:
@@ -114,14 +117,23 @@ def _parse_lines(path: Path, name: str) -> Iterator[ParsedCopies | RejectedRow]:
 def _build_part(
     table: pa.Table, name: str, rejected: tuple[RejectedRow, ...] = (), without_partition: bool = False
 ) -> CopyPart:
-    """Select the records of ``__consumer_offsets`` where the table has topics. Times may have nanoseconds."""
+    """Select the records of ``__consumer_offsets``, and of ``__share_group_state``, where the table has topics."""
     rows = len(table)
+    states = table.slice(0, 0)
     if "topic" in table.column_names:
-        table = table.filter(pc.fill_null(pc.equal(table["topic"].cast(pa.string()), OFFSETS_TOPIC), True))
-    others = rows - len(table)
+        topic = table["topic"].cast(pa.string())
+        states = table.filter(pc.fill_null(pc.equal(topic, STATE_TOPIC), False))
+        table = table.filter(pc.fill_null(pc.equal(topic, OFFSETS_TOPIC), True))
+    others = rows - len(table) - len(states)
+    read = _to_records(table, name), rejected, rows + len(rejected), others, without_partition
+    return CopyPart(*read, _to_records(states, name))
+
+
+def _to_records(table: pa.Table, name: str) -> pa.Table:
+    """Return the records of a file. Times may have nanoseconds."""
     table = table.append_column("file", pa.array([name] * len(table), pa.string()))
     records = [table[f.name].cast(f.type, safe=f.name != "timestamp") for f in COPIED_RECORDS]
-    return CopyPart(pa.table(records, COPIED_RECORDS), rejected, rows + len(rejected), others, without_partition)
+    return pa.table(records, COPIED_RECORDS)
 
 
 class UniqueRecords(NamedTuple):

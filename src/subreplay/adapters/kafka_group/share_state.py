@@ -6,11 +6,14 @@ coordinator (4.4.0). A snapshot has the whole state of a partition, an update it
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from subreplay.adapters.kafka_group.protocol_bytes import ByteReader, MalformedBytes
+from subreplay.rows.model.tables import DELIVERIES
 
 STATE_TOPIC: Final = "__share_group_state"
 RECORD_STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 3: "archiving", 4: "archived"}
@@ -39,6 +42,8 @@ SHARE_STATES: Final = pa.schema(
 )
 """One row for each record; a tombstone has no batches."""
 
+STATE_WRITER: Final = "share coordinator"
+"""The consumer of a commit that is a start offset: the broker moves it, not a member."""
 _COMPLETE: Final = 0  # the tag of deliveryCompleteCount
 
 
@@ -76,3 +81,58 @@ def _read_batch(reader: ByteReader) -> dict[str, Any]:
     row |= {"state": RECORD_STATES.get(state, f"state {state}"), "deliveries": reader.read_int16()}
     reader.read_tags()
     return row
+
+
+class StartOffset(NamedTuple):
+    """The start offset of a share partition from ``at`` (ns) on."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    at: int
+
+
+class StartOffsets:
+    """Follows the start offsets of share partitions in record order; ``names`` are topics by id."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+        self.latest: dict[tuple[str, str, int], int] = {}
+
+    def apply_state(self, state: Mapping[str, Any], at: int) -> StartOffset | None:
+        """Apply the next row of ``SHARE_STATES``, written at ``at`` (ns). Return its start offset if that is another
+        one than before, and the topic is known."""
+        topic, start = self.names.get(state["topic_id"]), state["start_offset"]
+        if topic is None or start is None:
+            return None
+        place = state["group"], topic, state["partition"]
+        if self.latest.get(place) == start:
+            return None
+        self.latest[place] = start
+        return StartOffset(*place, start, at)
+
+
+def build_start_offsets(found: Sequence[StartOffset], first_seq: int = 0) -> pa.Table:
+    """Build a row of ``DELIVERIES`` for each start offset, as the commit of an offset."""
+    rows = [
+        {
+            "date": date(1970, 1, 1) + timedelta(microseconds=one.at // 1_000),
+            "subscription": one.group,
+            "topic": one.topic,
+            "partition": one.partition,
+            "ledger": 0,
+            "entry": one.offset,
+            "batch_index": -1,
+            "consumer": STATE_WRITER,
+            "seq": first_seq + number,
+            "redelivery_count": 0,
+            "acked_at": one.at // 1_000,
+            "acked_nanos": one.at % 1_000,
+            "ack_type": "Commit",
+            "outcome": "acked",
+            "source": "observed",
+        }
+        for number, one in enumerate(found)
+    ]
+    return pa.Table.from_pylist(rows, DELIVERIES)

@@ -20,7 +20,12 @@ from subreplay.adapters.base import Reason, SourceTables, list_subscriptions
 from subreplay.adapters.capture.capture_summary import UNKNOWN_PRODUCER
 from subreplay.adapters.jsonl import ContractRows, read_contract_rows
 from subreplay.adapters.kafka_group.protocol_bytes import MalformedBytes
-from subreplay.adapters.kafka_group.share_state import decode_share_state
+from subreplay.adapters.kafka_group.share_state import (
+    StartOffset,
+    StartOffsets,
+    build_start_offsets,
+    decode_share_state,
+)
 from subreplay.adapters.kafka_recording.polled_deliveries import build_delivery_row
 from subreplay.adapters.kafka_recording.share_rows import (
     ShareDelivery,
@@ -38,8 +43,6 @@ Record = tuple[str, int, int]
 """Topic, partition and offset."""
 
 _DAY_NS: Final = 86_400_000_000_000
-STATE_WRITER: Final = "share coordinator"
-"""The consumer of a commit that is a start offset: the broker moves it, not a member."""
 _OUTCOMES: Final = {"accept": "acked", "reject": "rejected", "release": "released", "renew": "renewed"}
 
 
@@ -69,7 +72,7 @@ def read_share_tables(folder: Path, scenario: ShareScenario) -> SourceTables:
         "deliveries": pa.concat_tables(
             [
                 build_share_deliveries(scenario.group, deliveries.rows.values(), answers),
-                build_start_offsets(scenario, states, len(deliveries.rows)),
+                build_start_offsets(_read_start_offsets(scenario, states), len(deliveries.rows)),
             ]
         ),
     }
@@ -185,29 +188,19 @@ def _build_delivery_rows(
         }
 
 
-def build_start_offsets(scenario: ShareScenario, states: ContractRows[StateRecord], first_seq: int) -> pa.Table:
-    """Build a row of ``DELIVERIES`` for each change of a partition's start offset, as the commit of an offset.
-
-    A record of ``__share_group_state`` that cannot be decoded is rejected, and so is one of an unknown topic.
-    """
-    topics = {topic_id: topic for topic, topic_id in scenario.topic_ids.items()}
-    latest: dict[tuple[str, int], int] = {}
-    rows: list[dict[str, Any]] = []
+def _read_start_offsets(scenario: ShareScenario, states: ContractRows[StateRecord]) -> list[StartOffset]:
+    """Read the start offsets from ``__share_group_state``. A record that cannot be decoded is rejected."""
+    offsets = StartOffsets({topic_id: topic for topic, topic_id in scenario.topic_ids.items()})
+    found = []
     for line, record in sorted(states.rows.items(), key=lambda each: each[1].offset):
         try:
             state = decode_share_state(record.key, record.value)
         except MalformedBytes as malformed:
             reason = Reason(malformed.column, f"offset {record.offset}", malformed.rule, malformed.remedy)
             states.reject(line, f"the record at offset {record.offset}", reason)
-            continue
-        place, start = (topics.get(state["topic_id"], ""), state["partition"]), state["start_offset"]
-        if state["group"] != scenario.group or not place[0] or start is None or latest.get(place) == start:
-            continue
-        latest[place] = start
-        at = record.timestamp * 1_000_000
-        row = build_delivery_row(scenario.group, at, (*place, start), STATE_WRITER, first_seq + len(rows))
-        rows.append(row | _split_time("acked", at) | {"ack_type": "Commit", "outcome": "acked"})
-    return pa.Table.from_pylist(rows, DELIVERIES)
+        else:
+            found.append(offsets.apply_state(state, record.timestamp * 1_000_000))
+    return [start for start in found if start is not None and start.group == scenario.group]
 
 
 def _split_time(name: str, at: int | None) -> dict[str, int | None]:
