@@ -89,3 +89,14 @@ def test_elsewhere_a_notebook_provides_for_itself(spark, here, capsys):
     assert namespace["spark"] is spark  # the active session
     namespace["display"](spark.range(1).selectExpr("'shown' AS what"))
     assert "|shown|" in capsys.readouterr().out
+
+
+def test_trying_set_ups_needs_nothing_but_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    source = NOTEBOOKS[2].read_text(encoding="utf-8")
+    imported = [line for line in source.splitlines() if line.startswith(("import subreplay", "from subreplay"))]
+    assert imported == ["import subreplay"]
+    after = run(NOTEBOOKS[2], {})
+    said = capsys.readouterr().out
+    assert "Use 6 consumers under pulsar.key_shared.consistent_hash" in said
+    assert "rolling restart: " in said
+    assert "<iframe" in after["compared"]._repr_html_()

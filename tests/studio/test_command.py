@@ -25,10 +25,11 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_the_bundled_recording_until_it_is_interrupted(number: int) -> None:
+def test_it_serves_the_bundled_recording_until_it_is_interrupted(number: int, tmp_path: Path) -> None:
     program = subprocess.Popen(
         [sys.executable, "-m", "subreplay", "studio", "--no-open", "--quiet"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
     )  # fmt: skip
     with program:
         assert program.stdout is not None
@@ -47,7 +48,10 @@ def test_only_one_source_of_traffic_is_read(capsys: pytest.CaptureFixture[str], 
     assert "Write it with `subreplay profile`" in capsys.readouterr().err
 
 
-def test_a_port_in_use_is_named(capsys: pytest.CaptureFixture[str], studio: RunningStudio) -> None:
+def test_a_port_in_use_is_named(
+    capsys: pytest.CaptureFixture[str], studio: RunningStudio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     port = studio.origin.rpartition(":")[2]
     assert main(["studio", "--no-open", "--port", port]) == 4
     assert f"--port {port}: cannot listen there" in capsys.readouterr().err

@@ -54,14 +54,19 @@ class StudioRun:
     def write_run_file(self, state: Mapping[str, Any]) -> str:
         """Return the run file of a state, for ``subreplay whatif --config``. It contains no secret in plain text."""
         self.parse(state)
-        text: str = yaml.safe_dump(
-            self._merge(state), sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
-        )
-        return f"# Written by subreplay studio\n{text}"
+        merged = self._merge(state)
+        notes = "" if self._has_messages else "# Add the messages of the profile: traffic.messages or traffic.path.\n"
+        text: str = yaml.safe_dump(merged, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+        return f"# Written by subreplay studio\n{notes}{text}"
 
     def write_python(self, state: Mapping[str, Any]) -> str:
-        """Return a program that evaluates the scenarios of a state with ``subreplay.TrafficProfile``."""
+        """Return a program that evaluates the scenarios of a state with ``subreplay.TrafficProfile``.
+
+        Raises ``ConfigError`` if the run names no messages.
+        """
         self.parse(state)
+        if not self._has_messages:
+            raise ConfigError("A program needs the messages. Start the studio with --config or --messages.")
         merged = self._merge(state)
         traffic = dict(merged.get("traffic", {}))
         tables = {name: traffic.pop(name) for name in ("messages", "membership") if name in traffic}
@@ -88,6 +93,11 @@ class StudioRun:
                 "",
             ]
         )
+
+    @property
+    def _has_messages(self) -> bool:
+        traffic = self.sections.get("traffic") or {}
+        return bool(traffic.get("messages") or traffic.get("path"))
 
     def _merge(self, state: Mapping[str, Any]) -> dict[str, Any]:
         merged = {**self.sections, **{name: value for name, value in state.items() if value}}

@@ -206,8 +206,11 @@ class Workbench:
         )
         count = len(setup.members) if isinstance(setup.members, list) else config.plan.consumers
         width = replace(self.source, config=config).width // 1_000
+        weights = config.plan.ranges.weights
+        fitted = None if weights is None else [*weights, *[1] * count][:count]
+        ranges = config.plan.ranges.model_copy(update={"weights": fitted})
         plan = config.plan.model_copy(
-            update={"consumers": count, "policies": [setup.policy], "window": width}
+            update={"consumers": count, "policies": [setup.policy], "window": width, "ranges": ranges}
             | ({"partitions": config.plan.partitions.model_copy(update={"counts": (setup.partitions,)})}
                if setup.partitions and chosen == "partitions" else {})
         )  # fmt: skip

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 import webbrowser
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import replace
-from importlib.resources import as_file, files
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -63,12 +61,11 @@ def studio(
         raise EnvironmentFailed("studio needs starlette and uvicorn. Install them: pip install 'subreplay[studio]'")
     if host not in ("127.0.0.1", "localhost", "::1"):
         terminal.warn(f"--host {host}: everyone who can connect to this machine and has the address can use the page")
-    with ExitStack() as stack:
-        run = _build_run(stack, config_file, messages, profile, table_format)
-        if date is not None:
-            run = replace(run, sections={**run.sections, "date": date})
-        config = run.parse({}, engine=engine)
-        opened_engine = stack.enter_context(open_engine_for(config, meanwhile="subreplay.pipeline.story"))
+    run = _build_run(config_file, messages, profile, table_format)
+    if date is not None:
+        run = replace(run, sections={**run.sections, "date": date})
+    config = run.parse({}, engine=engine)
+    with open_engine_for(config, meanwhile="subreplay.pipeline.story") as opened_engine:
         from subreplay.pipeline.attempts import run_tables
         from subreplay.pipeline.source import read_profile, read_traffic
         from subreplay.studio.serve import create_server
@@ -92,7 +89,7 @@ def studio(
 
 
 def _build_run(
-    stack: ExitStack, config_file: Path | None, messages: str | None, profile: Path | None, table_format: str | None
+    config_file: Path | None, messages: str | None, profile: Path | None, table_format: str | None
 ) -> StudioRun:
     """Build the run of a run file, of messages, of a profile, or of the bundled recording."""
     from subreplay.config.yaml_text import read_yaml
@@ -107,21 +104,11 @@ def _build_run(
         return StudioRun(build_sections_of_messages(messages, table_format), messages)
     if profile is not None:
         return StudioRun({"traffic": {"profile": str(profile)}}, str(profile))
-    return StudioRun(_ingest_recording(stack), "the bundled recording")
-
-
-def _ingest_recording(stack: ExitStack) -> dict[str, Any]:
-    """Write the tables of the bundled recording to a temporary folder, and return the sections of its run."""
-    from subreplay.adapters import Options
-    from subreplay.cli.commands.sources import ingest_folder
-
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="subreplay-studio-"))
-    recording = stack.enter_context(as_file(files("subreplay.demo") / "recording"))
-    with terminal.progress("reading the bundled recording"):
-        ingest_folder(recording, folder, "pulsar-recording", "parquet", {}, Options())
-    return {
-        "traffic": {"path": folder, "format": "parquet"},
+    recording = {"from": "pulsar-recording", "path": str(files("subreplay.demo") / "recording")}
+    sample = {
+        "traffic": {"messages": recording, "membership": recording},
         "subscription": {"name": "sub", "policy": "pulsar.key_shared.consistent_hash", "profile": "pulsar-4.0"},
         "windows": {"width": "500ms"},
         "report": {"title": "A Key_Shared subscription on Pulsar 4.0.8"},
     }
+    return StudioRun(sample, "the bundled recording")
