@@ -31,15 +31,24 @@ def test_a_busy_partition_goes_to_whoever_the_ids_make_its_owner():
     assert vary([80, 10, 5, 5], make_policy("kafka.server_range", "kafka-4.4")) == pytest.approx(80)
 
 
+def test_who_shares_a_busy_partition_depends_on_ids():
+    """Three members share four partitions: one of them has two, and the busy one may be among them."""
+    share = make_policy("kafka.share", "kafka-4.4")
+
+    assert vary([10, 10, 10, 10], share, ("a", "b")) == 0
+    assert vary([80, 10, 5, 5], share, ("a", "b", "c")) > 50
+    assert vary([80, 10, 5, 5], share, ("a",)) == 0
+
+
 def test_a_consumer_alone_has_everything():
     assert vary([80, 10, 5, 5], consumers=("a",)) == 0
 
 
 def test_only_the_coordinators_assignors_sort_by_drawn_ids():
-    policies = ("kafka.uniform", "kafka.server_range", "kafka.range", "pulsar.shared")
-    profiles = ("kafka-4.4", "kafka-4.4", "kafka-4.4", "pulsar-4.0")
+    policies = ("kafka.uniform", "kafka.server_range", "kafka.share", "kafka.range", "pulsar.shared")
+    profiles = ("kafka-4.4", "kafka-4.4", "kafka-4.4", "kafka-4.4", "pulsar-4.0")
 
-    assert [*map(depends_on_ids, map(make_policy, policies, profiles))] == [True, True, False, False]
+    assert [*map(depends_on_ids, map(make_policy, policies, profiles))] == [True, True, True, False, False]
 
 
 def test_in_the_plan_by_partition_each_partition_is_a_consumer():

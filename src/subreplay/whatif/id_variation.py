@@ -19,10 +19,12 @@ from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.semantics.policies import make_policy
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.policies.kafka.assignor import is_group
+from subreplay.semantics.policies.kafka.share import ShareGroupPolicy, is_share_group
 from subreplay.semantics.timelines.group_timeline import GroupTimeline
 from subreplay.semantics.timelines.timeline import BEGINNING, Timeline
 from subreplay.whatif.message_assignment import ScenarioPlan
 from subreplay.whatif.scenario import build_partitions, find_group_events
+from subreplay.whatif.traffic.share_owners import find_sharers
 
 DRAWS: Final = 20
 """How often ids are drawn."""
@@ -31,7 +33,7 @@ _ALONE: Final = make_policy("pulsar.exclusive", "pulsar-4.0")
 
 def depends_on_ids(policy: Policy) -> bool:
     """Check whether the coordinator assigns the partitions by ids that are drawn."""
-    return is_group(policy) and getattr(policy, "rebalance", "") == "server"
+    return is_share_group(policy) or (is_group(policy) and getattr(policy, "rebalance", "") == "server")
 
 
 def build_partition_plan(plan: ScenarioPlan) -> ScenarioPlan:
@@ -56,7 +58,8 @@ def measure_share_variation(
     highest and the lowest twentieth of them.
 
     ``events`` are the members' joins and departures, and ``rows`` the ``TRAFFIC`` rows of level window under the plan
-    of ``build_partition_plan``. A message belongs to the owner at the start of its window.
+    of ``build_partition_plan``. A message belongs to the owner at the start of its window, or in equal parts to the
+    members of a share group that share its partition then.
     """
     counts: dict[tuple[int, str], int] = {(r["window"], r["consumer"]): r["messages"] for r in rows}
     windows = np.array(sorted({window for window, _ in counts}), np.int64)
@@ -88,6 +91,8 @@ def _draw_shares(
         scope: tuple([replace(event, alias=ids[event.label]) for event in scope_events])
         for scope, scope_events in events.items()
     }
+    if is_share_group(policy):
+        return _divide_shares(policy, drawn, partitions.topic_ids, windows, messages, names)
     timeline = GroupTimeline.fold(policy, partitions, find_group_events(drawn))
     owners = timeline.owners([partitions.find_number(scope) for scope in events])
     starts = np.array([step.at.at for step in timeline.steps], np.int64)
@@ -97,4 +102,27 @@ def _draw_shares(
     consumers = np.where(step[:, None] >= 0, positions[owners[step]], len(names))
     loads = np.bincount(consumers.ravel(), messages.ravel(), minlength=len(names) + 1)
     shares: NDArray[np.float64] = loads[:-1] / messages.sum()
+    return shares
+
+
+def _divide_shares(
+    policy: ShareGroupPolicy,
+    events: Mapping[Scope, tuple[MembershipEvent, ...]],
+    topic_ids: Mapping[str, UUID],
+    windows: NDArray[np.int64],
+    messages: NDArray[np.int64],
+    names: list[str],
+) -> NDArray[np.float64]:
+    """Return the share of each consumer in ``names`` of a share group."""
+    scopes = list(events)
+    timelines = [Timeline.fold(policy, scope, events[scope]) for scope in scopes]
+    since, sharers = find_sharers(policy, timelines, scopes, topic_ids)
+    state = np.searchsorted(since, windows, "right") - 1
+    loads = np.zeros(len(names))
+    for column, (timeline, states) in enumerate(zip(timelines, sharers, strict=True)):
+        counts = np.bincount(state, messages[:, column], minlength=len(states))
+        for count, members in zip(counts.tolist(), states, strict=True):
+            for index in members:
+                loads[names.index(timeline.consumers[index].name)] += count / len(members)
+    shares: NDArray[np.float64] = loads / messages.sum()
     return shares

@@ -7,6 +7,8 @@ as if all of them were equally fast.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from uuid import UUID
 
 import numpy as np
 
@@ -25,14 +27,18 @@ NO_CLAIM: Ints = np.zeros(0, np.int64)
 
 
 def find_sharers(
-    policy: ShareGroupPolicy, timelines: Sequence[Timeline], scopes: Sequence[Scope]
+    policy: ShareGroupPolicy,
+    timelines: Sequence[Timeline],
+    scopes: Sequence[Scope],
+    topic_ids: Mapping[str, UUID] | None = None,
 ) -> tuple[Ints, list[list[list[int]]]]:
     """Return the instants (ns) at which the group changed, and for each scope the indexes of its members from each of
     them on.
 
-    A member subscribes to the topics whose timelines contain it.
+    A member subscribes to the topics whose timelines contain it. ``topic_ids`` None: derived from the names.
     """
     partitions = _build_partitions(scopes)
+    partitions = replace(partitions, topic_ids=topic_ids or partitions.topic_ids)
     numbers = [partitions.find_number(scope) for scope in scopes]
     instants = sorted({epoch.start.at for timeline in timelines for epoch in timeline.epochs})
     known: dict[int, list[Mapping[str, int]]] = {}  # dispatchers with the same events share one index
