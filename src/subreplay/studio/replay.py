@@ -110,17 +110,10 @@ def describe_dispatch(view: DispatchView) -> dict[str, Any]:
 def add_dispatch(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return a state whose set-ups request a dispatch replay, with the service time of section ``plan``.
 
-    Set-ups with other partitions are left as they are, because their producers' batches are unknown. Raises
-    ``ConfigError`` if no set-up can be replayed.
+    Raises ``ConfigError`` if there is no service time.
     """
     service = (state.get("plan") or {}).get("service")
     if service is None or service == "fitted":
         raise ConfigError("plan.service: set the service time first. The replay needs the time of a message.")
-    scenarios = []
-    for scenario in state.get("scenarios") or ():
-        is_rerouted = any(scenario.get(name) is not None for name in ("partitions", "hashing", "keyless"))
-        with_dispatch = {**scenario, "dispatch": {"consumers": {"service": service}}}
-        scenarios.append(dict(scenario) if is_rerouted else with_dispatch)
-    if not any("dispatch" in scenario for scenario in scenarios):
-        raise ConfigError("The replay needs a set-up with the recorded partitions.")
-    return {**state, "scenarios": scenarios}
+    dispatch = {"consumers": {"service": service}}
+    return {**state, "scenarios": [{**scenario, "dispatch": dispatch} for scenario in state.get("scenarios") or ()]}

@@ -54,6 +54,7 @@ MOST_KEPT: Final = 24
 WINDOWS: Final = 60
 """The windows of a run that names none. More windows are possible and take longer."""
 HOT_KEYS: Final = 10
+PRODUCERS: Final = ("partitions", "hashing", "keyless")
 _WIDTHS: Final = (
     "10ms", "100ms", "500ms", "1s", "5s", "10s", "30s", "1m", "5m", "10m", "15m", "30m", "1h", "2h", "6h", "1d", "7d",
 )  # fmt: skip
@@ -255,11 +256,9 @@ def read_service(config: RunConfig) -> Service | None:
 
 
 def write_section(scenario: AnyScenario, like: AnyScenario) -> dict[str, Any]:
-    """Write a scenario as an entry of ``scenarios`` in a run file. Options and producers are those of ``like``."""
-    found: dict[str, Any] = {"name": like.name, "policy": scenario.policy, "profile": scenario.profile}
-    found |= {name: getattr(like, name) for name in ("partitions", "hashing", "keyless") if getattr(like, name)}
-    if like.options:
-        found["options"] = dict(like.options)
+    """Write a scenario as an entry of ``scenarios`` in a run file. Options, producers and retention are of ``like``."""
+    kept = like.model_dump(mode="json", exclude_unset=True, include={"options", *PRODUCERS, "retention"})
+    found: dict[str, Any] = {"name": like.name, "policy": scenario.policy, "profile": scenario.profile, **kept}
     if scenario.members == "recorded":
         return found | {"members": "recorded"}
     members = []
