@@ -121,7 +121,8 @@ def test_a_rebalance_that_members_learn_one_heartbeat_later_is_off_by_as_much():
 
 
 def test_a_plan_contains_the_service_time_of_each_record():
-    work = build_service(read(SLOW).scenario.consumers[0], 3).times_ns
+    one = read(SLOW).scenario.consumers[0]
+    work = build_service(one.service_us, one.seed, 3).times_ns
     polls = [row for row in read(SLOW).polls if row.consumer == "c1"][:3]
     begins = [polls[0].polled_at, *(row.processed_at for row in polls[:-1])]
     did = [row.processed_at - begin for row, begin in zip(polls, begins, strict=True)]
