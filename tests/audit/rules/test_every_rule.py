@@ -365,12 +365,12 @@ CASES: dict[Code, tuple[Story | Told, Story | Told, Story | Told]] = {  # broken
     Code.STALLED: (
         Story("n1 n2", "+C1 n1>C1 n1! ~100 n1^", SHARED, WAITING),
         Story("n1 n2", "+C1 n1>C1 n1! -C1 ~100 n1^", SHARED, WAITING),  # nobody was connected
-        Story("n1 n2", "+C1 n1>C1 n1! ~10 n1^", SHARED, WAITING),
+        Story("n1 n2", "+C1 n1>C1 n1! ~100 n1^", SHARE, WAITING),  # C1 may not have its partition
     ),
     Code.LATE: (
         Story("n1 n2", "+C1 n1>C1 n1! ~100 n2>C1 n2!", SHARED, WAITING),
         Story("n1 n2", "+C1 n1>C1 n1! -C1 ~100 +C1 n2>C1 n2!", SHARED, WAITING),  # nobody was connected
-        Story("n1 n2", "+C1 n1>C1 n1! ~10 n2>C1 n2!", SHARED, WAITING),
+        Story("n1 n2", "+C1 n1>C1 n1! ~100 n2>C1 n2!", SHARE, WAITING),  # C1 may not have had its partition
     ),
     Code.BEFORE_PUBLICATION: (
         Story("a1", "+C1 a1>C1 a1!", change=published(2_500_000)),

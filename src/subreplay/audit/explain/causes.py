@@ -68,6 +68,10 @@ NOT_COUNTED_CAUSE: Final = (
 NACKED: Final = "its redelivery was requested (nack or ack timeout)"
 _NOT_CONNECTED_BITS: Final = Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
 NOT_FETCHED_CAUSE: Final = "its consumer did not fetch it: it hangs, polls rarely, or has paused the partition"
+NOT_ACQUIRED_CAUSE: Final = (
+    "no member fetched it: those that share its partition are slow or hang, or its window of locks "
+    "(group.share.partition.max.record.locks) begins with a record that is not done"
+)
 HOLDER_PATTERN: Final = "^consumer (?P<holder>.+), which held [0-9]"
 """Matches the cause of a message behind a consumer with unacknowledged messages, and names this consumer."""
 NOT_ASSIGNED_CAUSE: Final = "no member of the group owned partition"
@@ -123,6 +127,8 @@ class Causes:
         routing = self._judge.terms.routing
         if code is Code.ROUTING_MISMATCH and routing is not None and routing.why:
             return pa.repeat(routing.why, rows.num_rows)
+        if code in _FETCHING_CODES and self._judge.record_locks:
+            return pa.repeat(NOT_ACQUIRED_CAUSE, rows.num_rows)
         if code in _FETCHING_CODES and self._judge.is_group:
             holder = column(rows, "holder_witness")
             again = pc.fill_null(pc.less(pc.struct_field(holder, "held"), 0), False)

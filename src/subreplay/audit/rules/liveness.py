@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.audit.codes import EVERY, Code, Rule
+from subreplay.audit.codes import EVERY, SHARE_GROUP, Code, Rule
 from subreplay.audit.context import UNKNOWN_SIZE, Context, Dispatcher, group_alike_dispatchers
 from subreplay.audit.deliveries import (
     AT,
@@ -51,11 +51,13 @@ RULES = (
         Code.STALLED,
         "Nothing was delivered although messages were due",
         "While messages are due, a connected consumer that may receive them does so. Here, no consumer received a "
-        "message for longer than liveness.stalled_after, and no unacknowledged message explains it.",
+        "message for longer than liveness.stalled_after, and no unacknowledged message explains it. In a share group, "
+        "idle members may not have the partition, so this is shown and does not fail.",
         "rows L-SUB-1, D-FLOW-1",
         sentence="{message} of key {key}, due at {due}, was never delivered although {free_owner} for {waited}",
         cause="no recorded event blocks it: the dispatcher stopped",
-        promised=EVERY,
+        promised=EVERY - SHARE_GROUP,
+        allowed=SHARE_GROUP,
         needs=_NEEDS | {Need.STALLED_AFTER},
     ),
     Rule(
@@ -67,7 +69,8 @@ RULES = (
         sentence="{message} of key {key} reached {consumer} at {at}, {waited} after it was due at {due}, although its "
         "owner was connected and idle",
         cause="no recorded event blocked it: its owner was connected and idle",
-        promised=EVERY,
+        promised=EVERY - SHARE_GROUP,
+        allowed=SHARE_GROUP,
         needs=_NEEDS | {Need.LATE_AFTER},
     ),
 )
