@@ -19,6 +19,17 @@ def heartbeat(consumer, received_at, answered_at, *, epoch=0, answer, partitions
     )
 
 
+def join(consumer, received_at, leader):
+    return GroupRequest(
+        api="join_group",
+        consumer=consumer,
+        received_at=START + received_at * 1_000,
+        answered_at=START + 90_000,
+        request={},
+        response={"memberId": consumer, "leader": leader},
+    )
+
+
 def order(*rows):
     times = find_handling_times(rows)
     at = {position: times.get(position, row.received_at) for position, row in enumerate(rows)}
@@ -42,3 +53,8 @@ def test_other_heartbeats_are_handled_in_the_order_of_their_answers(answered_at,
     rows = [heartbeat("a", 1, answered_at, epoch=4, answer=5), heartbeat("b", 2, 80, answer=5)]
 
     assert order(*rows) == expected
+
+
+def test_the_leader_of_the_first_generation_joined_first():
+    assert order(*(join(name, at, "c") for at, name in enumerate("abcd"))) == ["c", "a", "b", "d"]
+    assert order(*(join(name, at, "a") for at, name in enumerate("abcd"))) == ["a", "b", "c", "d"]
