@@ -138,12 +138,22 @@ def test_a_rule_by_offset_releases_the_first_deliveries_until_the_limit_archives
 
 
 def test_a_renewed_record_keeps_its_count_and_comes_before_new_ones():
-    model = ShareMemberModel(Fixed(10 * MS), explicit=True, rule=OffsetRule(2, renew={0: 2}))
+    model = ShareMemberModel(Fixed(10 * MS), explicit=True, commits=True, rule=OffsetRule(2, renew={0: 2}))
     settings = ShareSettings(lock_duration=25 * MS)
     replayed = Replayed("0:+a", "20000:p0*2 20001:p0", member=model, settings=settings)
     rows = replayed.deliveries()
     assert [(row[2], row[3], row[5]) for row in rows] == [(0, 1, "ACKED"), (1, 1, "ACKED"), (2, 1, "ACKED")]
     assert rows[2][4] == 20_040
+
+
+def test_without_commits_a_client_fetches_while_records_are_renewed_and_locks_run_before_they_are_polled():
+    model = ShareMemberModel(Fixed(10 * MS), explicit=True, rule=OffsetRule(9, renew={0: 2}))
+    settings = ShareSettings(lock_duration=25 * MS)
+    replayed = Replayed("0:+a", "20000:p0*2 20001:p0", member=model, settings=settings)
+    assert [row[3:] for row in replayed.deliveries() if row[2] == 2] == [
+        (1, 20_040, "TIMED_OUT"),  # acquired at 20,020
+        (2, 20_050, "ACKED"),
+    ]
 
 
 def test_times_are_drawn_from_the_seed():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from subreplay.kernels.inlining import inlined, operation
-from subreplay.simulation.kafka.share.share_fetches import offer, poll, reschedule, work
+from subreplay.simulation.kafka.share.share_fetches import offer, poll, reschedule, take, work
 from subreplay.simulation.kafka.share.share_partition import acknowledge, can_acknowledge, expire
 from subreplay.simulation.kafka.share.share_rows import count_in_interval, write_end
 from subreplay.simulation.kafka.share.share_state import ShareState
@@ -23,8 +23,12 @@ def finish_batch(s: ShareState, member: int) -> bool:
         m.epoch += m.commits
     if closes:
         return True
-    if m.hand > _count_given_up(s, member):
-        work(s, member, _count_given_up(s, member))  # renewed records come before new ones
+    first = _count_given_up(s, member)
+    renewed = _count_renewed(s, member, first)
+    if renewed > 0 and not m.commits and 2 * m.hand <= s.hands.shape[1]:
+        take(s, member)  # without commitSync, the client goes on fetching for later polls
+    if renewed > 0 or m.hand > first:
+        work(s, member, first, first + (renewed if renewed > 0 else min(m.hand - first, t.max_poll_records)))
         reschedule(s, member)
     elif m.overhead > 0:
         m.busy_until = t.now + m.overhead
@@ -41,6 +45,15 @@ def _count_given_up(s: ShareState, member: int) -> int:
     while count < m.hand and s.hands[member, count].given_up:
         count += 1
     return count
+
+
+@inlined
+def _count_renewed(s: ShareState, member: int, first: int) -> int:
+    """Count the renewed records from number ``first`` on; they come before the records of later polls."""
+    m, end = s.members[member], first
+    while end < m.hand and s.hands[member, end].processed_at != NEVER:
+        end += 1
+    return end - first
 
 
 @inlined
@@ -115,7 +128,7 @@ def owns(s: ShareState, member: int, number: int) -> bool:
 def _settle(s: ShareState, member: int, number: int, accepted: bool) -> bool:
     """Acknowledge one record; return whether it stays in hand."""
     entry, t = s.hands[member, number], s.totals[0]
-    if entry.given_up or (entry.processed_at == NEVER and owns(s, member, number)):
+    if entry.given_up or entry.processed_at == NEVER:
         return True
     if not owns(s, member, number):
         _write_lost(s, member, number)

@@ -73,11 +73,25 @@ def _find_next_longest_wait(s: ShareState, partition: int, before: int, last: in
 
 @inlined
 def fetch(s: ShareState, member: int) -> bool:
-    """Let a member that polls take what there is, in the rotated order of its partitions; return whether it got any."""
+    """Let a member that polls take what there is; return whether it got any."""
     m, t = s.members[member], s.totals[0]
     if m.partitions == 0:
         return False
-    m.epoch += 1 + (t.now - m.polls_from) // t.max_wait
+    m.epoch += (t.now - m.polls_from) // t.max_wait
+    before = m.hand
+    if not take(s, member):
+        return False
+    m.polls = False
+    t.polling -= 1
+    work(s, member, before, m.hand)
+    return True
+
+
+@inlined
+def take(s: ShareState, member: int) -> bool:
+    """Acquire records in the rotated order of the member's partitions; return whether there were any."""
+    m, t = s.members[member], s.totals[0]
+    m.epoch += 1
     before, remaining = m.hand, t.max_poll_records
     for turn in range(m.partitions):
         partition = s.assigned[member, (m.epoch + turn) % m.partitions]
@@ -88,13 +102,9 @@ def fetch(s: ShareState, member: int) -> bool:
         remaining -= acquired
         if remaining <= 0:
             break
-    if m.hand == before:
-        return False
-    m.polls = False
-    t.polling -= 1
-    m.locked_until = min(m.locked_until, t.now + s.windows.rules[0].lock_duration)
-    work(s, member, before)
-    return True
+    if m.hand > before:
+        m.locked_until = min(m.locked_until, t.now + s.windows.rules[0].lock_duration)
+    return m.hand > before
 
 
 @inlined
@@ -118,28 +128,31 @@ def _take_ranges(s: ShareState, member: int, partition: int) -> None:
             entry = s.hands[member, m.hand]
             entry.slot, entry.partition, entry.count = slot, partition, acquired.count
             entry.delivered_at = s.totals[0].now
+            entry.received_at = entry.processed_at = NEVER
             entry.renewals = 0
             entry.given_up = False
             m.hand += 1
 
 
 @inlined
-def work(s: ShareState, member: int, first: int) -> None:
-    """Let the application process its records from number ``first`` on, one after the other."""
+def work(s: ShareState, member: int, first: int, end: int) -> None:
+    """Let a poll return records in hand from number ``first`` up to ``end``, which the application then processes."""
     m, t = s.members[member], s.totals[0]
     at = t.now
     while m.stall + 1 < m.stalls_end and s.stalls[m.stall + 1].at <= t.now:
         m.stall += 1  # a later stall replaces one that has not begun
-    if m.stall < m.stalls_end and s.stalls[m.stall].at <= t.now and m.hand - first >= s.stalls[m.stall].least:
+    if m.stall < m.stalls_end and s.stalls[m.stall].at <= t.now and end - first >= s.stalls[m.stall].least:
         at += min(s.stalls[m.stall].time, NEVER - at)
         m.stall += 1
-    count = m.hand - first
+    count = end - first
     if m.close_from <= t.now and count >= m.close_least:
         m.closes = True
         count = int(count * m.close_done)
-    for number in range(first, m.hand):
+    for number in range(first, end):
         entry = s.hands[member, number]
         entry.received_at = entry.processed_at = NEVER
+        if entry.renewals == 0:
+            entry.delivered_at = t.now
         if number < first + count and at != NEVER:
             entry.received_at = at
             if entry.renewals == 0 or m.renew_works:

@@ -54,8 +54,9 @@ class ShareMemberModel:
     With ``explicit`` acknowledgement it acknowledges each record: it releases the fraction ``release_rate``, rejects
     ``reject_rate`` and renews ``renew_rate`` of the deliveries, or follows ``rule``, and accepts the others. Implicit
     acknowledgement accepts all records with the next poll, and nothing if the consumer closes first. ``commits``: it
-    calls commitSync after every batch, which is a request of its own. ``renew_works``: a renewed record takes as long
-    as before; it comes before new ones. ``overhead`` is the time between the end of a batch and the next fetch.
+    calls commitSync after every batch, which is a request of its own. A renewed record comes before new ones; without
+    commits the client fetches those meanwhile, and their locks run. ``renew_works``: it takes as long as before.
+    ``overhead`` is the time between the end of a batch and the next fetch.
     """
 
     service: Service = Fixed()
