@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,9 @@ import yaml
 
 from subreplay.config.run import load
 from subreplay.errors import InputError
+from subreplay.studio.replay import BackgroundReplay
 from tests.support.chromium import CHROMIUM, Browser, start_browser
-from tests.support.studio import RunningStudio
+from tests.support.studio import RunningStudio, start_studio
 
 pytestmark = [
     pytest.mark.long,
@@ -360,3 +362,38 @@ def test_without_a_token_the_page_asks_for_it(browser: Browser, studio: RunningS
     browser.open(studio.origin, 1280)
     browser.wait_for("!document.getElementById('token-form').hidden")
     assert "token" in problem(browser)
+
+
+def test_a_replay_shows_its_progress_and_is_cancelled(browser: Browser, studio: RunningStudio, tmp_path: Path) -> None:
+    program = tmp_path / "slow.py"
+    program.write_text("import sys, time; print('reading the messages', file=sys.stderr, flush=True); time.sleep(60)")
+    with start_studio(studio.workbench, BackgroundReplay((sys.executable, str(program)))) as slow:
+        open_page(browser, slow.url)
+        set_field(browser, "service", "8ms")
+        click(browser, "#replay")
+        browser.wait_for("document.getElementById('replay-state').textContent.includes('reading the messages')")
+        set_field(browser, "limit", 60)  # the page is used meanwhile
+        assert not problem(browser)
+        click(browser, "#cancel-replay")
+        browser.wait_for("document.getElementById('replay-state').textContent === 'Cancelled.'")
+        assert browser.evaluate("document.getElementById('cancel-replay').hidden")
+
+
+def test_a_program_is_copied_or_shown_to_be_copied(page: Browser) -> None:
+    click(page, "#copy-python")
+    page.wait_for(
+        "document.getElementById('status').textContent.includes('copied') || document.querySelector('textarea')"
+    )
+    assert not problem(page)
+
+
+def test_a_planned_restart_is_applied(page: Browser) -> None:
+    click(page, "#recorded")
+    settle(page)
+    click(page, "[data-plan=rollout]")
+    page.wait_for("document.querySelector('#plan button')")
+    click(page, "#plan button")
+    page.wait_for("document.querySelectorAll('#events li').length > 0")
+    settle(page)
+    assert not problem(page)
+    assert all(member["restart"] for member in state_of(page)["state"]["scenarios"][0]["members"])

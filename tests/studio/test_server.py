@@ -7,7 +7,7 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -183,3 +183,20 @@ def test_a_replay_that_fails_says_why(studio: RunningStudio, tmp_path: Path) -> 
 def test_a_replay_needs_a_service_time(studio: RunningStudio) -> None:
     state = {name: value for name, value in draw_state(0).items() if name != "plan"}
     assert "service time" in studio.post("replay", {"state": state, "dispatch": True})[1]["error"]
+
+
+def test_the_page_answers_while_a_plan_is_made(studio: RunningStudio, monkeypatch: Any) -> None:
+    planning, evaluated = Event(), Event()
+
+    def plan(self: Any, *requested: Any) -> dict[str, Any]:
+        planning.set()
+        assert evaluated.wait(30)
+        return {}
+
+    monkeypatch.setattr(type(studio.workbench), "plan", plan)
+    thread = Thread(target=studio.post, args=["plan", {"state": draw_state(0), "question": "ranges"}])
+    thread.start()
+    assert planning.wait(30)
+    assert studio.post("evaluate", {"state": draw_state(0)})[0] == 200
+    evaluated.set()
+    thread.join()

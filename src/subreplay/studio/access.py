@@ -39,7 +39,8 @@ class Access:
             parts = urlsplit(public_url)
             return cls(frozenset([f"{parts.scheme}://{parts.netloc}"]))
         names = {*LOOPBACK, *([] if host in ("0.0.0.0", "::") else [f"[{host}]" if ":" in host else host])}
-        return cls(frozenset(f"http://{name}:{port}" for name in names), secrets.token_urlsafe(24))
+        at = "" if port == 80 else f":{port}"  # which browsers leave out
+        return cls(frozenset(f"http://{name}{at}" for name in names), secrets.token_urlsafe(24))
 
     def refuse(self, host: str | None, origin: str | None, token: str | None, *, needs_token: bool) -> str | None:
         """Return why a request is refused; None if it is answered.

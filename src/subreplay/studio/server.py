@@ -1,4 +1,7 @@
-"""Serve the page and answer its requests. One thread evaluates; requests that a newer one replaces are dropped."""
+"""Serve the page and answer its requests.
+
+One thread evaluates, and drops requests that a newer one replaces. Another one plans, so that the page still answers.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,7 @@ class Studio:
     def __init__(self, workbench: Workbench, access: Access, replay: BackgroundReplay | None = None) -> None:
         self._workbench, self._access, self._replay = workbench, access, replay or BackgroundReplay()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="studio")
+        self._planner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="studio-plan")
         self._latest: OrderedDict[str, int] = OrderedDict()
 
     def build_app(self) -> Starlette:
@@ -42,30 +46,33 @@ class Studio:
         answers: dict[str, Answer] = {
             "start": lambda requested: self._workbench.describe(),
             "evaluate": self._evaluate,
+            "run-file": self._write_run_file,
+            "python": lambda requested: {"text": self._workbench.run.write_python(_get_state(requested))},
+            "replay": lambda requested: {"replay": self._replay.start(self._write_run_file(requested)["text"])},
+        }
+        slow: dict[str, Answer] = {
             "plan": lambda requested: self._workbench.plan(
                 _get_state(requested), _get_number(requested, "selected"), str(requested.get("question"))
             ),
-            "run-file": self._write_run_file,
-            "python": lambda requested: {"text": self._workbench.run.write_python(_get_state(requested))},
             "page": self._build_page,
-            "replay": lambda requested: {"replay": self._replay.start(self._write_run_file(requested)["text"])},
         }
         quick: dict[str, Answer] = {
             "replay-state": lambda requested: self._replay.report(_get_number(requested, "replay")),
             "replay-cancel": lambda requested: self._replay.cancel() or {},  # type: ignore[func-returns-value]
         }
         routes = [Route("/", self._serve_file), Route("/{name}", self._serve_file)]
-        routes += [
-            Route(f"/api/{name}", self._answer(work, self._worker), methods=["POST"]) for name, work in answers.items()
-        ]
-        routes += [Route(f"/api/{name}", self._answer(work, None), methods=["POST"]) for name, work in quick.items()]
+        for workers, works in ((self._worker, answers), (self._planner, slow), (None, quick)):
+            routes += [
+                Route(f"/api/{name}", self._answer(work, workers), methods=["POST"]) for name, work in works.items()
+            ]
         return Starlette(routes=routes, lifespan=self._end_with_server)
 
     @asynccontextmanager
     async def _end_with_server(self, app: Starlette) -> Any:
         yield
         self._replay.cancel()
-        self._worker.shutdown(wait=False, cancel_futures=True)
+        for workers in (self._worker, self._planner):
+            workers.shutdown(wait=False, cancel_futures=True)
 
     async def _serve_file(self, request: Request) -> Response:
         if refused := self._refuse(request, needs_token=False):

@@ -62,7 +62,10 @@ _WIDTHS: Final = (
 
 @dataclass
 class Workbench:
-    """Answers for the states of one page over the traffic of ``source``. It is used by one thread at a time."""
+    """Answers for states of the page over the traffic of ``source``.
+
+    One thread evaluates at a time; another one may plan or build the report meanwhile.
+    """
 
     run: StudioRun
     source: Source

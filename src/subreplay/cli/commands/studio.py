@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import webbrowser
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import files
@@ -59,7 +58,7 @@ def studio(
         raise typer.BadParameter("pass one of --config, --messages and --profile")
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise EnvironmentFailed("studio needs starlette and uvicorn. Install them: pip install 'subreplay[studio]'")
-    if host not in ("127.0.0.1", "localhost", "::1"):
+    if public_url is None and host not in ("127.0.0.1", "localhost", "::1"):
         terminal.warn(f"--host {host}: everyone who can connect to this machine and has the address can use the page")
     run = _build_run(config_file, messages, profile, table_format)
     if date is not None:
@@ -83,6 +82,8 @@ def studio(
         terminal.print_line(f"studio: {server.url}")
         terminal.print_line("Press Ctrl+C to stop.")
         if open_browser and public_url is None:
+            import webbrowser
+
             webbrowser.open(server.url)
         server.run()
     return 0

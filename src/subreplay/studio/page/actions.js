@@ -98,7 +98,7 @@ export class Actions {
     const apply = build("button", { type: "button", onclick: () => this.applyPlan(found) }, "Apply to the selected set-up");
     find("plan").replaceChildren(
       build("p", {}, build("strong", {}, found.choice)), ...[found.reason, found.price, found.bound].filter(Boolean).map((text) => build("p", {}, text)),
-      found.setups.length ? apply : null ?? "",
+      ...(found.setups.length ? [apply] : []),
       build("details", {}, build("summary", {}, "Assumptions"), build("ul", {}, ...found.assumed.map((text) => build("li", {}, text)))));
   }
 
