@@ -26,14 +26,16 @@ class Hold(NamedTuple):
 
 
 def read_holds(folder: Path) -> dict[str, Hold]:
-    """Return the first hold of each consumer, which its end ends, too. Raises as ``read_contract_rows``."""
+    """Return the first hold of each consumer, which its end ends, too, and a cut connection: the client comes back
+    without what it held. Raises as ``read_contract_rows``.
+    """
     holds: dict[str, Hold] = {}
     for row in read_contract_rows(folder, "membership", TypeAdapter(_MembershipRow), required=False).rows.values():
         if row.consumer is None:
             continue
         if row.event == "hold":
             holds.setdefault(row.consumer, Hold(row.t_ns, None))
-        elif row.event in ("release", "leave", "lost") and row.consumer in holds:
+        elif row.event in ("release", "dropped", "leave", "lost") and row.consumer in holds:
             since, until = holds[row.consumer]
             holds[row.consumer] = Hold(since, until or row.t_ns)
     return holds
