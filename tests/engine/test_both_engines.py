@@ -209,6 +209,7 @@ CASES = {
     "delayed messages": Case(recorded("recordings/3.2.3/s9b_delayed_failover")),
     "dead letters": Case(ingested("pulsar-recording", lost_letter), ["DLQ_INCOMPLETE"], days=("2026-11-21",)),
     "Kafka, commits": Case(recorded("kafka_groups/k44_grow_latest"), ["LOST", "KEY_TWO_PARTITIONS"]),
+    "Kafka, a share group": Case(recorded("kafka_share_recordings/s36_hang_limit"), ["LATE_ACK", "REDELIVERED"]),
     "daily runs, a finding is retracted": Case(
         tables_of(CAME_LATE, subscription=EXCLUSIVE, liveness=PATIENT),
         days=dates(3),

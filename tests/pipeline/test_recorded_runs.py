@@ -12,7 +12,7 @@ from subreplay.cli.main import main
 pytestmark = pytest.mark.long
 DATA = Path(__file__).parents[1] / "data"
 RECORDINGS = {
-    "kafka-recording": ("kafka_groups/*/", "kafka_recordings/*/"),
+    "kafka-recording": ("kafka_groups/*/", "kafka_recordings/*/", "kafka_share_groups/*/", "kafka_share_recordings/*/"),
     "pulsar-recording": ("recordings/*/*/", "recordings-with-logs/*/*/"),
 }
 CASES = [

@@ -253,7 +253,7 @@ class _MemberRows:
                 break
             if request.api != "share_group_heartbeat":
                 self.session_ended = request.received_at if request.ends_session else None
-                self.answered = request.answered_at
+                self.answered = max(self.answered, request.answered_at)
             elif request.ends_session:  # without its session: a fetch that still waits may acquire records
                 left = max(request.received_at, self.answered + 1_000)
                 self._end("leave", self.session_ended or left, request)
