@@ -18,6 +18,7 @@ from subreplay.conformance.fidelity_groups.group_comparison import (
     measure_agreement,
 )
 from subreplay.conformance.fidelity_groups.group_reenactment import reenact_group
+from subreplay.conformance.fidelity_groups.planned_group import ASSIGNMENT_INTERVAL, build_policy
 from subreplay.conformance.recordings import find_recordings
 
 RECORDINGS = Path(__file__).parents[1] / "data/kafka_recordings"
@@ -70,6 +71,15 @@ def test_targets_of_4_4_wait_for_the_assignment_interval():
     generations = [one.number for one in reenact_group(read(INTERVAL)).coordinator.generations if one.members]
 
     assert generations == [2, 4, 5, 6, 7]  # epochs 3 and 8 to 11 have no target of their own
+
+
+def test_a_setting_of_the_group_precedes_that_of_the_broker():
+    scenario = read(INTERVAL).scenario.model_copy(
+        update={"group_config": {"consumer.assignment.interval.ms": 250}, "broker": {ASSIGNMENT_INTERVAL: 500}}
+    )
+
+    assert build_policy(read(INTERVAL)).assignment_interval == 1_000_000_000
+    assert build_policy(replace(read(INTERVAL), scenario=scenario)).assignment_interval == 250_000_000
 
 
 def test_where_a_request_may_be_handled_within_the_assignment_interval_or_after_it_its_answer_tells():

@@ -216,6 +216,7 @@ class GroupScenario(_Row):
     end_s: Annotated[float, Field(ge=0)]
     topics: dict[Name, Annotated[int, Field(ge=1, le=2**31 - 1)]]
     broker: dict[str, Any]
+    group_config: dict[str, Any] = Field(default_factory=dict)  # dynamic settings of the group
     consumers: tuple[PlannedApplication, ...]
     actions: tuple[PlannedAction, ...] = ()
 

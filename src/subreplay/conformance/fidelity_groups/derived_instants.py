@@ -18,7 +18,7 @@ import numpy as np
 
 from subreplay.adapters.kafka_recording.kafka_recording_adapter import KafkaRecording
 from subreplay.adapters.kafka_recording.recording_rows import GroupRequest, PlannedApplication
-from subreplay.conformance.fidelity_groups.planned_group import MS, SYNC_TIME
+from subreplay.conformance.fidelity_groups.planned_group import MS, SYNC_TIME, get_group_setting
 
 InstantKind = Literal["told", "joined", "complete", "assigned", "revoked"]
 MAX_SIMULTANEOUS_GAP = 5 * MS
@@ -213,7 +213,7 @@ def _derive_assignments(
 def _derive_consumer_protocol(
     recording: KafkaRecording, batches: Mapping[str, Sequence[ApplicationBatch]]
 ) -> Iterator[DerivedInstant]:
-    interval = int(recording.scenario.broker.get("group.consumer.heartbeat.interval.ms", 5_000)) * MS
+    interval = get_group_setting(recording.scenario, "group.consumer.heartbeat.interval.ms", 5_000)
     heartbeats = _find_heartbeats(recording, ("consumer_group_heartbeat",))
     targets = [
         (int(row["at"].timestamp() * 1e6) * 1_000, row["generation"])

@@ -217,8 +217,10 @@ def _get_client_setting(application: PlannedApplication, name: str, default: int
     return int(application.props.get(name, default)) * MS
 
 
-def _get_broker_setting(scenario: GroupScenario, name: str, default: int) -> int:
-    return int(scenario.broker.get(name, default)) * MS
+def get_group_setting(scenario: GroupScenario, name: str, default: int) -> int:
+    """Return a setting (ms) of the group or of the broker in ns."""
+    settings = {**scenario.broker, **{f"group.{own}": value for own, value in scenario.group_config.items()}}
+    return int(settings.get(name, default)) * MS
 
 
 def build_policy(recording: KafkaRecording, late: int = 0) -> Any:
@@ -226,9 +228,9 @@ def build_policy(recording: KafkaRecording, late: int = 0) -> Any:
     scenario = recording.scenario
     first = scenario.consumers[0]
     if scenario.protocol == "consumer":
-        options = {"session_timeout_us": _get_broker_setting(scenario, "group.consumer.session.timeout.ms", 45_000)}
-        if ASSIGNMENT_INTERVAL in scenario.broker:
-            options["assignment_interval_us"] = _get_broker_setting(scenario, ASSIGNMENT_INTERVAL, 0)
+        options = {"session_timeout_us": get_group_setting(scenario, "group.consumer.session.timeout.ms", 45_000)}
+        if (interval := get_group_setting(scenario, ASSIGNMENT_INTERVAL, -1)) >= 0:
+            options["assignment_interval_us"] = interval
         return make_policy(
             scenario.policy, recording.profile, **{name: value // 1_000 for name, value in options.items()}
         )
@@ -236,7 +238,7 @@ def build_policy(recording: KafkaRecording, late: int = 0) -> Any:
         scenario.policy,
         recording.profile,
         session_timeout_us=_get_client_setting(first, "session.timeout.ms", 45_000) // 1_000,
-        initial_rebalance_delay_us=(_get_broker_setting(scenario, "group.initial.rebalance.delay.ms", 3_000) + late)
+        initial_rebalance_delay_us=(get_group_setting(scenario, "group.initial.rebalance.delay.ms", 3_000) + late)
         // 1_000,
     )
 
@@ -245,7 +247,7 @@ def _build_parameters(scenario: GroupScenario, first_to_join: str, records: int,
     first = scenario.consumers[0]
     warm_up = {first_to_join: loading if scenario.protocol == "consumer" else 0}
     if scenario.protocol == "consumer":
-        heartbeat = _get_broker_setting(scenario, "group.consumer.heartbeat.interval.ms", 5_000)
+        heartbeat = get_group_setting(scenario, "group.consumer.heartbeat.interval.ms", 5_000)
     else:
         heartbeat = _get_client_setting(first, "heartbeat.interval.ms", 3_000)
     return SimulationParameters(
