@@ -12,6 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 import subreplay
+from subreplay.cli.commands import studio as studio_command
 from subreplay.cli.main import main
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.pipeline.attempts import run_tables
@@ -70,3 +71,12 @@ def test_a_kept_profile_has_the_figures_of_its_messages(run: StudioRun, tmp_path
         found = Workbench(kept, source).evaluate(state, 0, 0)
     with open_workbench(run) as whole:
         assert found == whole.evaluate(state, 0, 0)
+
+
+def test_messages_alone_begin_with_one_set_up(tmp_path: Path) -> None:
+    run = studio_command.build_run(None, str(ROOT / "tests/data/sources/orders.parquet"), None, None)
+    with open_workbench(run) as workbench:
+        first = workbench.describe()
+        assert len(first["state"]["scenarios"]) == 1
+        assert first["messages"] == "6,000"
+        assert not workbench.evaluate(first["state"], 0, 0)["cards"][0]["error"]

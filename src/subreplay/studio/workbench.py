@@ -83,7 +83,7 @@ class Workbench:
         span = max(extent["last"] - extent["first"], 1)
         return {
             "is_sample": self.is_sample,
-            "title": self.source.config.report.title,
+            "title": (self.run.sections.get("report") or {}).get("title") or "Studio",
             "topic": self.source.inputs.topic,
             "messages": format_count(extent["messages"]),
             "keys": format_count(len(profile.keys)),

@@ -60,7 +60,7 @@ def studio(
         raise EnvironmentFailed("studio needs starlette and uvicorn. Install them: pip install 'subreplay[studio]'")
     if public_url is None and host not in ("127.0.0.1", "localhost", "::1"):
         terminal.warn(f"--host {host}: everyone who can connect to this machine and has the address can use the page")
-    run = _build_run(config_file, messages, profile, table_format)
+    run = build_run(config_file, messages, profile, table_format)
     if date is not None:
         run = replace(run, sections={**run.sections, "date": date})
     config = run.parse({}, engine=engine)
@@ -89,7 +89,7 @@ def studio(
     return 0
 
 
-def _build_run(
+def build_run(
     config_file: Path | None, messages: str | None, profile: Path | None, table_format: str | None
 ) -> StudioRun:
     """Build the run of a run file, of messages, of a profile, or of the bundled recording."""
@@ -102,7 +102,8 @@ def _build_run(
             raise ConfigError(f"{config_file}: a run is a mapping of keys")
         return StudioRun(dict(sections), str(config_file))
     if messages is not None:
-        return StudioRun(build_sections_of_messages(messages, table_format), messages)
+        sections = build_sections_of_messages(messages, table_format)
+        return StudioRun({**sections, "scenarios": sections["scenarios"][:1]}, messages)  # there is room for copies
     if profile is not None:
         return StudioRun({"traffic": {"profile": str(profile)}}, str(profile))
     recording = {"from": "pulsar-recording", "path": str(files("subreplay.demo") / "recording")}

@@ -95,7 +95,7 @@ class Page {
 
 function describeTraffic(facts) {
   find("title").textContent = facts.title;
-  document.title = `${facts.title}: subreplay studio`;
+  document.title = `${facts.title}: ${facts.topic}`;
   const parts = [facts.topic, `${facts.messages} messages`, `${facts.keys} keys`, facts.hottest ? `hottest key ${facts.hottest}` : null, `${facts.first} to ${facts.last}`];
   find("traffic").replaceChildren(...parts.filter(Boolean).map((text) => build("span", {}, text)));
   find("patterns").innerHTML = facts.patterns;
