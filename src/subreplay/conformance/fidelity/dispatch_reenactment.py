@@ -10,11 +10,13 @@ is correct from then on.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from subreplay.conformance.fidelity.read_times import Ints
 from subreplay.conformance.fidelity.recorded_dispatchers import RecordedDispatcher
-from subreplay.conformance.fidelity.replay_inputs import ReplayInputs
+from subreplay.conformance.fidelity.replay_inputs import UNLOADED, ReplayInputs
 from subreplay.simulation.pulsar.broker.broker_records import DISPATCHED, Records, create_records
 from subreplay.simulation.pulsar.broker.broker_state import create_broker
 from subreplay.simulation.pulsar.reenact import ClientCommand, reenact
@@ -36,9 +38,38 @@ def reenact_dispatcher(recorded: RecordedDispatcher, inputs: ReplayInputs) -> Re
 
 
 def _reenact_once(recorded: RecordedDispatcher, inputs: ReplayInputs, commands: Records) -> Records:
-    in_time = commands[np.argsort(commands.at, kind="stable")]
-    parts = [*reenact(create_broker(recorded.broker), inputs.changes, [inputs.entries], [in_time], inputs.until)]
-    return np.concatenate([create_records(0, DISPATCHED), *parts]).view(np.recarray)
+    in_time = commands[np.argsort(commands.at, kind="stable")].view(np.recarray)
+    starts = [(0, 0), *inputs.resets]
+    parts = [create_records(0, DISPATCHED)]
+    for (since, first), until in zip(starts, [*(at for at, _ in inputs.resets), inputs.until], strict=True):
+        for rows in _reenact_between(recorded, inputs, in_time, since, first, until):
+            rows["ordinal"] += max(first, 0)
+            parts.append(rows)
+    return np.concatenate(parts).view(np.recarray)
+
+
+def _reenact_between(
+    recorded: RecordedDispatcher, inputs: ReplayInputs, commands: Records, since: int, first: int, until: int
+) -> Iterator[Records]:
+    """Yield the dispatches between two resets, by a new dispatcher whose log begins with entry ``first``.
+
+    Its first read ends with the first recorded dispatch after the reset. What was acknowledged before an unload stays
+    acknowledged.
+    """
+    after = inputs.dispatched.at[inputs.dispatched.at >= since]
+    start = int(after.min(initial=until)) - 1 if since else 0
+    named = np.isin(commands.kind, _ENTRY_COMMANDS)
+    kept = (first == UNLOADED) & named & (commands.kind != ClientCommand.NACK)
+    chosen = commands[(commands.at < until) & (kept | (commands.at >= since)) & (~named | (commands.ordinal >= first))]
+    chosen = chosen.copy().view(np.recarray)
+    chosen.at[chosen.at < since] = start
+    chosen.ordinal -= np.where(np.isin(chosen.kind, _ENTRY_COMMANDS), max(first, 0), 0)
+    chosen = chosen[np.argsort(chosen.at, kind="stable")].view(np.recarray)
+    entries = inputs.entries[max(first, 0) :].copy().view(np.recarray)
+    entries.at = np.maximum(entries.at, start)
+    joined = {change.consumer.index for change in inputs.changes if change.joined and change.at >= since}
+    changes = [change for change in inputs.changes if change.at >= since and change.consumer.index in joined]
+    yield from reenact(create_broker(recorded.broker), changes, [entries], [chosen], until)
 
 
 def _shift_commands(inputs: ReplayInputs, dispatched: Records) -> Records:

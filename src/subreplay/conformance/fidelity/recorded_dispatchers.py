@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
+from subreplay.adapters.broker_log.operator_acts import find_acts_in_file
 from subreplay.adapters.canonical import build_table, split_topic
 from subreplay.adapters.jsonl import read_contract_rows
 from subreplay.adapters.pulsar_recording.dead_letters import DeadLetter
@@ -43,11 +44,19 @@ from subreplay.semantics.policies.pulsar.scalable_stream import StreamPolicy
 from subreplay.semantics.timelines.membership import build_dispatcher_events
 from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.simulation.pulsar.broker.broker_state import DispatcherOptions
-from subreplay.simulation.pulsar.broker.dispatch_rules import DispatchSettings, parse_settings
+from subreplay.simulation.pulsar.broker.dispatch_rules import MILLISECOND, DispatchSettings, parse_settings
 from subreplay.simulation.pulsar.dispatcher_choice import build_options
 
 DEFAULT_QUEUE_SIZE = 1000
 """A client's receiver queue size if the recording does not contain it (row D-FLOW-1)."""
+
+
+class RecordedReset(NamedTuple):
+    """A reset of the cursor that was requested ``at`` (ns), to the first message published at ``to`` (ns) or later; or
+    an unload of the topic (``to`` is None), which keeps what is acknowledged."""
+
+    at: int
+    to: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +66,7 @@ class RecordedDispatcher:
     ``settings`` are those of the recorded broker. ``rows`` are canonical messages in log order, ``events`` the broker's
     own events in order, and ``receipts`` the messages that applications took. ``dead`` are the positions (ledger,
     entry) that arrived on the dead letter topic, once per arrival. ``flows`` are the permit requests in the broker's
-    log, in order.
+    log, in order, and ``resets`` the resets of the cursor there.
     """
 
     subscription: str
@@ -72,6 +81,7 @@ class RecordedDispatcher:
     queue_sizes: dict[str, int]
     dead: tuple[tuple[int, int], ...]
     flows: tuple[LoggedPermitRequest, ...]
+    resets: tuple[RecordedReset, ...] = ()
 
     @property
     def policy(self) -> Policy:
@@ -135,7 +145,24 @@ def read_recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDi
             scenario.queue_sizes,
             tuple(_list_origins(dead, topic)),
             tuple(flow for flow in logged if (flow.topic, flow.subscription) == (topic, subscription)),
+            tuple(_list_resets(folder, subscription, scope)),
         )
+
+
+def _list_resets(folder: Path, subscription: str, scope: Scope) -> Iterator[RecordedReset]:
+    """Yield the completed resets to a time in a recording's log, with the time of their request, and the unloads."""
+    log = folder / "broker.log.gz"
+    requested: dict[str, int] = {}
+    for act in find_acts_in_file(log).to_pylist() if log.exists() else ():
+        if act["topic"] != scope.topic or act["partition"] not in (-1, scope.partition):
+            continue
+        if act["kind"] == "unload":
+            yield RecordedReset(act["at"] * MILLISECOND, None)
+        if act["kind"] != "reset" or act["subscription"] != subscription or not (act["to"] or "").isdecimal():
+            continue
+        requested.setdefault(act["to"], act["at"])
+        if act["done"]:
+            yield RecordedReset(requested.pop(act["to"]) * MILLISECOND, int(act["to"]) * MILLISECOND)
 
 
 def _read_settings(folder: Path, scenario: PulsarScenario, profile: str) -> DispatchSettings:

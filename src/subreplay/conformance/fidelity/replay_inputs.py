@@ -30,10 +30,16 @@ from subreplay.simulation.pulsar.reenact import CLIENT_COMMANDS, ENTRIES, Client
 _Row = tuple[int, int, ClientCommand, int, int, int]  # as in CLIENT_COMMANDS
 
 
+UNLOADED = -1
+
+
 @dataclass(frozen=True, eq=False)
 class ReplayInputs:
     """The streams of one dispatcher before ``until`` (ns): ``changes`` of consumers, ``entries`` (``ENTRIES``),
     ``commands`` (``CLIENT_COMMANDS``), and the ``dispatched`` entries (``DISPATCHED``).
+
+    At each of ``resets`` (ns, entry) all consumers were disconnected, and the cursor went back to an entry. If the
+    topic was unloaded, the entry is ``UNLOADED``: the cursor only went back to what is not acknowledged.
 
     Consumers are numbered as in the timeline, entries as in the log.
     """
@@ -45,6 +51,7 @@ class ReplayInputs:
     read_by: Ints  # of each entry, ns: a later one was dispatched then at the latest, and reads follow the log
     until: int
     ordinals: dict[tuple[int, int], int]  # by (ledger, entry)
+    resets: tuple[tuple[int, int], ...] = ()
 
 
 def build_inputs(recorded: RecordedDispatcher) -> ReplayInputs:
@@ -68,7 +75,23 @@ def build_inputs(recorded: RecordedDispatcher) -> ReplayInputs:
     commands = np.concatenate([commands, requests])
     commands = commands[np.argsort(commands["at"], kind="stable")].view(np.recarray)
     until = recorded.events[-1].t_ns + 1
-    return ReplayInputs(changes, entries, commands, dispatched, latest, until, log.ordinals)
+    resets = tuple(_list_resets(recorded, changes, dispatched, log.published))
+    return ReplayInputs(changes, entries, commands, dispatched, latest, until, log.ordinals, resets)
+
+
+def _list_resets(
+    recorded: RecordedDispatcher, changes: tuple[MemberChange, ...], dispatched: Records, published: Ints
+) -> Iterator[tuple[int, int]]:
+    """Yield the resets at which all consumers were disconnected: after their last dispatch, back to an entry."""
+    for reset in recorded.resets:
+        joins = [change.at for change in changes if change.joined and change.at > reset.at]
+        if not joins:
+            continue
+        connected = sum(1 if change.joined else -1 for change in changes if change.at < joins[0])
+        before = dispatched.at[dispatched.at < joins[0]]
+        if connected == 0 and len(before):
+            entry = UNLOADED if reset.to is None else np.searchsorted(np.maximum.accumulate(published), reset.to)
+            yield int(before[-1]) + 1, int(entry)
 
 
 def _build_commands(rows: Iterable[_Row]) -> Records:
@@ -89,7 +112,7 @@ class RecordedLog:
                 times[event.ledger, event.entry] = event.t_ns
         start = _find_start(recorded, positions, times)
         sizes = np.diff(np.append(heads, len(ledgers)))
-        self.heads, self.sizes = heads[start:], sizes[start:]
+        self.heads, self.sizes, self.published = heads[start:], sizes[start:], published[start:]
         self.produced = np.maximum.accumulate(np.array([times[position] for position in positions[start:]], np.int64))
         self.ordinals = {position: ordinal for ordinal, position in enumerate(positions[start:])}
 
