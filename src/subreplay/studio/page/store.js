@@ -1,6 +1,7 @@
 // The state of the page with undo and redo. The state is the fragment of the URL: a link is all that a colleague needs.
 
 const MOST_STEPS = 200;
+const SETTLED = 500; // ms
 
 function encode(value) {
   const bytes = new TextEncoder().encode(JSON.stringify(value));
@@ -88,7 +89,15 @@ export class Store {
     this.changed();
   }
 
+  /** Write the state to the URL, once more after a drag: browsers refuse or skip very many changes of it. */
   write() {
-    history.replaceState(null, "", `#s=${encode(this.view)}`);
+    const write = () => history.replaceState(null, "", `#s=${encode(this.view)}`);
+    clearTimeout(this.timer);
+    this.timer = setTimeout(write, SETTLED);
+    try {
+      write();
+    } catch (error) {
+      if (error.name !== "SecurityError") throw error;
+    }
   }
 }
