@@ -25,6 +25,7 @@ from tests.bench import (
     small,
     source_mapping,
     spark_growth,
+    studio,
     units,
     whatif,
 )
@@ -43,6 +44,7 @@ if __name__ == "__main__":  # each process of a benchmark reads this file
         partial(spark_growth.main, *((0.2, 1) if quick else (2, 10))),
         partial(units.main, 50_000 if quick else 500_000),
         partial(whatif.main, 1 if quick else 10),
+        partial(studio.main, 1 if quick else 10),
         partial(membership.main, 1_000),
         partial(report.main, 2_000),
         planning.main,
