@@ -10,6 +10,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from subreplay.adapters.contract_types import QueueSize
 from subreplay.adapters.pulsar_policies import TYPES
 from subreplay.errors import InputError
+from subreplay.failures import describe_read_error
 from subreplay.rows.model.segments import parse_segment
 
 _SELECTORS: Final = {
@@ -85,12 +86,14 @@ class PulsarScenario(BaseModel):
 
 
 def read_scenario(folder: Path) -> PulsarScenario:
-    """Read the scenario of a recording. Raises ``InputError`` where it is malformed."""
+    """Read the scenario of a recording. Raises ``InputError`` where it is malformed, and as ``describe_read_error``."""
     path = folder / "scenario.json"
     if not path.exists():
         return PulsarScenario()
     try:
         return PulsarScenario.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise describe_read_error(error, path) from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         at = "".join(f"{part}: " for part in first["loc"])
