@@ -155,7 +155,7 @@ def test_a_folder_that_is_no_recording(nothing_written, tmp_path, capsys):
     err = capsys.readouterr().err
     assert code == 2
     assert err.splitlines()[-1] == (
-        f"subreplay: {tmp_path}: the recording has no file messages.jsonl.gz or messages.jsonl. "
+        f"subreplay: {tmp_path}: the recording has no file broker_events.jsonl.gz or broker_events.jsonl. "
         "Copy the file into the folder, or record the run again"
     )
 

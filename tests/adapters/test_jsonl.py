@@ -146,7 +146,7 @@ def test_a_missing_file_is_an_error_naming_it(tmp_path, file):
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(InputError, match=r"nowhere: the recording has no file messages"):
+    with pytest.raises(InputError, match=r"nowhere: the recording has no file broker_events"):
         read(tmp_path / "nowhere")
 
 
