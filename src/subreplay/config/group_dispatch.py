@@ -15,11 +15,33 @@ from subreplay.simulation.kafka.simulation_parameters import MemberModel, Simula
 from subreplay.simulation.pulsar.service_model import Service as ServiceModel
 
 
-class GroupConsumers(Model):
-    """A member's application."""
+class MemberApplication(Model):
+    """The application of a member of a consumer group or a share group."""
 
     service: Service = Service()
     factor: Annotated[float, Field(gt=0, le=1_000_000)] = 1.0
+    hang: Halt | None = None
+
+    @property
+    def words(self) -> str:
+        """The assumptions that differ from the defaults, as a report describes them."""
+        settings = [f"service {self.service.words}"] if self.service != Service() else []
+        settings += [f"factor {self.factor:g}"] if self.factor != 1 else []
+        return ", ".join([*settings, *self.list_further_words(), *([self.halts] if self.halts else [])])
+
+    def list_further_words(self) -> list[str]:
+        """List what else differs from the defaults."""
+        return []
+
+    @property
+    def halts(self) -> str:
+        """How the application stops working, as a report describes it; empty if it does not stop."""
+        return f"finishes no record {self.hang.words}" if self.hang else ""
+
+
+class GroupConsumers(MemberApplication):
+    """The application of a member of a consumer group."""
+
     hang: Halt | None = Field(None, validation_alias=AliasChoices("hang", "stuck"))
 
     def model(self, recorded: ServiceModel, start: int) -> MemberModel:
@@ -31,19 +53,6 @@ class GroupConsumers(Model):
             stuck_from=hangs_from,
             stuck_until=hangs_until,
         )
-
-    @property
-    def words(self) -> str:
-        """The assumptions that differ from the defaults, as a report describes them."""
-        settings = [f"service {self.service.words}"] if self.service != Service() else []
-        settings += [f"factor {self.factor:g}"] if self.factor != 1 else []
-        settings += [self.halts] if self.halts else []
-        return ", ".join(settings)
-
-    @property
-    def halts(self) -> str:
-        """How the application stops working, as a report describes it; empty if it does not stop."""
-        return f"finishes no record {self.hang.words}" if self.hang else ""
 
 
 class GroupDispatch(Model):

@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from subreplay.config.dispatch import US, Halt, Service, describe_halts
+from subreplay.config.dispatch import US, Service, describe_halts
 from subreplay.config.fields import INT_31, INT_63, Model, parse_duration
+from subreplay.config.group_dispatch import MemberApplication
 from subreplay.config.kafka_names import Millis
 from subreplay.rows.model.rows import Consumer
 from subreplay.semantics.policies.kafka.share import ShareGroupPolicy
@@ -19,12 +20,9 @@ from subreplay.simulation.pulsar.service_model import Service as ServiceModel
 Rate = Annotated[float, Field(ge=0, le=1)]
 
 
-class ShareConsumers(Model):
+class ShareConsumers(MemberApplication):
     """A member's application. It releases, rejects or renews a fraction of its deliveries, and accepts the others."""
 
-    service: Service = Service()
-    factor: Annotated[float, Field(gt=0, le=1_000_000)] = 1.0
-    hang: Halt | None = None
     acknowledgement: Literal["implicit", "explicit"] = Field("implicit", alias="share.acknowledgement.mode")
     release_rate: Rate = 0.0
     reject_rate: Rate = 0.0
@@ -57,20 +55,9 @@ class ShareConsumers(Model):
             renew_rate=self.renew_rate,
         )
 
-    @property
-    def words(self) -> str:
-        """The assumptions that differ from the defaults, as a report describes them."""
-        settings = [f"service {self.service.words}"] if self.service != Service() else []
-        settings += [f"factor {self.factor:g}"] if self.factor != 1 else []
-        for verb, rate in (("releases", self.release_rate), ("rejects", self.reject_rate), ("renews", self.renew_rate)):
-            settings += [f"{verb} {100 * rate:g} % of its deliveries"] if rate else []
-        settings += [self.halts] if self.halts else []
-        return ", ".join(settings)
-
-    @property
-    def halts(self) -> str:
-        """How the application stops working, as a report describes it; empty if it does not stop."""
-        return f"finishes no record {self.hang.words}" if self.hang else ""
+    def list_further_words(self) -> list[str]:
+        rates = (("releases", self.release_rate), ("rejects", self.reject_rate), ("renews", self.renew_rate))
+        return [f"{verb} {100 * rate:g} % of its deliveries" for verb, rate in rates if rate]
 
 
 class ShareDispatch(Model):

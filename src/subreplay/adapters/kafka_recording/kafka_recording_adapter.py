@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -17,7 +17,6 @@ import pyarrow as pa
 from pydantic import Field, TypeAdapter, ValidationError
 
 from subreplay.adapters.base import FileCount, Reason, RejectedRow, SourceTables, list_subscriptions
-from subreplay.adapters.capture.capture_summary import UNKNOWN_PRODUCER
 from subreplay.adapters.jsonl import ContractRows, read_contract_rows
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
 from subreplay.adapters.kafka_group.coordinator_log.log_events import parse_lines
@@ -26,6 +25,7 @@ from subreplay.adapters.kafka_recording.member_ids import replace_foreign_ids
 from subreplay.adapters.kafka_recording.polled_deliveries import build_delivery_table
 from subreplay.adapters.kafka_recording.recorded_commits import build_commit_table
 from subreplay.adapters.kafka_recording.recorded_membership import build_membership_table
+from subreplay.adapters.kafka_recording.recorded_messages import build_message
 from subreplay.adapters.kafka_recording.recording_rows import (
     ClientCommit,
     ClientEvent,
@@ -140,7 +140,7 @@ def read_tables(folder: Path) -> SourceTables:
     others = sum(one.member_id != row.member_id for one, row in zip(polls, it.polls, strict=True))
     of = it.scenario.group, polls, it.commits, it.decoded["offset_commits"], it.client_events
     tables = {
-        "messages": pa.Table.from_pylist([_build_message(row) for row in it.records], INPUTS["messages"]),
+        "messages": pa.Table.from_pylist([build_message(row) for row in it.records], INPUTS["messages"]),
         "membership": build_membership_table(it.scenario.group, it.groups, it.client_events),
         "deliveries": pa.concat_tables([build_delivery_table(*of), build_commit_table(*of)]),
         "polls": pa.Table.from_pylist([row.model_dump() for row in it.polls], TABLES["polls"]),
@@ -301,23 +301,6 @@ def _build_log_table(log: ContractRows[CoordinatorLine]) -> pa.Table:
             "text": pa.array([text(line) for line in lines.values()], pa.string()),
         }
     )
-
-
-def _build_message(row: ProducedRecord) -> dict[str, Any]:
-    micros = row.timestamp * 1_000
-    return {
-        "date": date(1970, 1, 1) + timedelta(microseconds=micros),
-        "topic": row.topic,
-        "partition": row.partition,
-        "ledger": 0,
-        "entry": row.offset,
-        "batch_index": -1,
-        "key": row.key,
-        "producer": UNKNOWN_PRODUCER,
-        "sequence_id": -1,  # the consumer's client does not report it
-        "publish_time": micros,
-        "size": row.size,
-    }
 
 
 def _build_client_event(row: ClientEvent) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from subreplay.adapters.contract_types import Millis, Name, Nanos, Natural, Partition, Size
-from subreplay.adapters.kafka_recording.recording_rows import Base64, Offset
+from subreplay.adapters.contract_types import Millis, Name, Nanos, Natural, Partition
+from subreplay.adapters.kafka_recording.recording_rows import Base64, Offset, ProducedRecord
 
 Seconds = Annotated[float, Field(ge=0)]
 
@@ -16,16 +16,9 @@ class _Row(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class SharedRecord(_Row):
+class SharedRecord(ProducedRecord):
     """A produced record; ``transaction`` is None outside of transactions."""
 
-    topic: Name
-    partition: Partition
-    offset: Offset
-    key: Base64 | None
-    timestamp: Millis
-    produced_at: Nanos
-    size: Size
     transaction: int | None = None
     aborted: bool | None = None
 

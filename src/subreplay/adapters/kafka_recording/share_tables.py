@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +16,6 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from subreplay.adapters.base import Reason, SourceTables, list_subscriptions
-from subreplay.adapters.capture.capture_summary import UNKNOWN_PRODUCER
 from subreplay.adapters.jsonl import ContractRows, read_contract_rows
 from subreplay.adapters.kafka_group.protocol_bytes import MalformedBytes
 from subreplay.adapters.kafka_group.share_state import (
@@ -27,6 +25,7 @@ from subreplay.adapters.kafka_group.share_state import (
     decode_share_state,
 )
 from subreplay.adapters.kafka_recording.polled_deliveries import build_delivery_row
+from subreplay.adapters.kafka_recording.recorded_messages import build_message
 from subreplay.adapters.kafka_recording.share_rows import (
     ShareDelivery,
     SharedRecord,
@@ -67,7 +66,9 @@ def read_share_tables(folder: Path, scenario: ShareScenario) -> SourceTables:
         _reject_unknown_consumers(rows, names)
     answers = _collect_answers(requests.rows.values())
     tables = {
-        "messages": pa.Table.from_pylist([_build_message(row) for row in records.rows.values()], INPUTS["messages"]),
+        "messages": pa.Table.from_pylist(
+            [build_message(row) | {"aborted": row.aborted} for row in records.rows.values()], INPUTS["messages"]
+        ),
         "membership": build_share_membership(scenario.group, requests.rows.values(), events.rows.values()),
         "deliveries": pa.concat_tables(
             [
@@ -113,24 +114,6 @@ def _reject_unknown_consumers(rows: ContractRows[Any], names: set[str]) -> None:
                 "consumer", row.consumer, "the consumer must be in the scenario", "take both files from one session"
             )
             rows.reject(line, row.model_dump_json(), reason)
-
-
-def _build_message(row: SharedRecord) -> dict[str, Any]:
-    micros = row.timestamp * 1_000
-    return {
-        "date": date(1970, 1, 1) + timedelta(microseconds=micros),
-        "topic": row.topic,
-        "partition": row.partition,
-        "ledger": 0,
-        "entry": row.offset,
-        "batch_index": -1,
-        "key": row.key,
-        "producer": UNKNOWN_PRODUCER,
-        "sequence_id": -1,  # the consumer's client does not report it
-        "publish_time": micros,
-        "size": row.size,
-        "aborted": row.aborted,
-    }
 
 
 def _collect_answers(requests: Iterable[ShareRequest]) -> _Answers:

@@ -56,8 +56,8 @@ class RequestDrivenClassic(RequestDrivenCoordinator, ClassicProtocol):
 class RequestDrivenServer(RequestDrivenCoordinator, ServerProtocol):
     """The consumer protocol: members send heartbeats, give up and take partitions at their recorded times.
 
-    The coordinator handles a request between its arrival and its answer. If the last target may be old enough or not,
-    the answer tells it.
+    The coordinator handles a request between its arrival and its answer. Where the last target may be old enough or
+    not, the answer decides.
     """
 
     def __init__(self, *args: object) -> None:

@@ -92,7 +92,7 @@ def commit(s: State, member: int) -> None:
     for _ in range(member_row.uncommitted):
         number = write_delivery(s, at, member, DeliveryOutcome.ACKED, NEVER)
         s.rows[number].acked_at = t.now
-        count_in_interval(s, s.uncommitted[at].partition, 0, 1)
+        count_in_interval(s, s.partitions[s.uncommitted[at].partition], s.uncommitted[at].partition, 0, 1)
         s.partitions[s.uncommitted[at].partition].committed = True
         at = _find_next_index(s, at)
     t.settled += member_row.uncommitted

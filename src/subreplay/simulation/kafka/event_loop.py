@@ -69,7 +69,7 @@ def _publish(s: State, log: Records, row: int) -> None:
         s.records[p.last].next = index
     p.last = index
     p.waiting += 1
-    count_in_interval(s, record.partition, 1, 0)
+    count_in_interval(s, s.partitions[record.partition], record.partition, 1, 0)
     offer(s, record.partition)
 
 
@@ -140,6 +140,6 @@ def write_pending(s: State, done: Ints) -> bool:
             p.first = s.records[p.first].next
         if t.lags == len(s.lags):
             return False
-        close_interval(s, done[1])
+        close_interval(s, s.partitions[done[1]], done[1])
         done[1] += 1
     return True

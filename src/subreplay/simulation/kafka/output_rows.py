@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from subreplay.kernels.inlining import inlined
 from subreplay.simulation.kafka.group_state import NONE, State
 from subreplay.simulation.pulsar.broker.broker_records import NEVER, Records
@@ -19,23 +21,26 @@ def copy_identity(target: Records, other: Records) -> None:
 
 
 @inlined
-def count_in_interval(s: State, partition: int, published: int, settled: int) -> None:
-    """Count in the partition's current interval. An interval that has ended becomes a row."""
-    p, t = s.partitions[partition], s.totals[0]
+def count_in_interval(s: Any, p: Records, partition: int, published: int, settled: int) -> None:
+    """Count in the partition's current interval. An interval that has ended becomes a row.
+
+    ``p`` has the counts of the partition; ``s`` is the state of a consumer group or a share group.
+    """
+    t = s.totals[0]
     if t.now >= t.interval_end:
         t.interval_number = t.now // t.interval
         t.interval_end = (t.interval_number + 1) * t.interval
     if t.interval_number != p.interval:
-        close_interval(s, partition)
+        close_interval(s, p, partition)
         p.interval = t.interval_number
     p.published += published
     p.settled += settled
 
 
 @inlined
-def close_interval(s: State, partition: int) -> None:
+def close_interval(s: Any, p: Records, partition: int) -> None:
     """Write the row of the partition's interval and reset its counts."""
-    p, t = s.partitions[partition], s.totals[0]
+    t = s.totals[0]
     if p.published > 0 or p.settled > 0:
         lag = s.lags[t.lags]
         lag.interval = p.interval

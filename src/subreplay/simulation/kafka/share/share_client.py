@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from subreplay.kernels.inlining import inlined, operation
+from subreplay.simulation.kafka.output_rows import count_in_interval
 from subreplay.simulation.kafka.share.share_fetches import offer, poll, reschedule, take, work
 from subreplay.simulation.kafka.share.share_partition import acknowledge, can_acknowledge, expire
-from subreplay.simulation.kafka.share.share_rows import count_in_interval, write_end
+from subreplay.simulation.kafka.share.share_rows import write_end
 from subreplay.simulation.kafka.share.share_state import ShareState
 from subreplay.simulation.kafka.share.share_window import Acknowledgement, RecordState
 from subreplay.simulation.pulsar.broker.broker_records import NEVER
@@ -143,7 +144,7 @@ def _settle(s: ShareState, member: int, number: int, accepted: bool) -> bool:
         return True
     if kind == Acknowledgement.ACCEPT:
         write_end(s, member, number, DeliveryOutcome.ACKED, t.now)
-        count_in_interval(s, entry.partition, 0, 1)
+        count_in_interval(s, s.counted[entry.partition], entry.partition, 0, 1)
     else:
         write_freed(s, member, number, DeliveryOutcome.NACKED, t.now)
     return False
@@ -165,7 +166,7 @@ def write_freed(s: ShareState, member: int, number: int, outcome: int, at: int) 
     entry = s.hands[member, number]
     if s.windows.slots[entry.slot].state == RecordState.ARCHIVED:
         write_end(s, member, number, DeliveryOutcome.DROPPED, at)
-        count_in_interval(s, entry.partition, 0, 1)
+        count_in_interval(s, s.counted[entry.partition], entry.partition, 0, 1)
     else:
         write_end(s, member, number, outcome, at)
 
@@ -204,7 +205,7 @@ def end_locks(s: ShareState, member: int) -> None:
             if owns(s, member, end) and s.windows.slots[entry.slot].locked_until <= t.now:
                 expire(s.windows, partition, entry.slot, entry.slot, t.now)
                 if s.windows.slots[entry.slot].state == RecordState.ARCHIVED:
-                    count_in_interval(s, partition, 0, 1)
+                    count_in_interval(s, s.counted[partition], partition, 0, 1)
             end += 1
         for number in range(first, end):
             if s.hands[member, number].given_up and not owns(s, member, number):

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from subreplay.kernels.inlining import inlined, operation
 from subreplay.simulation.kafka.member_schedule import find_first_member
+from subreplay.simulation.kafka.output_rows import close_interval, count_in_interval
 from subreplay.simulation.kafka.share.share_client import end_locks, finish_batch
 from subreplay.simulation.kafka.share.share_fetches import offer, poll, reschedule
-from subreplay.simulation.kafka.share.share_rows import close_interval, count_in_interval, write_end, write_undelivered
+from subreplay.simulation.kafka.share.share_rows import write_end, write_undelivered
 from subreplay.simulation.kafka.share.share_state import ShareState
 from subreplay.simulation.kafka.share.share_window import RecordState
 from subreplay.simulation.pulsar.broker.broker_records import NEVER
@@ -56,7 +57,7 @@ def _append(s: ShareState, arrivals: NDArray[np.int64], cursor: NDArray[np.int64
     while cursor[0] < len(arrivals) and s.log[arrivals[cursor[0]]].ready == t.now:
         slot = arrivals[cursor[0]]
         partition = s.log[slot].partition
-        count_in_interval(s, partition, 1, 0)
+        count_in_interval(s, s.counted[partition], partition, 1, 0)
         p = s.windows.partitions[partition]
         p.log_end = max(p.log_end, s.windows.slots[slot].batch_end)
         cursor[0] += 1
@@ -160,5 +161,5 @@ def write_pending(s: ShareState, done: NDArray[np.int64]) -> bool:
                 write_undelivered(s, s.log[done[1]].partition, done[1])
         done[1] += 1
     for partition in range(len(s.counted)):
-        close_interval(s, partition)
+        close_interval(s, s.counted[partition], partition)
     return True

@@ -10,31 +10,6 @@ from subreplay.simulation.pulsar.clients.client_state import DeliveryOutcome
 
 
 @inlined
-def count_in_interval(s: ShareState, partition: int, published: int, settled: int) -> None:
-    """Count in the partition's current interval. An interval that has ended becomes a row."""
-    c, t = s.counted[partition], s.totals[0]
-    if t.now >= t.interval_end:
-        t.interval_number = t.now // t.interval
-        t.interval_end = (t.interval_number + 1) * t.interval
-    if t.interval_number != c.interval:
-        close_interval(s, partition)
-        c.interval = t.interval_number
-    c.published += published
-    c.settled += settled
-
-
-@inlined
-def close_interval(s: ShareState, partition: int) -> None:
-    """Write the row of the partition's interval and reset its counts."""
-    c, t = s.counted[partition], s.totals[0]
-    if c.published > 0 or c.settled > 0:
-        lag = s.lags[t.lags]
-        lag.interval, lag.partition, lag.published, lag.settled = c.interval, partition, c.published, c.settled
-        t.lags += 1
-    c.published = c.settled = 0
-
-
-@inlined
 def write_end(s: ShareState, member: int, number: int, outcome: int, at: int) -> None:
     """Write the row of a delivery that ended at ``at``."""
     entry, t = s.hands[member, number], s.totals[0]
